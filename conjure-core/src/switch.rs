@@ -11,7 +11,7 @@ use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::repair::{self, Target, repair};
 use crate::request::ModelRequest;
 use crate::request::request_tokens;
-use crate::wire::{Endpoint, Quarantined, model_family};
+use crate::wire::{Endpoint, OmittedTool, model_family};
 
 /// What would be sent otherwise to a target than the conversation has it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct SwitchReport {
     /// What the target cannot look at and the conversation has.
     pub unsupported: Vec<Modality>,
     /// Tools that would be left out, with reasons.
-    pub tools_quarantined: Vec<Quarantined>,
+    pub tools_quarantined: Vec<OmittedTool>,
     /// What else the wire would recast, in sentences.
     pub notes: Vec<String>,
     /// About how many tokens of input the request would be; see

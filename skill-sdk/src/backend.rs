@@ -19,7 +19,7 @@ use crate::protocol::{
     PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead, ResourceWatch,
     Resources as ResourceList, State, StateScope, ToolResult, op,
 };
-use crate::runtime::{Answer, AsyncDispatch, OnRuntime, THREADS};
+use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, THREADS};
 use crate::setup::Setup;
 
 /// Offers tools to many sessions at once ([`Cx::session`] tells which).
@@ -136,10 +136,11 @@ pub trait Upgrade: Send + Sync + 'static {
     fn import(&self, cx: Cx, state: State) -> impl Future<Output = Result<()>> + Send;
 }
 
-type Handler<B> = Box<dyn Fn(Arc<B>, &str, &[u8], CallContext) -> Answer + Send + Sync>;
+type BackendHandler<B> =
+    Box<dyn Fn(Arc<B>, &str, &[u8], CallContext) -> OperationFuture + Send + Sync>;
 
 /// Serves `files.put` and `files.get`.
-pub(crate) type FilesHandler<B> = Handler<B>;
+pub(crate) type FilesHandler<B> = BackendHandler<B>;
 
 /// Builds a backend plugin.
 pub struct BackendPlugin<B> {
@@ -151,7 +152,7 @@ pub struct BackendPlugin<B> {
     threads: usize,
     starts_in_place: bool,
     permissions: Permissions,
-    extras: Vec<(&'static [&'static str], Handler<B>)>,
+    extras: Vec<(&'static [&'static str], BackendHandler<B>)>,
     takes_files: bool,
 }
 
@@ -419,7 +420,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             ..
         } = self;
         let instance = OnRuntime::new(&name, threads, move || {
-            Ok(Running {
+            Ok(BackendDispatch {
                 backend: Arc::new(make(setup)?),
                 extras,
             })
@@ -428,13 +429,13 @@ impl<B: Backend> Exported for BackendPlugin<B> {
     }
 }
 
-struct Running<B> {
+struct BackendDispatch<B> {
     backend: Arc<B>,
-    extras: Vec<(&'static [&'static str], Handler<B>)>,
+    extras: Vec<(&'static [&'static str], BackendHandler<B>)>,
 }
 
-impl<B: Backend> AsyncDispatch for Running<B> {
-    fn answer(self: Arc<Self>, name: &str, json: &[u8], raw: CallContext) -> Answer {
+impl<B: Backend> AsyncDispatch for BackendDispatch<B> {
+    fn answer(self: Arc<Self>, name: &str, json: &[u8], raw: CallContext) -> OperationFuture {
         let backend = Arc::clone(&self.backend);
         match name {
             op::BACKEND_OPEN => answer!(name, json, raw, |cx, body| async {
@@ -463,7 +464,7 @@ impl<B: Backend> AsyncDispatch for Running<B> {
     }
 }
 
-fn call<B: Backend>(backend: Arc<B>, json: &[u8], raw: CallContext) -> Answer {
+fn call<B: Backend>(backend: Arc<B>, json: &[u8], raw: CallContext) -> OperationFuture {
     match crate::dispatch::decode::<BackendCall>(op::BACKEND_CALL, json) {
         Ok((body, envelope)) => Box::pin(async move {
             let cx = Cx::new(raw, envelope);

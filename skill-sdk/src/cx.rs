@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::block_on::block_on;
-use crate::envelope::{Envelope, Field};
+use crate::envelope::{Envelope, EnvelopeField};
 use crate::error::{Error, Result, from_fault};
 use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Request, ServedClient, host_op};
 
@@ -42,27 +42,27 @@ impl Cx {
 
     /// The session that asks.
     pub fn session(&self) -> Option<&str> {
-        self.envelope.get(Field::Session)
+        self.envelope.get(EnvelopeField::Session)
     }
 
     /// The tool call that this is for.
     pub fn call_id(&self) -> Option<&str> {
-        self.envelope.get(Field::CallId)
+        self.envelope.get(EnvelopeField::CallId)
     }
 
     /// The session's working directory.
     pub fn working_dir(&self) -> Option<&Path> {
-        self.envelope.get(Field::WorkingDir).map(Path::new)
+        self.envelope.get(EnvelopeField::WorkingDir).map(Path::new)
     }
 
     /// The directory of the skill that the call is for.
     pub fn skill_dir(&self) -> Option<&Path> {
-        self.envelope.get(Field::SkillDir).map(Path::new)
+        self.envelope.get(EnvelopeField::SkillDir).map(Path::new)
     }
 
     /// Where payloads over 64 KiB cross as files.
     pub fn exchange_dir(&self) -> Option<&Path> {
-        self.envelope.get(Field::ExchangeDir).map(Path::new)
+        self.envelope.get(EnvelopeField::ExchangeDir).map(Path::new)
     }
 
     /// What was left of the call's time when it began.

@@ -28,9 +28,9 @@ pub(crate) trait Dispatch: Send + Sync + 'static {
 }
 
 /// The object that crosses the boundary. It holds an instance until it is dropped.
-pub(crate) struct Guarded<D>(Option<D>);
+pub(crate) struct GuardedPlugin<D>(Option<D>);
 
-impl<D> Guarded<D> {
+impl<D> GuardedPlugin<D> {
     pub(crate) fn new(instance: D) -> Self {
         Self(Some(instance))
     }
@@ -42,7 +42,7 @@ impl<D> Guarded<D> {
     }
 }
 
-impl<D> Drop for Guarded<D> {
+impl<D> Drop for GuardedPlugin<D> {
     fn drop(&mut self) {
         // A panic that leaves a destructor here would end the host's process. There is nobody
         // to tell.
@@ -53,7 +53,7 @@ impl<D> Drop for Guarded<D> {
     }
 }
 
-impl<D: Dispatch> Plugin for Guarded<D> {
+impl<D: Dispatch> Plugin for GuardedPlugin<D> {
     fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
         let Ok(name) = std::str::from_utf8(op.as_slice()) else {
             return bad_name();
@@ -102,7 +102,7 @@ pub(crate) fn unsupported(op: &str) -> Error {
 
 /// The answer of an operation that is not carried out.
 #[cfg(feature = "async")]
-pub(crate) fn refuse(error: Error) -> crate::runtime::Answer {
+pub(crate) fn refuse(error: Error) -> crate::runtime::OperationFuture {
     Box::pin(async { Err(error) })
 }
 

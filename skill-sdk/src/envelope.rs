@@ -10,7 +10,7 @@ use crate::protocol::{Request, ServedClient};
 
 /// Which text of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
+pub(crate) enum EnvelopeField {
     Session,
     CallId,
     TurnId,
@@ -38,7 +38,7 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    pub(crate) fn get(&self, field: Field) -> Option<&str> {
+    pub(crate) fn get(&self, field: EnvelopeField) -> Option<&str> {
         let (before, rest) = self.ends.split_at(field as usize);
         let there = |end: &&u32| **end != ABSENT;
         let end = rest.first().filter(there)?;
@@ -50,15 +50,15 @@ impl Envelope {
     pub(crate) fn to_request(&self) -> Request<()> {
         let text = |field| self.get(field).map(str::to_owned);
         Request {
-            session: text(Field::Session),
-            call_id: text(Field::CallId),
-            turn_id: text(Field::TurnId),
-            working_dir: text(Field::WorkingDir),
-            skill_dir: text(Field::SkillDir),
-            exchange_dir: text(Field::ExchangeDir),
+            session: text(EnvelopeField::Session),
+            call_id: text(EnvelopeField::CallId),
+            turn_id: text(EnvelopeField::TurnId),
+            working_dir: text(EnvelopeField::WorkingDir),
+            skill_dir: text(EnvelopeField::SkillDir),
+            exchange_dir: text(EnvelopeField::ExchangeDir),
             deadline_ms: self.deadline_ms,
-            traceparent: text(Field::Traceparent),
-            session_id: text(Field::SessionId),
+            traceparent: text(EnvelopeField::Traceparent),
+            session_id: text(EnvelopeField::SessionId),
             client: self.client,
             body: (),
         }
@@ -66,11 +66,11 @@ impl Envelope {
 
     /// An envelope that says nothing but the session.
     pub(crate) fn of_session(session: Option<&str>) -> Self {
-        let session = session.map(|session| Text(Cow::Borrowed(session)));
+        let session = session.map(|session| BorrowedText(Cow::Borrowed(session)));
         Self::of([session, None, None, None, None, None, None, None], 0)
     }
 
-    fn of(texts: [Option<Text<'_>>; FIELDS], deadline_ms: u64) -> Self {
+    fn of(texts: [Option<BorrowedText<'_>>; FIELDS], deadline_ms: u64) -> Self {
         let length = texts.iter().flatten().map(|text| text.0.len()).sum();
         let mut envelope = Self {
             texts: String::with_capacity(length),
@@ -79,7 +79,7 @@ impl Envelope {
             client: None,
         };
         for (end, text) in envelope.ends.iter_mut().zip(texts) {
-            if let Some(Text(text)) = text {
+            if let Some(BorrowedText(text)) = text {
                 envelope.texts.push_str(&text);
                 *end = u32::try_from(envelope.texts.len()).unwrap_or(ABSENT);
             }
@@ -99,23 +99,23 @@ impl fmt::Debug for Envelope {
 #[serde(bound(deserialize = "B: DeserializeOwned"))]
 struct Incoming<'a, B> {
     #[serde(default, borrow)]
-    session: Option<Text<'a>>,
+    session: Option<BorrowedText<'a>>,
     #[serde(default, borrow)]
-    call_id: Option<Text<'a>>,
+    call_id: Option<BorrowedText<'a>>,
     #[serde(default, borrow)]
-    turn_id: Option<Text<'a>>,
+    turn_id: Option<BorrowedText<'a>>,
     #[serde(default, borrow)]
-    working_dir: Option<Text<'a>>,
+    working_dir: Option<BorrowedText<'a>>,
     #[serde(default, borrow)]
-    skill_dir: Option<Text<'a>>,
+    skill_dir: Option<BorrowedText<'a>>,
     #[serde(default, borrow)]
-    exchange_dir: Option<Text<'a>>,
+    exchange_dir: Option<BorrowedText<'a>>,
     #[serde(default)]
     deadline_ms: u64,
     #[serde(default, borrow)]
-    traceparent: Option<Text<'a>>,
+    traceparent: Option<BorrowedText<'a>>,
     #[serde(default, borrow)]
-    session_id: Option<Text<'a>>,
+    session_id: Option<BorrowedText<'a>>,
     #[serde(default)]
     client: Option<ServedClient>,
     body: B,
@@ -123,7 +123,7 @@ struct Incoming<'a, B> {
 
 /// A text that is copied only when it has escapes.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a request.
 pub(crate) fn read<B: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(B, Envelope)> {
@@ -203,7 +203,7 @@ mod tests {
         let json = br#"{ "new": [1], "session": null, "body": 7, "deadline_ms": 1 }"#;
         let (body, envelope) = read::<u32>(json).unwrap();
         assert_eq!((body, envelope.deadline_ms), (7, 1));
-        assert_eq!(envelope.get(Field::Session), None);
+        assert_eq!(envelope.get(EnvelopeField::Session), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::protocol::{
     Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, Manifest, Permissions,
     Requires, StateScope, StrReplace, View, Viewed, Written, op,
 };
-use crate::runtime::{Answer, AsyncDispatch, OnRuntime, THREADS};
+use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, THREADS};
 use crate::setup::Setup;
 
 /// Runs commands and keeps files, for many sessions at once ([`Cx::session`] tells which).
@@ -300,7 +300,7 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
             ..
         } = self;
         let instance = OnRuntime::new(&name, threads, move || {
-            Ok(Running {
+            Ok(ExecutorDispatch {
                 executor: Arc::new(make(setup)?),
                 files,
             })
@@ -309,13 +309,13 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
     }
 }
 
-struct Running<E> {
+struct ExecutorDispatch<E> {
     executor: Arc<E>,
     files: Option<FilesHandler<E>>,
 }
 
-impl<E: Executor> AsyncDispatch for Running<E> {
-    fn answer(self: Arc<Self>, name: &str, json: &[u8], raw: CallContext) -> Answer {
+impl<E: Executor> AsyncDispatch for ExecutorDispatch<E> {
+    fn answer(self: Arc<Self>, name: &str, json: &[u8], raw: CallContext) -> OperationFuture {
         let executor = Arc::clone(&self.executor);
         match name {
             op::EXECUTOR_INIT => answer!(name, json, raw, |cx, body| executor.init(cx, body)),

@@ -6,7 +6,7 @@ use conjure_abi::abi_stable::sabi_trait::TD_Opaque;
 use conjure_abi::{CallContext, Fault, Plugin_TO, PluginObject, RResult, RSlice, RVec, code};
 
 use crate::cx::Cx;
-use crate::dispatch::{Dispatch, Guarded};
+use crate::dispatch::{Dispatch, GuardedPlugin};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result, to_fault};
 use crate::guard::{Library, guard, note_places};
@@ -48,7 +48,7 @@ impl Exported for Skill {
 }
 
 pub(crate) fn object(dispatch: impl Dispatch) -> PluginObject {
-    Plugin_TO::from_value(Guarded::new(dispatch), TD_Opaque)
+    Plugin_TO::from_value(GuardedPlugin::new(dispatch), TD_Opaque)
 }
 
 /// What `Root::manifest` returns. A builder that panics or contradicts itself gives

@@ -26,7 +26,7 @@ thread_local! {
 
 /// Runs author code; a panic becomes an error with its message and place.
 pub(crate) fn guard<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
-    let _scope = Scope::enter();
+    let _scope = GuardScope::enter();
     match catch_unwind(AssertUnwindSafe(code)) {
         Ok(result) => result,
         Err(payload) => Err(panic_error(payload)),
@@ -87,16 +87,16 @@ fn panic_error(payload: Box<dyn Any + Send>) -> Error {
     )
 }
 
-struct Scope;
+struct GuardScope;
 
-impl Scope {
+impl GuardScope {
     fn enter() -> Self {
         let _ = DEPTH.try_with(|depth| depth.set(depth.get() + 1));
         Self
     }
 }
 
-impl Drop for Scope {
+impl Drop for GuardScope {
     fn drop(&mut self) {
         let _ = DEPTH.try_with(|depth| depth.set(depth.get().saturating_sub(1)));
     }

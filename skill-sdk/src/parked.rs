@@ -19,22 +19,22 @@ use crate::error::{Error, Result};
 use crate::guard::Caught;
 
 /// What an operation came to.
-type Done = Result<Vec<u8>>;
+type OperationResult = Result<Vec<u8>>;
 
 /// The operations of one instance that wait.
 pub(crate) struct Parked {
     runtime: Handle,
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    waiting: Mutex<HashMap<u64, ParkedOperation>>,
     next: AtomicU64,
 }
 
 /// An operation, and where its result goes.
-struct Waiting {
+struct ParkedOperation {
     operation: Caught<Vec<u8>>,
-    reply: oneshot::Sender<Done>,
+    reply: oneshot::Sender<OperationResult>,
 }
 
-impl Waiting {
+impl ParkedOperation {
     /// The rest of it, until it is done or nobody waits for it.
     async fn rest(self) {
         let Self {
@@ -55,19 +55,19 @@ impl Waiting {
 }
 
 /// An operation that was begun.
-pub(crate) enum Begun {
-    Done(Done),
-    Waits(Reply),
+pub(crate) enum OperationStart {
+    Done(OperationResult),
+    Waits(ParkedReply),
 }
 
 /// The result of an operation that waits. Dropping it cancels the operation, on the runtime.
-pub(crate) struct Reply {
-    result: oneshot::Receiver<Done>,
-    place: Arc<Place>,
+pub(crate) struct ParkedReply {
+    result: oneshot::Receiver<OperationResult>,
+    place: Arc<ParkedWaker>,
 }
 
 /// Where an operation is while it is no task.
-struct Place {
+struct ParkedWaker {
     number: u64,
     woken: AtomicBool,
     parked: Arc<Parked>,
@@ -83,8 +83,8 @@ impl Parked {
     }
 
     /// Polls an operation once, here.
-    pub(crate) fn begin(self: &Arc<Self>, mut operation: Caught<Vec<u8>>) -> Begun {
-        let place = Arc::new(Place {
+    pub(crate) fn begin(self: &Arc<Self>, mut operation: Caught<Vec<u8>>) -> OperationStart {
+        let place = Arc::new(ParkedWaker {
             number: self.next.fetch_add(1, Ordering::Relaxed),
             // A runtime of the same library may be about to wake it and then be left with that, so
             // there it waits for nothing. One of another library knows nothing of it.
@@ -97,16 +97,16 @@ impl Parked {
             Pin::new(&mut operation).poll(&mut Context::from_waker(&waker))
         };
         if let Poll::Ready(done) = polled {
-            return Begun::Done(done);
+            return OperationStart::Done(done);
         }
         let (reply, result) = oneshot::channel();
-        let waiting = Waiting { operation, reply };
+        let waiting = ParkedOperation { operation, reply };
         self.lock().insert(place.number, waiting);
         // It may have been woken before it could be found.
         if place.woken.load(Ordering::SeqCst) {
             place.go_on();
         }
-        Begun::Waits(Reply { result, place })
+        OperationStart::Waits(ParkedReply { result, place })
     }
 
     /// All that wait, for whoever ends them. Those who wait for their results hear of it here.
@@ -116,12 +116,12 @@ impl Parked {
         waiting.map(|waiting| waiting.operation).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, ParkedOperation>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl ParkedWaker {
     /// Makes the operation a task, unless it is one.
     fn go_on(&self) {
         // Under the lock, so that whoever ends the runtime finds it here or the runtime has it.
@@ -132,7 +132,7 @@ impl Place {
     }
 }
 
-impl Wake for Place {
+impl Wake for ParkedWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -143,17 +143,17 @@ impl Wake for Place {
     }
 }
 
-impl Future for Reply {
-    type Output = Done;
+impl Future for ParkedReply {
+    type Output = OperationResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<OperationResult> {
         let result = Pin::new(&mut self.result).poll(cx);
         // The operation catches its own panics; what is left is that it was cancelled.
         result.map(|done| done.unwrap_or_else(|_| Err(Error::cancelled())))
     }
 }
 
-impl Drop for Reply {
+impl Drop for ParkedReply {
     fn drop(&mut self) {
         self.result.close();
         // One that waits has to see that nobody waits for it.
@@ -188,7 +188,7 @@ mod tests {
                 let _here = Tells(tell);
                 std::future::pending().await
             }));
-            let Begun::Waits(reply) = parked.begin(operation) else {
+            let OperationStart::Waits(reply) = parked.begin(operation) else {
                 panic!("it is done");
             };
             let both = Arc::new(Barrier::new(2));

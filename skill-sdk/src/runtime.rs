@@ -12,19 +12,19 @@ use tokio::task::JoinHandle;
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, to_fault};
 use crate::guard::{Caught, guard};
-use crate::parked::{Begun, Parked};
+use crate::parked::{OperationStart, Parked};
 use crate::protocol::op as names;
 
 /// Threads of a runtime, unless the author says otherwise.
 pub(crate) const THREADS: usize = 2;
 
 /// The reply of an operation, as JSON.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
+pub(crate) type OperationFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
 
 /// Author code that is asynchronous.
 pub(crate) trait AsyncDispatch: Send + Sync + 'static {
     /// The future of an operation; it runs on the instance's runtime.
-    fn answer(self: Arc<Self>, op: &str, json: &[u8], cx: CallContext) -> Answer;
+    fn answer(self: Arc<Self>, op: &str, json: &[u8], cx: CallContext) -> OperationFuture;
 }
 
 /// An asynchronous instance with its runtime. Both are there until it is dropped.
@@ -79,10 +79,10 @@ impl<A: AsyncDispatch> OnRuntime<A> {
         Ok(Caught::new(Arc::clone(inner).answer(op, json, cx)))
     }
 
-    fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Joined> {
+    fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> Result<PluginTask> {
         let answer = self.answer(op, json, cx)?;
         let runtime = self.runtime.as_ref().ok_or_else(gone)?;
-        Ok(Joined(runtime.spawn(answer)))
+        Ok(PluginTask(runtime.spawn(answer)))
     }
 }
 
@@ -104,8 +104,8 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
             .into_ffi();
         };
         match self.answer(op, json, cx).map(|answer| parked.begin(answer)) {
-            Ok(Begun::Waits(rest)) => async move { reply(rest.await) }.into_ffi(),
-            Ok(Begun::Done(done)) => ready(reply(done)).into_ffi(),
+            Ok(OperationStart::Waits(rest)) => async move { reply(rest.await) }.into_ffi(),
+            Ok(OperationStart::Done(done)) => ready(reply(done)).into_ffi(),
             Err(error) => ready(reply(Err(error))).into_ffi(),
         }
     }
@@ -141,9 +141,9 @@ impl<A: AsyncDispatch> Drop for OnRuntime<A> {
 }
 
 /// A task of the plugin's runtime; dropping it cancels the task there.
-struct Joined(JoinHandle<Result<Vec<u8>>>);
+struct PluginTask(JoinHandle<Result<Vec<u8>>>);
 
-impl Future for Joined {
+impl Future for PluginTask {
     type Output = Result<Vec<u8>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -154,7 +154,7 @@ impl Future for Joined {
     }
 }
 
-impl Drop for Joined {
+impl Drop for PluginTask {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -27,12 +27,12 @@ use crate::setup::Setup;
 use crate::spill;
 
 pub use contents::Contents;
-use lists::Lists;
 pub use lists::ResourceTemplate;
+use lists::SkillLists;
 pub use options::ToolOptions;
 use run_time::RunTime;
 
-type Handler = Box<dyn Fn(&[u8], CallContext) -> Result<Vec<u8>> + Send + Sync>;
+type SkillHandler = Box<dyn Fn(&[u8], CallContext) -> Result<Vec<u8>> + Send + Sync>;
 type OnCreate = Box<dyn Fn(&Setup) -> Result<()> + Send + Sync>;
 
 /// Builds a native skill.
@@ -42,9 +42,9 @@ type OnCreate = Box<dyn Fn(&Setup) -> Result<()> + Send + Sync>;
 pub struct Skill {
     name: String,
     description: String,
-    tools: Vec<(ToolDecl, Handler)>,
-    hidden: Vec<(&'static str, Handler)>,
-    lists: Lists,
+    tools: Vec<(ToolDecl, SkillHandler)>,
+    hidden: Vec<(&'static str, SkillHandler)>,
+    lists: SkillLists,
     run_time: RunTime,
     on_create: Vec<OnCreate>,
     requires: Vec<String>,
@@ -62,7 +62,7 @@ impl Skill {
             description: description.into(),
             tools: Vec::new(),
             hidden: Vec::new(),
-            lists: Lists::default(),
+            lists: SkillLists::default(),
             run_time: RunTime::default(),
             on_create: Vec::new(),
             requires: Vec::new(),
@@ -326,7 +326,7 @@ impl Skill {
         };
         options.apply(&mut tool);
         let operation = tool.op.clone();
-        let handler: Handler = Box::new(move |json, raw| {
+        let handler: SkillHandler = Box::new(move |json, raw| {
             let (body, envelope) = match envelope::read::<A>(json) {
                 Ok(parts) => parts,
                 Err(_) => match arguments(&operation, json)? {
@@ -400,7 +400,7 @@ impl Skill {
         self.lists.validate()
     }
 
-    pub(crate) fn instance(self, setup: &Setup) -> Result<Instance> {
+    pub(crate) fn instance(self, setup: &Setup) -> Result<SkillInstance> {
         for run in &self.on_create {
             run(setup)?;
         }
@@ -414,7 +414,7 @@ impl Skill {
                     .map(|(op, handler)| (op.to_owned(), handler)),
             )
             .collect();
-        Ok(Instance {
+        Ok(SkillInstance {
             handlers,
             lists: self.lists,
             run_time: self.run_time,
@@ -445,13 +445,13 @@ fn arguments<A: DeserializeOwned>(
 }
 
 /// An instance of a skill.
-pub(crate) struct Instance {
-    handlers: Vec<(String, Handler)>,
-    lists: Lists,
+pub(crate) struct SkillInstance {
+    handlers: Vec<(String, SkillHandler)>,
+    lists: SkillLists,
     run_time: RunTime,
 }
 
-impl Dispatch for Instance {
+impl Dispatch for SkillInstance {
     fn call(&self, name: &str, json: &[u8], cx: CallContext) -> Result<Vec<u8>> {
         if let Some((_, handler)) = self.handlers.iter().find(|(op, _)| op == name) {
             return handler(json, cx);

@@ -152,7 +152,7 @@ impl CallFailureKind<'_> {
 
 /// What the model is told of a call that is not run, and why it is not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct CallRefusal {
     /// What the model is told, so that it can go on.
     pub text: String,
     /// The same as data; absent in older recordings.
@@ -160,7 +160,7 @@ pub struct Refusal {
     pub reason: Option<NotRun>,
 }
 
-impl From<CallFailure<'_>> for Refusal {
+impl From<CallFailure<'_>> for CallRefusal {
     fn from(failure: CallFailure<'_>) -> Self {
         Self {
             text: failure.to_string(),

@@ -5,7 +5,7 @@
 
 /// What a word is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WordRole {
     /// Something that a command reads or runs.
     Word,
     /// The same behind a change of directory: nobody can say what a relative path means there.
@@ -19,7 +19,7 @@ pub(super) enum Place {
 /// The command with the words replaced that `replace` gives a path for, quoted as they were.
 pub(super) fn replaced_words(
     command: &str,
-    replace: impl FnMut(&str, Place) -> Option<String>,
+    replace: impl FnMut(&str, WordRole) -> Option<String>,
 ) -> String {
     let mut words = Words {
         out: String::with_capacity(command.len()),
@@ -77,17 +77,17 @@ struct Words<F> {
     replace: F,
 }
 
-impl<F: FnMut(&str, Place) -> Option<String>> Words<F> {
+impl<F: FnMut(&str, WordRole) -> Option<String>> Words<F> {
     /// Writes the word, or what it is replaced by.
     fn flush(&mut self, quote: Option<char>) {
         if self.word.is_empty() {
             return;
         }
         let place = match (self.data, self.target, self.after_cd) {
-            (true, ..) => Place::Data,
-            (_, true, _) => Place::Target,
-            (.., true) => Place::AfterCd,
-            _ => Place::Word,
+            (true, ..) => WordRole::Data,
+            (_, true, _) => WordRole::Target,
+            (.., true) => WordRole::AfterCd,
+            _ => WordRole::Word,
         };
         match ((self.replace)(&self.word, place), quote) {
             (None, _) => self.out.push_str(&self.word),
@@ -96,7 +96,7 @@ impl<F: FnMut(&str, Place) -> Option<String>> Words<F> {
             // A single quote cannot be written inside single quotes: leave them for a moment.
             (Some(path), Some(_)) => self.out.push_str(&path.replace('\'', r"'\''")),
         }
-        if place == Place::Word && matches!(self.word.as_str(), "cd" | "pushd") {
+        if place == WordRole::Word && matches!(self.word.as_str(), "cd" | "pushd") {
             self.after_cd = true;
         }
         self.target = false;

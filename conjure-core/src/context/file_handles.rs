@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::command_words::{Place, replaced_words};
+use super::command_words::{WordRole, replaced_words};
 
 /// Paths of files, by handle.
 pub type FilePaths = BTreeMap<String, String>;
@@ -66,8 +66,8 @@ pub fn with_argument_paths(arguments: &Value, paths: &FilePaths) -> Value {
     }
 }
 
-fn is_read(place: Place) -> bool {
-    matches!(place, Place::Word | Place::AfterCd)
+fn is_read(place: WordRole) -> bool {
+    matches!(place, WordRole::Word | WordRole::AfterCd)
 }
 
 fn visit(value: &Value, see: &mut impl FnMut(&str)) {

@@ -1,6 +1,6 @@
 //! What the model is told of a call whose tool is not there: why, and which tools it may have meant.
 
-use super::call_failure::{CallFailure, CallFailureKind, Refusal};
+use super::call_failure::{CallFailure, CallFailureKind, CallRefusal};
 use crate::routing::{Route, RoutingTable};
 
 /// How many tools a message names.
@@ -12,7 +12,7 @@ const NAME_CHARS: usize = 80;
 
 /// What the model is told of a call whose tool is not there. `was_removed`: the session once had it.
 #[must_use]
-pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> Refusal {
+pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> CallRefusal {
     let kept_out = table.quarantined();
     let kept_out = kept_out.iter().find(|one| one.name.as_str() == name);
     if let Some(kept_out) = kept_out {

@@ -16,7 +16,7 @@ mod skill_paths;
 pub mod skills_prompt;
 mod summary;
 
-pub use call_failure::{CallFailure, CallFailureKind, Refusal};
+pub use call_failure::{CallFailure, CallFailureKind, CallRefusal};
 pub use file_handles::{
     FilePaths, handles_of_arguments, handles_of_command, with_argument_paths, with_command_paths,
 };

@@ -12,8 +12,8 @@ use crate::context::notes;
 /// result gets one that says so; an id that is empty or taken is replaced, in the call and in its
 /// result.
 pub(super) fn pair(messages: Vec<Message>) -> Vec<Message> {
-    let mut ids = Ids::of(&messages);
-    let mut steps: Vec<Step> = Vec::with_capacity(messages.len());
+    let mut ids = ConversationIds::of(&messages);
+    let mut steps: Vec<PairedMessage> = Vec::with_capacity(messages.len());
     // By the id as it was: the calls that have no result yet, oldest first.
     let mut open: HashMap<String, VecDeque<(usize, usize)>> = HashMap::new();
     for mut message in messages {
@@ -55,18 +55,21 @@ pub(super) fn pair(messages: Vec<Message>) -> Vec<Message> {
         if message.role == Role::Tool {
             message.role = Role::User;
         }
-        steps.push(Step { message, calls });
+        steps.push(PairedMessage { message, calls });
     }
-    steps.into_iter().flat_map(Step::into_messages).collect()
+    steps
+        .into_iter()
+        .flat_map(PairedMessage::into_messages)
+        .collect()
 }
 
 /// A message, its calls' ids and what is known of their results.
-struct Step {
+struct PairedMessage {
     message: Message,
     calls: Vec<(String, Option<Part>)>,
 }
 
-impl Step {
+impl PairedMessage {
     fn into_messages(self) -> impl Iterator<Item = Message> {
         let results: Vec<Part> = self
             .calls
@@ -92,12 +95,12 @@ impl Step {
 }
 
 /// The ids of a conversation: those that are given out, and those that something had before.
-struct Ids {
+struct ConversationIds {
     given: HashSet<String>,
     known: HashSet<String>,
 }
 
-impl Ids {
+impl ConversationIds {
     fn of(messages: &[Message]) -> Self {
         let calls = messages.iter().flat_map(Message::calls);
         Self {

@@ -7,10 +7,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Setup;
+use super::ReplaySetup;
 use crate::log::{Entry, EntryBody};
 use crate::turn::Verdict;
-use crate::wire::{Quarantined, Wire};
+use crate::wire::{OmittedTool, Wire};
 
 /// The version of the form that this version writes and reads.
 pub const VERSION: u32 = 1;
@@ -25,9 +25,9 @@ pub struct Cassette {
     /// The thread's id.
     pub thread: String,
     /// What its requests are compiled with.
-    pub setup: Setup,
+    pub setup: ReplaySetup,
     /// The thread's entries, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CassetteStep>,
     /// What is not in it as it was, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Cassette {
 
 /// One entry of the thread, with what went with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct CassetteStep {
     /// The entry's number in its thread.
     pub seq: u64,
     /// The turn that it belongs to.
@@ -43,7 +43,7 @@ pub struct Step {
     /// The model request that this entry ended: its reply, its failure, or what it was given up
     /// for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ModelExchange>,
     /// What the routing table and the policy say of the reply's calls, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub judged: Vec<Judged>,
@@ -63,7 +63,7 @@ pub struct Step {
 
 /// A model request, as its wire encodes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
+pub struct ModelExchange {
     /// What it asks for.
     pub kind: ExchangeKind,
     /// The provider.
@@ -85,7 +85,7 @@ pub struct Exchange {
     pub notes: Vec<String>,
     /// Tools that the wire left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<Quarantined>,
+    pub left_out: Vec<OmittedTool>,
 }
 
 /// What a model request asks for.
@@ -163,7 +163,7 @@ impl Cassette {
 
     /// The thread's entries.
     pub(super) fn entries(&self) -> Vec<Entry> {
-        let entry = |step: &Step| Entry {
+        let entry = |step: &CassetteStep| Entry {
             seq: step.seq,
             turn: step.turn,
             at_ms: 0,

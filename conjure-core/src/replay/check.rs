@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cassette::{Cassette, Exchange, Step};
-use super::diff::{Change, diff};
+use super::cassette::{Cassette, CassetteStep, ModelExchange};
+use super::diff::{ValueDifference, diff};
 use super::drive::{Fact, Stuck, drive};
 use super::exchange::{compiled, exchange, parsed};
 use super::old_sentences::with_reasons;
@@ -25,7 +25,7 @@ const PROBLEMS: usize = 20;
 
 /// What a replay found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ReplayReport {
     /// The thread.
     pub thread: String,
     /// The version of Conjure that recorded it.
@@ -48,7 +48,7 @@ pub struct Report {
     pub notes: Vec<String>,
     /// How the thread would be sent over another wire, where that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<OtherWireReport>,
 }
 
 /// The first thing that is otherwise.
@@ -59,11 +59,11 @@ pub struct Divergence {
     /// Its turn.
     pub turn: u64,
     /// What is otherwise.
-    pub what: What,
+    pub what: DivergenceKind,
     /// In a sentence.
     pub text: String,
     /// Where, what was recorded, and what it is now.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ValueDifference>,
     /// How many places more differ.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
@@ -74,7 +74,7 @@ pub struct Divergence {
 /// What a divergence is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum DivergenceKind {
     /// A request that the model got.
     Request,
     /// How many tokens a request was expected to have, which decides when a thread is summarised.
@@ -100,7 +100,7 @@ pub struct Unreplayed {
 
 /// How a thread would be sent over another wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Elsewhere {
+pub struct OtherWireReport {
     /// The provider.
     pub provider: String,
     /// The model.
@@ -110,25 +110,25 @@ pub struct Elsewhere {
     /// Requests that were encoded for it.
     pub requests: usize,
     /// What would keep requests from being sent; the first of them.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<UnsendableRequest>,
     /// Tools that it would not be offered, each with why.
     pub left_out: Vec<String>,
 }
 
 /// What would keep a request from being sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct UnsendableRequest {
     /// The step that the request belongs to.
     pub step: u64,
     /// What is wrong.
     pub problem: String,
 }
 
-impl Report {
+impl ReplayReport {
     /// Whether the thread does now what it did, and could be sent.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        let sendable = |other: &Elsewhere| other.problems.is_empty();
+        let sendable = |other: &OtherWireReport| other.problems.is_empty();
         self.divergence.is_none() && self.elsewhere.as_ref().is_none_or(sendable)
     }
 }
@@ -136,10 +136,10 @@ impl Report {
 /// Replays a cassette. With a recipient every request is encoded for it in place of whom it went
 /// to, and what is compared is what the turn machine does.
 #[must_use]
-pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> Report {
+pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> ReplayReport {
     let script = with_reasons(cassette.entries());
     let tables = cassette.setup.tables(&script);
-    let mut report = Report {
+    let mut report = ReplayReport {
         thread: cassette.thread.clone(),
         recorded_by: cassette.conjure.clone(),
         replayed_by: env!("CARGO_PKG_VERSION").to_owned(),
@@ -148,7 +148,7 @@ pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> Report {
         divergence: None,
         unreplayed: Vec::new(),
         notes: cassette.notes.clone(),
-        elsewhere: to.map(|to| Elsewhere {
+        elsewhere: to.map(|to| OtherWireReport {
             provider: to.provider.clone(),
             model: to.model.clone(),
             wire: to.wire,
@@ -185,7 +185,7 @@ struct Compare<'a, 'r> {
     next: usize,
     to: Option<&'a Recipient>,
     calls: HashMap<&'a str, &'a FunctionCall>,
-    report: &'r mut Report,
+    report: &'r mut ReplayReport,
 }
 
 impl Compare<'_, '_> {
@@ -220,7 +220,7 @@ impl Compare<'_, '_> {
             Fact::Judged { verdicts, .. } => {
                 let now = judged(verdicts);
                 let text = "the routing table and the rules say something else of its calls";
-                changed(What::Verdict, text, &step.judged, &now)
+                changed(DivergenceKind::Verdict, text, &step.judged, &now)
             }
             Fact::Stuck { stuck, .. } => match &step.unreplayed {
                 Some(reason) => {
@@ -250,10 +250,10 @@ impl Compare<'_, '_> {
                 return false;
             };
             let found = match &step.exchange {
-                Some(exchange) if self.to.is_none() => Some(Found::new(
-                    What::Request,
+                Some(exchange) if self.to.is_none() => Some(UnplacedDivergence::new(
+                    DivergenceKind::Request,
                     "the recording has a request here, and none is made now",
-                    vec![Change {
+                    vec![ValueDifference {
                         path: "resource".to_owned(),
                         recorded: Some(exchange.resource.clone().into()),
                         now: None,
@@ -269,17 +269,17 @@ impl Compare<'_, '_> {
     }
 
     /// Whether a result is of another call than the recording says.
-    fn other_call(&self, step: &Step) -> Option<Found> {
+    fn other_call(&self, step: &CassetteStep) -> Option<UnplacedDivergence> {
         let EntryBody::CallEnded { output, .. } = &step.body else {
             return None;
         };
         let calls = self.calls.get(output.call_id.as_str());
         let now = calls.map(|call| call_of(call));
         let text = "the result is of another call than the one that was recorded";
-        changed(What::Call, text, &step.call, &now)
+        changed(DivergenceKind::Call, text, &step.call, &now)
     }
 
-    fn found(&mut self, step: u64, turn: u64, found: Option<Found>) -> bool {
+    fn found(&mut self, step: u64, turn: u64, found: Option<UnplacedDivergence>) -> bool {
         let Some(mut found) = found else {
             return true;
         };
@@ -308,7 +308,7 @@ impl Compare<'_, '_> {
         elsewhere.requests += 1;
         for problem in problems {
             if elsewhere.problems.len() < PROBLEMS {
-                elsewhere.problems.push(Problem { step, problem });
+                elsewhere.problems.push(UnsendableRequest { step, problem });
             }
         }
         for tool in &encoded.quarantined {
@@ -319,7 +319,7 @@ impl Compare<'_, '_> {
         }
     }
 
-    fn why(&self, found: &Found) -> Vec<String> {
+    fn why(&self, found: &UnplacedDivergence) -> Vec<String> {
         let mut why = Vec::new();
         let report = &self.report;
         if report.recorded_by != report.replayed_by {
@@ -329,11 +329,12 @@ impl Compare<'_, '_> {
             ));
         }
         let in_path = |words: &[&str]| {
-            let named = |change: &Change| words.iter().any(|word| change.path.starts_with(word));
+            let named =
+                |change: &ValueDifference| words.iter().any(|word| change.path.starts_with(word));
             found.changes.iter().any(named)
         };
         match found.what {
-            What::Request => {
+            DivergenceKind::Request => {
                 if in_path(&["tools"]) {
                     why.push("a tool's definition, or which tools there are".to_owned());
                 }
@@ -353,12 +354,14 @@ impl Compare<'_, '_> {
                     why.push("who is asked, or over which wire".to_owned());
                 }
             }
-            What::Tokens => why.push("how the size of a conversation is estimated".to_owned()),
-            What::Verdict => {
+            DivergenceKind::Tokens => {
+                why.push("how the size of a conversation is estimated".to_owned());
+            }
+            DivergenceKind::Verdict => {
                 why.push("the policy, or a tool's backend, plugin, effects or mode".to_owned());
             }
-            What::Entry => why.push("the turn machine, or a limit of turns".to_owned()),
-            What::Call => why.push("the cassette was edited".to_owned()),
+            DivergenceKind::Entry => why.push("the turn machine, or a limit of turns".to_owned()),
+            DivergenceKind::Call => why.push("the cassette was edited".to_owned()),
         }
         if why.is_empty() {
             why.push("a setting of requests, such as limits on output".to_owned());
@@ -368,14 +371,14 @@ impl Compare<'_, '_> {
 }
 
 /// A divergence without its place.
-struct Found {
-    what: What,
+struct UnplacedDivergence {
+    what: DivergenceKind,
     text: String,
-    changes: Vec<Change>,
+    changes: Vec<ValueDifference>,
 }
 
-impl Found {
-    fn new(what: What, text: &str, changes: Vec<Change>) -> Self {
+impl UnplacedDivergence {
+    fn new(what: DivergenceKind, text: &str, changes: Vec<ValueDifference>) -> Self {
         Self {
             what,
             text: text.to_owned(),
@@ -384,67 +387,79 @@ impl Found {
     }
 }
 
-fn asked(recorded: Option<&Exchange>, now: &Exchange) -> Option<Found> {
+fn asked(recorded: Option<&ModelExchange>, now: &ModelExchange) -> Option<UnplacedDivergence> {
     let Some(recorded) = recorded else {
         let text = "a request is made now, and the recording has none here";
-        let change = Change {
+        let change = ValueDifference {
             path: "resource".to_owned(),
             recorded: None,
             now: Some(now.resource.clone().into()),
         };
-        return Some(Found::new(What::Request, text, vec![change]));
+        return Some(UnplacedDivergence::new(
+            DivergenceKind::Request,
+            text,
+            vec![change],
+        ));
     };
     // The order of fields counts too: a prompt cache goes by bytes.
-    let text = |exchange: &Exchange| exchange.body.to_string();
+    let text = |exchange: &ModelExchange| exchange.body.to_string();
     if text(recorded) != text(now) {
         let mut changes = diff(&recorded.body, &now.body);
         if changes.is_empty() {
-            changes.push(Change {
+            changes.push(ValueDifference {
                 path: String::new(),
                 recorded: Some("fields in another order".into()),
                 now: None,
             });
         }
         let text = "the request to the model is another one";
-        return Some(Found::new(What::Request, text, changes));
+        return Some(UnplacedDivergence::new(
+            DivergenceKind::Request,
+            text,
+            changes,
+        ));
     }
-    let without_body = |exchange: &Exchange| Exchange {
+    let without_body = |exchange: &ModelExchange| ModelExchange {
         body: Value::Null,
         tokens: 0,
         ..exchange.clone()
     };
     let text = "the request goes elsewhere or is told otherwise";
     let (one, two) = (without_body(recorded), without_body(now));
-    changed(What::Request, text, &one, &two).or_else(|| {
+    changed(DivergenceKind::Request, text, &one, &two).or_else(|| {
         let text = "the request was expected to have another size";
-        changed(What::Tokens, text, &recorded.tokens, &now.tokens)
+        changed(DivergenceKind::Tokens, text, &recorded.tokens, &now.tokens)
     })
 }
 
-fn diverges(step: &Step, stuck: Stuck) -> Found {
+fn diverges(step: &CassetteStep, stuck: Stuck) -> UnplacedDivergence {
     let recorded = serde_json::to_value(&step.body).unwrap_or_default();
     let changes = match stuck.made {
         Some(made) => diff(&recorded, &serde_json::to_value(made).unwrap_or_default()),
-        None => vec![Change {
+        None => vec![ValueDifference {
             path: "entry".to_owned(),
             recorded: recorded.get("entry").cloned(),
             now: None,
         }],
     };
-    Found::new(What::Entry, &stuck.reason, changes)
+    UnplacedDivergence::new(DivergenceKind::Entry, &stuck.reason, changes)
 }
 
 fn changed<T: Serialize + PartialEq>(
-    what: What,
+    what: DivergenceKind,
     text: &str,
     recorded: &T,
     now: &T,
-) -> Option<Found> {
+) -> Option<UnplacedDivergence> {
     if recorded == now {
         return None;
     }
     let value = |it: &T| serde_json::to_value(it).unwrap_or_default();
-    Some(Found::new(what, text, diff(&value(recorded), &value(now))))
+    Some(UnplacedDivergence::new(
+        what,
+        text,
+        diff(&value(recorded), &value(now)),
+    ))
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -10,7 +10,7 @@ const BEFORE: usize = 20;
 
 /// One place at which two values differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ValueDifference {
     /// The place, such as `messages[2].content`; empty for the whole.
     pub path: String,
     /// What was recorded, shortened; absent where nothing was.
@@ -23,13 +23,18 @@ pub struct Change {
 
 /// Where two values differ, in order; objects by their fields, arrays by their places.
 #[must_use]
-pub fn diff(recorded: &Value, now: &Value) -> Vec<Change> {
+pub fn diff(recorded: &Value, now: &Value) -> Vec<ValueDifference> {
     let mut changes = Vec::new();
     compare(String::new(), Some(recorded), Some(now), &mut changes);
     changes
 }
 
-fn compare(path: String, recorded: Option<&Value>, now: Option<&Value>, out: &mut Vec<Change>) {
+fn compare(
+    path: String,
+    recorded: Option<&Value>,
+    now: Option<&Value>,
+    out: &mut Vec<ValueDifference>,
+) {
     match (recorded, now) {
         (Some(one), Some(two)) if one == two => {}
         (Some(Value::Object(one)), Some(Value::Object(two))) => {
@@ -51,13 +56,13 @@ fn compare(path: String, recorded: Option<&Value>, now: Option<&Value>, out: &mu
         (Some(Value::String(one)), Some(Value::String(two))) => {
             let same = one.chars().zip(two.chars()).take_while(|(a, b)| a == b);
             let from = same.count().saturating_sub(BEFORE);
-            out.push(Change {
+            out.push(ValueDifference {
                 path,
                 recorded: Some(window(one, from).into()),
                 now: Some(window(two, from).into()),
             });
         }
-        (one, two) => out.push(Change {
+        (one, two) => out.push(ValueDifference {
             path,
             recorded: one.map(shortened),
             now: two.map(shortened),

@@ -8,9 +8,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::lookahead::{closing, is_outside, may_be_outside, reply};
-use super::setup::{Frame, Setup};
+use super::setup::{EffectiveSettings, ReplaySetup};
 use crate::chat::FunctionCall;
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 use crate::log::{CallEnd, Entry, EntryBody, NotRun};
 use crate::routing::RoutingTable;
 use crate::turn::{Action, Input, Judge, Machine, TableJudge, Verdict};
@@ -18,7 +18,10 @@ use crate::turn::{Action, Input, Judge, Machine, TableJudge, Verdict};
 /// Something that was found; `at` is the place of the entry that it belongs to.
 pub(super) enum Fact<'a> {
     /// A model request was made, and this entry ended it.
-    Asked { at: usize, request: Request<'a> },
+    Asked {
+        at: usize,
+        request: DrivenRequest<'a>,
+    },
     /// What the rules say of the calls of this reply, in their order.
     Judged {
         at: usize,
@@ -29,13 +32,13 @@ pub(super) enum Fact<'a> {
 }
 
 /// A model request, as far as the machine makes it.
-pub(super) struct Request<'a> {
+pub(super) struct DrivenRequest<'a> {
     /// How many entries there were.
     pub(super) behind: usize,
     /// Tokens of input that were expected.
     pub(super) tokens: u64,
     pub(super) table: &'a RoutingTable,
-    pub(super) frame: &'a Frame<'a>,
+    pub(super) frame: &'a EffectiveSettings<'a>,
     /// For a summary.
     pub(super) summary: Option<Summary>,
 }
@@ -68,7 +71,7 @@ impl Stuck {
 
 /// A request that waits for its end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct PendingModelRequest {
     pub(super) number: u64,
     behind: usize,
     tokens: u64,
@@ -78,9 +81,9 @@ pub(super) struct Asked {
 
 /// What the machine waits for.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    pub(super) request: Option<Asked>,
-    pub(super) summary: Option<Asked>,
+pub(super) struct OpenWork {
+    pub(super) request: Option<PendingModelRequest>,
+    pub(super) summary: Option<PendingModelRequest>,
     /// Calls of the step that have not begun.
     pub(super) calls: Vec<String>,
     pub(super) running: Vec<String>,
@@ -90,7 +93,7 @@ pub(super) struct Waiting {
 }
 
 pub(super) struct Drive<'a, 'l> {
-    pub(super) setup: &'a Setup,
+    pub(super) setup: &'a ReplaySetup,
     pub(super) script: &'a [Entry],
     tables: &'a [(RoutingTable, Vec<String>)],
     listener: &'l mut dyn FnMut(Fact<'_>) -> bool,
@@ -103,10 +106,10 @@ pub(super) struct Drive<'a, 'l> {
     removed: BTreeSet<String>,
     /// The change of tools that the machine knows of already.
     pub(super) change_given: Option<usize>,
-    pub(super) frame: Frame<'a>,
+    pub(super) frame: EffectiveSettings<'a>,
     pub(super) machine: Machine,
     pub(super) verdicts: HashMap<String, Verdict>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: OpenWork,
     /// Replies that backends have not looked at: they did when the log goes on that waits for it.
     pub(super) unobserved: u32,
     /// The place of the newest entry that a request was told for.
@@ -115,12 +118,12 @@ pub(super) struct Drive<'a, 'l> {
 
 /// Goes along a whole log, until a listener says no to a fact.
 pub(super) fn drive(
-    setup: &Setup,
+    setup: &ReplaySetup,
     script: &[Entry],
     tables: &[(RoutingTable, Vec<String>)],
     listener: &mut dyn FnMut(Fact<'_>) -> bool,
 ) {
-    let frame = Frame::new(setup);
+    let frame = EffectiveSettings::new(setup);
     let mut drive = Drive {
         machine: Machine::new(frame.settings(&setup.settings), 1, &[]),
         setup,
@@ -134,7 +137,7 @@ pub(super) fn drive(
         change_given: None,
         frame,
         verdicts: HashMap::new(),
-        waiting: Waiting::default(),
+        waiting: OpenWork::default(),
         unobserved: 0,
         told: None,
     };
@@ -191,7 +194,7 @@ struct LoggedJudge<'a> {
 impl Judge for LoggedJudge<'_> {
     fn judge(&self, call: &FunctionCall) -> Verdict {
         let verdict = self.verdicts.get(&call.call_id).cloned();
-        verdict.unwrap_or_else(|| Verdict::Refuse(Refusal::default()))
+        verdict.unwrap_or_else(|| Verdict::Refuse(CallRefusal::default()))
     }
 
     fn backend(&self, tool: &str) -> Option<&str> {
@@ -224,7 +227,7 @@ impl<'a> Drive<'a, '_> {
         match action {
             Action::Write(body) => return self.write(body),
             Action::Request { request, .. } => {
-                waiting.request = Some(Asked {
+                waiting.request = Some(PendingModelRequest {
                     number: request,
                     behind: self.at,
                     tokens: self.machine.next_input(),
@@ -232,7 +235,7 @@ impl<'a> Drive<'a, '_> {
                 });
             }
             Action::Compact { refused } => {
-                waiting.summary = Some(Asked {
+                waiting.summary = Some(PendingModelRequest {
                     number: 0,
                     behind: self.at,
                     tokens: self.machine.next_input(),
@@ -243,7 +246,7 @@ impl<'a> Drive<'a, '_> {
             Action::AskPerson { call, .. } => waiting.asked.push(call.call_id),
             Action::Unask { call_id } => waiting.asked.retain(|id| *id != call_id),
             Action::Observe { .. } => self.unobserved += 1,
-            Action::TurnOver { .. } => *waiting = Waiting::default(),
+            Action::TurnOver { .. } => *waiting = OpenWork::default(),
             // A call begins where its entry does; the rest is for a host that runs things.
             Action::RunCall { .. }
             | Action::StopModel { .. }
@@ -368,7 +371,7 @@ impl<'a> Drive<'a, '_> {
     }
 
     /// Tells of a request that the next entry ends.
-    pub(super) fn tell_asked(&mut self, asked: Asked, upto: Option<u64>) {
+    pub(super) fn tell_asked(&mut self, asked: PendingModelRequest, upto: Option<u64>) {
         if self.told == Some(self.at) {
             return;
         }
@@ -382,7 +385,7 @@ impl<'a> Drive<'a, '_> {
         if asked.refused.is_some() && summary.is_none() {
             return;
         }
-        let request = Request {
+        let request = DrivenRequest {
             behind: asked.behind,
             tokens: asked.tokens,
             table: self.table(),
@@ -402,7 +405,7 @@ impl<'a> Drive<'a, '_> {
         let before = self.script.get(..self.at).unwrap_or_default();
         let settings = self.frame.settings(&self.setup.settings);
         self.machine = Machine::new(settings, self.table().version(), before);
-        self.waiting = Waiting::default();
+        self.waiting = OpenWork::default();
         self.unobserved = 0;
         self.change_given = None;
     }
@@ -418,7 +421,7 @@ impl<'a> Drive<'a, '_> {
             if let Some(message) = reply(&entry.body)
                 && message.meta.is_some()
             {
-                let asked = Asked {
+                let asked = PendingModelRequest {
                     number: 0,
                     behind: self.at,
                     tokens: 0,

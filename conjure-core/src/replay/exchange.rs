@@ -2,15 +2,19 @@
 
 use serde_json::Value;
 
-use super::cassette::{Exchange, ExchangeKind};
-use super::drive::Request;
+use super::cassette::{ExchangeKind, ModelExchange};
+use super::drive::DrivenRequest;
 use super::setup::Recipient;
 use crate::log::Entry;
 use crate::request::ModelRequest;
 use crate::request::summary_request;
 
 /// The request that leaves behind these entries.
-pub(super) fn compiled(request: &Request<'_>, script: &[Entry], whom: &Recipient) -> ModelRequest {
+pub(super) fn compiled(
+    request: &DrivenRequest<'_>,
+    script: &[Entry],
+    whom: &Recipient,
+) -> ModelRequest {
     let entries = script.get(..request.behind).unwrap_or(script);
     let like = request.frame.request(entries, request.table, whom);
     let Some(summary) = request.summary else {
@@ -24,11 +28,15 @@ pub(super) fn compiled(request: &Request<'_>, script: &[Entry], whom: &Recipient
 }
 
 /// The same, encoded.
-pub(super) fn exchange(request: &Request<'_>, script: &[Entry], whom: &Recipient) -> Exchange {
+pub(super) fn exchange(
+    request: &DrivenRequest<'_>,
+    script: &[Entry],
+    whom: &Recipient,
+) -> ModelExchange {
     let compiled = compiled(request, script, whom);
     let endpoint = whom.endpoint.clone().with_model(&whom.model);
     let encoded = whom.wire.encode(&compiled, &endpoint);
-    Exchange {
+    ModelExchange {
         kind: if request.summary.is_some() {
             ExchangeKind::Summary
         } else {

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 
 use crate::chat::{FunctionCall, Message, Role, StopReason};
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 use crate::log::{
     CallEnd, Entry, EntryBody, NotRun, NoticeReason, Outcome, Spending, TableChange, turn_usage,
 };
 use crate::turn::recover;
-use crate::turn::{Compaction, Settings, Verdict};
+use crate::turn::{CompactionTrigger, Settings, Verdict};
 
 /// Whether the host writes such an entry, and not the turn machine.
 pub(super) fn is_outside(body: &EntryBody) -> bool {
@@ -295,7 +295,7 @@ pub(super) fn verdicts(
         } else if (is_started || !is_asked(at)) && refused.contains(&at) {
             let refusal = rest.iter().find_map(|entry| match &entry.body {
                 EntryBody::CallEnded { output, reason, .. } if output.call_id == call.call_id => {
-                    Some(Refusal {
+                    Some(CallRefusal {
                         text: output.joined_text(),
                         reason: reason.clone(),
                     })
@@ -381,14 +381,14 @@ pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) 
 }
 
 /// When the log summarises, as a setting.
-pub(super) fn compaction(rest: &[Entry]) -> Compaction {
+pub(super) fn compaction(rest: &[Entry]) -> CompactionTrigger {
     match rest.first().map(|entry| &entry.body) {
         Some(EntryBody::TurnEnded {
             outcome: Outcome::Failed { kind, .. },
             ..
-        }) if kind == "too_large" => Compaction::Never,
-        _ if is_summarised_next(rest) => Compaction::At(0),
-        _ => Compaction::Refused,
+        }) if kind == "too_large" => CompactionTrigger::Never,
+        _ if is_summarised_next(rest) => CompactionTrigger::At(0),
+        _ => CompactionTrigger::Refused,
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! An entry says what was written; a cue is the input after which the machine writes it.
 
-use super::drive::{Asked, Drive, Stuck};
+use super::drive::{Drive, PendingModelRequest, Stuck};
 use super::lookahead::{
     after_reply, all_refused, by_machine, closing, compaction, ends_the_turn, is_cut_here,
     is_ended, is_last_reply, is_limit, is_outside, limits, reason, reply, table_change, turn_end,
     until_closing, verdicts,
 };
 use crate::chat::{FunctionCallOutput, Message, Meta, Response, Role, Stop, StopReason, Usage};
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason, Outcome, turn_usage};
 use crate::request::view_tokens;
 use crate::turn::{Decision, Input, ModelFailure, When};
@@ -194,7 +194,7 @@ impl Drive<'_, '_> {
 
     fn unanswered(
         &mut self,
-        asked: Asked,
+        asked: PendingModelRequest,
         failure: Option<ModelFailure>,
         partial: Option<(Response, Meta)>,
     ) -> Result<(), Stuck> {
@@ -337,7 +337,7 @@ impl Drive<'_, '_> {
         if self.waiting.asked.contains(id) {
             return self.give(Input::Refused {
                 call_id: id.clone(),
-                refusal: Refusal {
+                refusal: CallRefusal {
                     text: output.joined_text(),
                     reason,
                 },
@@ -506,7 +506,7 @@ impl Drive<'_, '_> {
         less(sum, turn_usage(before.get(from..).unwrap_or_default()))
     }
 
-    fn summary_asked(&mut self) -> Result<Asked, Stuck> {
+    fn summary_asked(&mut self) -> Result<PendingModelRequest, Stuck> {
         let asked = self.waiting.summary.take();
         asked.ok_or_else(|| Stuck::new("a summary where none was asked for"))
     }

@@ -17,12 +17,15 @@ mod rules;
 mod setup;
 
 pub use cassette::{
-    CallOf, Cassette, CassetteError, Exchange, ExchangeKind, Judged, Step, VERSION,
+    CallOf, Cassette, CassetteError, CassetteStep, ExchangeKind, Judged, ModelExchange, VERSION,
 };
-pub use check::{Divergence, Elsewhere, Problem, Report, Unreplayed, What, replay};
-pub use diff::{Change, diff};
+pub use check::{
+    Divergence, DivergenceKind, OtherWireReport, ReplayReport, Unreplayed, UnsendableRequest,
+    replay,
+};
+pub use diff::{ValueDifference, diff};
 pub use record::record;
-pub use setup::{Recipient, RecordedTool, Setup};
+pub use setup::{Recipient, RecordedTool, ReplaySetup};
 
 #[cfg(test)]
 mod tests;

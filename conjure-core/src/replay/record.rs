@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::cassette::{CallOf, Cassette, Judged, Step, VERSION};
+use super::cassette::{CallOf, Cassette, CassetteStep, Judged, VERSION};
 use super::drive::{Fact, drive};
 use super::exchange::exchange;
 use super::old_sentences::with_reasons;
-use super::setup::Setup;
+use super::setup::ReplaySetup;
 use crate::chat::{Content, FunctionCall, OutputPart};
 use crate::log::{Entry, EntryBody, messages};
 
@@ -20,7 +20,7 @@ use crate::log::{Entry, EntryBody, messages};
 pub fn record(
     thread: &str,
     entries: &[Entry],
-    setup: Setup,
+    setup: ReplaySetup,
     hashes: &HashMap<String, String>,
 ) -> Cassette {
     let entries = &with_reasons(entries.to_vec());
@@ -84,7 +84,7 @@ pub(super) fn judged(
     verdicts.into_iter().map(of_call).collect()
 }
 
-fn steps(entries: &[Entry], hashes: &HashMap<String, String>) -> Vec<Step> {
+fn steps(entries: &[Entry], hashes: &HashMap<String, String>) -> Vec<CassetteStep> {
     let mut calls: HashMap<&str, &FunctionCall> = HashMap::new();
     let mut steps = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -114,7 +114,7 @@ fn steps(entries: &[Entry], hashes: &HashMap<String, String>) -> Vec<Step> {
             // A backend's own, which may open something of its: a session, a container.
             *state = Value::Null;
         }
-        steps.push(Step {
+        steps.push(CassetteStep {
             seq: entry.seq,
             turn: entry.turn,
             exchange: None,
@@ -144,7 +144,7 @@ pub(super) fn call_of(call: &FunctionCall) -> CallOf {
 }
 
 /// What a request had besides what is compiled again.
-fn notes(entries: &[Entry], setup: &Setup) -> Vec<String> {
+fn notes(entries: &[Entry], setup: &ReplaySetup) -> Vec<String> {
     let mut notes = Vec::new();
     let changed: BTreeSet<&str> = entries
         .iter()

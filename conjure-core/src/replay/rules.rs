@@ -93,7 +93,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-type Ids = (Vec<String>, Vec<String>);
+type CallAndResultIds = (Vec<String>, Vec<String>);
 
 fn alternate(messages: &[Value], problems: &mut Vec<String>) {
     for (at, pair) in messages.windows(2).enumerate() {
@@ -108,7 +108,7 @@ fn alternate(messages: &[Value], problems: &mut Vec<String>) {
 }
 
 /// Results stand in the message behind their calls.
-fn anthropic(body: &Value, problems: &mut Vec<String>) -> Ids {
+fn anthropic(body: &Value, problems: &mut Vec<String>) -> CallAndResultIds {
     let messages = items(body, "messages");
     alternate(messages, problems);
     let (mut calls, mut results) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ fn anthropic(body: &Value, problems: &mut Vec<String>) -> Ids {
     (calls, results)
 }
 
-fn responses(body: &Value) -> Ids {
+fn responses(body: &Value) -> CallAndResultIds {
     let of_kind = |kind: &str| -> Vec<String> {
         let items = items(body, "input").iter();
         let items = items.filter(|item| text(item, "type") == kind);
@@ -151,7 +151,7 @@ fn responses(body: &Value) -> Ids {
 }
 
 /// Results are messages of their own, right behind the one with their calls.
-fn chat(body: &Value, problems: &mut Vec<String>) -> Ids {
+fn chat(body: &Value, problems: &mut Vec<String>) -> CallAndResultIds {
     let (mut calls, mut results) = (Vec::new(), Vec::new());
     let mut open: Vec<String> = Vec::new();
     for message in items(body, "messages") {
@@ -172,7 +172,7 @@ fn chat(body: &Value, problems: &mut Vec<String>) -> Ids {
 }
 
 /// Calls and results are paired by their places and names.
-fn gemini(body: &Value) -> Ids {
+fn gemini(body: &Value) -> CallAndResultIds {
     let contents = items(body, "contents");
     let names = |kind: &str| -> Vec<String> {
         contents

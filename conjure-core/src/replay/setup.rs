@@ -20,7 +20,7 @@ use crate::wire::{Endpoint, Wire};
 
 /// What a thread's requests are compiled with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Setup {
+pub struct ReplaySetup {
     /// Limits of turns. What the thread itself tells of its limits wins, and so does when it was
     /// summarised.
     pub settings: Settings,
@@ -137,7 +137,7 @@ impl Recipient {
     }
 }
 
-impl Setup {
+impl ReplaySetup {
     /// A setup without tools and rules, for these settings.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
@@ -158,7 +158,7 @@ impl Setup {
     /// Every provider and model that a thread's requests went to.
     #[must_use]
     pub fn asked(&self, entries: &[Entry]) -> BTreeSet<(String, String)> {
-        let mut frame = Frame::new(self);
+        let mut frame = EffectiveSettings::new(self);
         let mut asked = BTreeSet::new();
         for entry in entries {
             frame.take(&entry.body);
@@ -219,8 +219,8 @@ impl Setup {
 
 /// The settings that hold at a place of a thread.
 #[derive(Debug, Clone)]
-pub(super) struct Frame<'a> {
-    setup: &'a Setup,
+pub(super) struct EffectiveSettings<'a> {
+    setup: &'a ReplaySetup,
     /// Whether the thread itself has told its settings.
     told: bool,
     provider: String,
@@ -230,8 +230,8 @@ pub(super) struct Frame<'a> {
     working_dir: Option<String>,
 }
 
-impl<'a> Frame<'a> {
-    pub(super) fn new(setup: &'a Setup) -> Self {
+impl<'a> EffectiveSettings<'a> {
+    pub(super) fn new(setup: &'a ReplaySetup) -> Self {
         Self {
             setup,
             told: false,

@@ -29,7 +29,7 @@ fn closed(mut entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 /// The tools that random threads have, with the lanes that their judge knows.
-fn random_tools() -> Setup {
+fn random_tools() -> ReplaySetup {
     let tool = |name: &str, mode| {
         let mut tool = CatalogTool::new(name, "x", Effects::Write).of_skill(name, None);
         if let Some(lane) = name.strip_prefix("ask_").unwrap_or(name).get(..1) {
@@ -57,7 +57,7 @@ fn random_tools() -> Setup {
         pattern: pattern.parse().unwrap(),
         decision,
     };
-    let mut setup = Setup::new(Settings::new("anthropic", "claude-x"));
+    let mut setup = ReplaySetup::new(Settings::new("anthropic", "claude-x"));
     setup.policy = Policy {
         rules: ["a", "a2", "b", "free"]
             .map(|name| rule(name, Decision::Allow))
@@ -100,7 +100,7 @@ fn tells_all(entries: &[Entry], turn: u64) -> bool {
         .any(|entry| matches!(&entry.body, EntryBody::TurnEnded { usage, .. } if *usage == all))
 }
 
-fn replays(entries: Vec<Entry>, setup: Setup) -> Result<(), TestCaseError> {
+fn replays(entries: Vec<Entry>, setup: ReplaySetup) -> Result<(), TestCaseError> {
     let entries = closed(entries);
     let cassette = record("t", &entries, setup.clone(), &HashMap::new());
     prop_assert_eq!(&record("t", &entries, setup, &HashMap::new()), &cassette);
@@ -148,12 +148,12 @@ proptest! {
 
     #[test]
     fn a_random_thread_of_which_only_the_log_is_known_replays_too(entries in any_log()) {
-        replays(entries, Setup::new(Settings::new("anthropic", "claude-x")))?;
+        replays(entries, ReplaySetup::new(Settings::new("anthropic", "claude-x")))?;
     }
 }
 
 /// A thread of one turn: a question, two calls of which a person denied one, and the answer.
-fn talked() -> (Vec<Entry>, Setup) {
+fn talked() -> (Vec<Entry>, ReplaySetup) {
     let meta = |stop: &str| Meta {
         provider: "anthropic".to_owned(),
         model: "claude-x".to_owned(),
@@ -238,7 +238,7 @@ fn talked() -> (Vec<Entry>, Setup) {
         ],
     };
     let table = RoutingTable::build(1, &[catalog], &Naming::default()).unwrap();
-    let mut setup = Setup::new(Settings::new("anthropic", "claude-x"));
+    let mut setup = ReplaySetup::new(Settings::new("anthropic", "claude-x"));
     setup.persona = Some("You are careful.".to_owned());
     setup.tools = table.routes().iter().map(RecordedTool::of).collect();
     // Two lanes, so that one call waits for a person while the other runs.
@@ -306,7 +306,7 @@ fn another_schema_of_a_tool_is_found_at_the_first_request_that_tells_it() {
     let mut cassette = recorded();
     cassette.setup.tools[1].definition.input_schema = json!({"type": "object", "title": "New"});
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (3, What::Request));
+    assert_eq!((found.step, found.what), (3, DivergenceKind::Request));
     assert_eq!(found.changes[0].path, "tools[1].input_schema.title");
     assert_eq!(found.changes[0].now, Some(json!("New")));
     assert!(found.why[0].contains("a tool's definition"), "{found:?}");
@@ -317,7 +317,7 @@ fn another_persona_is_found() {
     let mut cassette = recorded();
     cassette.setup.persona = Some("You are quick.".to_owned());
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (3, What::Request));
+    assert_eq!((found.step, found.what), (3, DivergenceKind::Request));
     assert_eq!(found.changes[0].path, "system[0].text");
     assert!(found.why[0].contains("persona"), "{found:?}");
 }
@@ -332,7 +332,7 @@ fn a_repair_that_sends_something_else_is_found_where_it_does() {
     block.as_object_mut().unwrap().shift_remove("is_error");
     cassette.conjure = "0.0.9".to_owned();
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (7, What::Request));
+    assert_eq!((found.step, found.what), (7, DivergenceKind::Request));
     assert_eq!(found.changes.len(), 1);
     assert_eq!(found.changes[0].path, "messages[2].content[1].is_error");
     assert!(found.why[0].contains("recorded by Conjure 0.0.9"));
@@ -347,7 +347,7 @@ fn another_rule_is_found_where_a_call_would_have_met_it() {
         decision: Decision::Deny,
     });
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (3, What::Verdict));
+    assert_eq!((found.step, found.what), (3, DivergenceKind::Verdict));
     assert_eq!(found.changes[0].path, "[0].verdict");
 }
 
@@ -359,12 +359,20 @@ fn what_the_machine_would_not_write_is_found() {
     };
     *turn_id = "t2".to_owned();
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (8, What::Entry), "{found:?}");
+    assert_eq!(
+        (found.step, found.what),
+        (8, DivergenceKind::Entry),
+        "{found:?}"
+    );
 
     let mut cassette = recorded();
     cassette.steps.remove(3);
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (5, What::Entry), "{found:?}");
+    assert_eq!(
+        (found.step, found.what),
+        (5, DivergenceKind::Entry),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -372,12 +380,12 @@ fn a_result_of_another_call_and_a_request_that_is_not_made_are_found() {
     let mut cassette = recorded();
     cassette.steps[5].call.as_mut().unwrap().arguments_sha256 = "0".to_owned();
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (6, What::Call));
+    assert_eq!((found.step, found.what), (6, DivergenceKind::Call));
 
     let mut cassette = recorded();
     cassette.steps[5].exchange = cassette.steps[6].exchange.clone();
     let found = divergence(&cassette);
-    assert_eq!((found.step, found.what), (6, What::Request));
+    assert_eq!((found.step, found.what), (6, DivergenceKind::Request));
 }
 
 #[test]

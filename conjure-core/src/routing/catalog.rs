@@ -134,7 +134,7 @@ impl CatalogTool {
             description: &'a str,
             input_schema: &'a Value,
         }
-        let mut bytes = Count(0);
+        let mut bytes = ByteCounter(0);
         // Neither the counter nor the types written can fail.
         let _ = serde_json::to_writer(
             &mut bytes,
@@ -148,9 +148,9 @@ impl CatalogTool {
     }
 }
 
-struct Count(usize);
+struct ByteCounter(usize);
 
-impl io::Write for Count {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -213,7 +213,7 @@ pub struct Origin {
 
 /// Which tool, of whom: what an error names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Source {
+pub struct ToolSource {
     /// The backend instance.
     pub backend: String,
     /// The skill or MCP server.
@@ -229,7 +229,7 @@ pub struct Source {
     pub folder: Option<String>,
 }
 
-impl Source {
+impl ToolSource {
     /// The source of `tool` on `backend`.
     #[must_use]
     pub fn of(backend: &str, tool: &CatalogTool) -> Self {
@@ -244,7 +244,7 @@ impl Source {
     }
 }
 
-impl Source {
+impl ToolSource {
     /// Where the tool comes from, without which tool it is.
     pub(super) fn place(&self) -> String {
         let mut place = match &self.skill {
@@ -279,7 +279,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ToolSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "`{}`", self.tool)?;
         if let Some(skill) = &self.skill {

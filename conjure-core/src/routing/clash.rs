@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Alias, Source, ToolName};
+use super::{Alias, ToolName, ToolSource};
 use crate::skill_folder::suggested_name;
 
 /// Why a routing table could not be built, or a tool was kept out of it.
@@ -58,7 +58,7 @@ pub struct Clash {
     /// The name.
     pub name: ToolName,
     /// Who would have it; at least two. At run time the one that keeps it comes first.
-    pub sources: Vec<Source>,
+    pub sources: Vec<ToolSource>,
 }
 
 impl fmt::Display for Clash {
@@ -76,7 +76,7 @@ impl Clash {
 
     /// Whether the other one is between the same skills, about another of their tools.
     pub(super) fn has_parties_of(&self, other: &Self) -> bool {
-        let party = |source: &Source| Source {
+        let party = |source: &ToolSource| ToolSource {
             tool: String::new(),
             ..source.clone()
         };
@@ -113,7 +113,7 @@ impl fmt::Display for Quarrel<'_> {
                 "{count} tools would have the public name {names}: {sources}."
             )?;
         } else {
-            let places: Vec<String> = first.sources.iter().map(Source::place).collect();
+            let places: Vec<String> = first.sources.iter().map(ToolSource::place).collect();
             let places = places.join(" and ");
             write!(
                 out,
@@ -140,7 +140,7 @@ impl Quarrel<'_> {
         let sources = &self.clashes.first()?.sources;
         let first = sources.first()?;
         let skill = first.skill.as_deref()?;
-        let alike = |source: &&Source| {
+        let alike = |source: &&ToolSource| {
             source.backend == first.backend && source.skill.as_deref() == Some(skill)
         };
         let folders: Option<Vec<&str>> = sources
@@ -158,7 +158,7 @@ impl Quarrel<'_> {
         if let Some((_, skill, folders)) = self.folders() {
             return folder_remedy(skill, &folders);
         }
-        let is_first = |other: &Source| {
+        let is_first = |other: &ToolSource| {
             other.backend == first.backend && other.skill == first.skill && other.tool == first.tool
         };
         if others.iter().all(is_first) {
@@ -211,11 +211,11 @@ impl Quarrel<'_> {
 
     /// The alias that takes one of the others out of every clash: for all tools of its skill where
     /// there are several clashes or the skill is on another backend too, else for its one tool.
-    fn alias(&self, first: &Source, others: &[Source], other: usize) -> Option<Alias> {
+    fn alias(&self, first: &ToolSource, others: &[ToolSource], other: usize) -> Option<Alias> {
         let source = others.get(other)?;
         let mut rest = others.iter().enumerate().filter(|(at, _)| *at != other);
-        let is_same_skill = |it: &Source| it.skill == source.skill;
-        let is_party = |it: &Source| it.backend == source.backend && is_same_skill(it);
+        let is_same_skill = |it: &ToolSource| it.skill == source.skill;
+        let is_party = |it: &ToolSource| it.backend == source.backend && is_same_skill(it);
         let is_alone = !is_party(first) && !rest.any(|(_, it)| is_party(it));
         let is_elsewhere = source.skill.is_some() && is_same_skill(first);
         let number = match other {

@@ -7,13 +7,14 @@
 
 use super::paths;
 use super::shell::{
-    Assignment, Doubt, Piece, Program, Redirect, Script, SimpleCommand, Word, program,
+    Assignment, Doubt, KnownProgram, Redirect, ShellScript, ShellWord, SimpleCommand, WordPiece,
+    program,
 };
 
 /// A pattern for command lines.
 #[derive(Debug)]
 pub(super) struct CommandPattern {
-    script: Script,
+    script: ShellScript,
 }
 
 /// Why a pattern allows less than it seems to, or nothing.
@@ -26,13 +27,13 @@ pub(super) enum Weakness {
     /// A star stands for the program, or for the end of its name.
     AnyProgram,
     /// A star stands for what makes this program run others.
-    RunsOthers(&'static Program),
+    RunsOthers(&'static KnownProgram),
 }
 
 impl CommandPattern {
     pub(super) fn read(text: &str) -> Self {
         Self {
-            script: Script::read(text),
+            script: ShellScript::read(text),
         }
     }
 
@@ -49,7 +50,7 @@ impl CommandPattern {
 
     /// Whether a simple command of a script is one that this pattern is for. A pattern of several
     /// commands is for whole scripts only.
-    pub(super) fn allows(&self, command: &SimpleCommand, script: &Script) -> bool {
+    pub(super) fn allows(&self, command: &SimpleCommand, script: &ShellScript) -> bool {
         match self.script.commands.as_slice() {
             [pattern] if self.is_simple() => fits(pattern, command, script.moves()),
             _ => false,
@@ -62,7 +63,7 @@ impl CommandPattern {
     }
 
     /// Whether it is a pattern of several commands that the whole script fits, one by one.
-    pub(super) fn allows_all(&self, script: &Script) -> bool {
+    pub(super) fn allows_all(&self, script: &ShellScript) -> bool {
         let (patterns, commands) = (&self.script.commands, &script.commands);
         let same_form = self.script.doubt.is_none()
             && !self.is_simple()
@@ -96,9 +97,9 @@ fn weakness(pattern: &SimpleCommand) -> Option<Weakness> {
 }
 
 /// Whether a pattern for this program allows no more than it says.
-fn keeps(program: &Program, pattern: &[Word]) -> bool {
+fn keeps(program: &KnownProgram, pattern: &[ShellWord]) -> bool {
     let arguments = pattern.get(1..).unwrap_or_default();
-    if !arguments.iter().any(Word::has_glob) {
+    if !arguments.iter().any(ShellWord::has_glob) {
         // Written out in full.
         return true;
     }
@@ -120,7 +121,7 @@ fn fits(pattern: &SimpleCommand, command: &SimpleCommand, moves: bool) -> bool {
         && words_fit(&pattern.words, &command.words, moves)
 }
 
-fn words_fit(pattern: &[Word], command: &[Word], moves: bool) -> bool {
+fn words_fit(pattern: &[ShellWord], command: &[ShellWord], moves: bool) -> bool {
     let (Some(first), Some(name)) = (pattern.first(), command.first()) else {
         // Assignments or redirections alone, which were looked at.
         return pattern.is_empty() && command.is_empty();
@@ -129,7 +130,8 @@ fn words_fit(pattern: &[Word], command: &[Word], moves: bool) -> bool {
     let Some(program) = known.map(program) else {
         return false;
     };
-    if pattern.len() == 1 && first.pieces().and_then(<[Piece]>::last) == Some(&Piece::Star) {
+    if pattern.len() == 1 && first.pieces().and_then(<[WordPiece]>::last) == Some(&WordPiece::Star)
+    {
         // `get*`: names that begin like that, with any arguments.
         return program.is_none() && program_fits(first, name);
     }
@@ -148,7 +150,7 @@ fn words_fit(pattern: &[Word], command: &[Word], moves: bool) -> bool {
 }
 
 /// Whether the program is the pattern's, as it is written: `./git` is not `git`.
-fn program_fits(pattern: &Word, name: &Word) -> bool {
+fn program_fits(pattern: &ShellWord, name: &ShellWord) -> bool {
     let (Some(written), Some(text)) = (pattern.text(), name.text()) else {
         return false;
     };
@@ -164,9 +166,9 @@ fn program_fits(pattern: &Word, name: &Word) -> bool {
 /// Compares arguments from behind: `fits[at]` says whether the rest of the command from `at` fits
 /// the rest of the pattern.
 fn arguments_fit(
-    pattern: &[Word],
-    command: &[Word],
-    program: Option<&Program>,
+    pattern: &[ShellWord],
+    command: &[ShellWord],
+    program: Option<&KnownProgram>,
     moves: bool,
 ) -> bool {
     let mut fits: Vec<bool> = (0..=command.len()).map(|at| at == command.len()).collect();
@@ -194,20 +196,20 @@ fn arguments_fit(
 }
 
 /// Whether a word of a pattern stands for any arguments.
-fn is_star(word: &Word) -> bool {
+fn is_star(word: &ShellWord) -> bool {
     word.pieces()
-        .is_some_and(|pieces| !pieces.is_empty() && pieces.iter().all(|it| *it == Piece::Star))
+        .is_some_and(|pieces| !pieces.is_empty() && pieces.iter().all(|it| *it == WordPiece::Star))
 }
 
 /// Whether one word fits one of a pattern, both resolved where they are paths.
-fn word_fits(pattern: &Word, word: &Word, moves: bool) -> bool {
+fn word_fits(pattern: &ShellWord, word: &ShellWord, moves: bool) -> bool {
     let (Some(pattern), Some(text)) = (pattern.pieces(), word.text()) else {
         return false;
     };
     if word.globs_dots() {
         return false;
     }
-    let has_star = pattern.contains(&Piece::Star);
+    let has_star = pattern.contains(&WordPiece::Star);
     let written: String = pattern.iter().map(|piece| piece.as_char()).collect();
     if !has_star && written == text && !(moves && paths::is_path(text)) {
         return true;
@@ -228,22 +230,25 @@ fn word_fits(pattern: &Word, word: &Word, moves: bool) -> bool {
         return resolved == resolved_pattern;
     }
     // A quoted star and a star are told apart only in patterns as they are written.
-    let quoted = pattern.contains(&Piece::Char('*'));
+    let quoted = pattern.contains(&WordPiece::Char('*'));
     if quoted {
         return star_fits(pattern, text) && text == resolved;
     }
-    let pieces: Vec<Piece> = resolved_pattern.chars().map(Piece::of_pattern).collect();
+    let pieces: Vec<WordPiece> = resolved_pattern
+        .chars()
+        .map(WordPiece::of_pattern)
+        .collect();
     star_fits(&pieces, &resolved)
 }
 
-fn star_fits(pattern: &[Piece], text: &str) -> bool {
+fn star_fits(pattern: &[WordPiece], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut on) = (0, 0);
     let mut back = None;
     loop {
         match (pattern.get(at), text.get(on)) {
             (None, None) => return true,
-            (Some(Piece::Star), _) => {
+            (Some(WordPiece::Star), _) => {
                 at += 1;
                 back = Some((at, on));
             }

@@ -1,7 +1,7 @@
 //! What a person is told of tools that are kept out of a table: each reason once, with all tools
 //! that it keeps out.
 
-use super::{Quarantined, RoutingError, ToolName};
+use super::{QuarantinedTool, RoutingError, ToolName};
 
 /// Tools that are kept out of a table for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct ExcludedTools<'a> {
 impl<'a> ExcludedTools<'a> {
     /// Puts those together that have one reason, in the order of the first of each.
     #[must_use]
-    pub fn of(quarantined: &'a [Quarantined]) -> Vec<Self> {
+    pub fn of(quarantined: &'a [QuarantinedTool]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for tool in quarantined {
             match all.iter_mut().find(|known| *known.error == tool.error) {

@@ -20,15 +20,17 @@ mod tool_policy;
 mod versions;
 mod warnings;
 
-pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, Source};
+pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, ToolSource};
 pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use excluded_tools::ExcludedTools;
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
 pub use pattern::{Pattern, PatternError};
-pub use policy::{Decision, Defaults, Policy, PolicyCall, Rule, Verdict};
-pub use table::{Quarantined, Route, RouteRef, RoutingTable, ShadowReason, Shadowed, TableDiff};
+pub use policy::{Decision, Defaults, Policy, PolicyCall, PolicyVerdict, Rule};
+pub use table::{
+    QuarantinedTool, Route, RouteRef, RoutingTable, ShadowReason, Shadowed, TableDiff,
+};
 pub use tool_policy::ToolPolicy;
 pub use warnings::PolicyWarning;
 

@@ -139,7 +139,7 @@ impl Alias {
 }
 
 /// A tool's public name before clashes are looked at.
-pub(super) struct Named {
+pub(super) struct NamedTool {
     pub(super) name: ToolName,
     /// A name without prefix ([`Prefix::None`]), to be given up for the prefixed one.
     pub(super) is_plain: bool,
@@ -153,7 +153,7 @@ pub(super) fn public_name(
     backend: &str,
     prefix: Prefix,
     tool: &CatalogTool,
-) -> Result<Named, RoutingError> {
+) -> Result<NamedTool, RoutingError> {
     let prefix_is_backend = prefix == Prefix::Backend || tool.skill.is_none();
     if let Some((index, alias)) = naming.alias_for(backend, prefix_is_backend, tool) {
         alias.check()?;
@@ -165,13 +165,13 @@ pub(super) fn public_name(
         } else {
             joined(&alias.name, &tool.tool)
         };
-        return Ok(Named {
+        return Ok(NamedTool {
             name,
             is_plain: false,
             alias: Some(index),
         });
     }
-    Ok(Named {
+    Ok(NamedTool {
         name: match prefix {
             Prefix::Skill => prefixed(backend, tool),
             Prefix::Backend => joined(backend, &tool.tool),

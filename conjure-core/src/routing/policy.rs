@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Effects;
 use super::command_pattern::CommandPattern;
 use super::pattern::{Pattern, command};
-use super::shell::{Doubt, Expansions, Script};
+use super::shell::{Doubt, Expansions, ShellScript};
 
 /// A session's rules about tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub struct PolicyCall<'a> {
 
 /// A decision and what it rests on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct PolicyVerdict {
     /// What may happen.
     pub decision: Decision,
     /// The pattern of the rule that decided; `None`: the default for `effects`.
@@ -103,8 +103,8 @@ impl Policy {
     /// its tool, because nobody can tell whether that rule is for it; so is one that a shell may
     /// expand to what such a rule is for.
     #[must_use]
-    pub fn decide(&self, call: &PolicyCall<'_>) -> Verdict {
-        let verdict = |decision, rule: Option<&Rule>, doubt: Option<Doubt>| Verdict {
+    pub fn decide(&self, call: &PolicyCall<'_>) -> PolicyVerdict {
+        let verdict = |decision, rule: Option<&Rule>, doubt: Option<Doubt>| PolicyVerdict {
             decision,
             rule: rule.map(|rule| rule.pattern.clone()),
             effects: call.effects,
@@ -117,8 +117,8 @@ impl Policy {
         if let Some(rule) = touching(Decision::Deny) {
             return verdict(Decision::Deny, Some(rule), None);
         }
-        let script = command(call).map(Script::read);
-        let doubt = script.as_ref().and_then(Script::whole_doubt);
+        let script = command(call).map(ShellScript::read);
+        let doubt = script.as_ref().and_then(ShellScript::whole_doubt);
         let mut denying = self.rules.iter().filter(|rule| {
             rule.decision == Decision::Deny
                 && rule.pattern.has_arguments()
@@ -161,7 +161,7 @@ impl Policy {
     }
 
     /// The rule by which a call is allowed, of several the first.
-    fn allowing(&self, call: &PolicyCall<'_>, script: Option<&Script>) -> Option<&Rule> {
+    fn allowing(&self, call: &PolicyCall<'_>, script: Option<&ShellScript>) -> Option<&Rule> {
         let rules = || {
             let allows = |rule: &&Rule| rule.decision == Decision::Allow;
             self.rules.iter().filter(allows)
@@ -205,7 +205,7 @@ impl Defaults {
     }
 }
 
-impl Verdict {
+impl PolicyVerdict {
     /// The same verdict where nobody can be asked: "ask" means "deny".
     #[must_use]
     pub fn unattended(self) -> Self {
@@ -227,7 +227,7 @@ impl fmt::Display for Decision {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for PolicyVerdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.rule, &self.doubt) {
             (Some(pattern), None) => write!(out, "{} by the rule `{pattern}`", self.decision),

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::naming::{prefixed, public_name};
-use super::table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed};
+use super::table::{QuarantinedTool, Route, RoutingTable, ShadowReason, Shadowed};
 use super::versions::{Pick, Picks};
-use super::{Alias, Catalog, CatalogTool, Clash, Naming, RoutingError, Source, ToolName};
+use super::{Alias, Catalog, CatalogTool, Clash, Naming, RoutingError, ToolName, ToolSource};
 
 pub(super) struct Resolved {
     pub(super) routes: Vec<Route>,
     pub(super) shadowed: Vec<Shadowed>,
-    pub(super) quarantined: Vec<Quarantined>,
+    pub(super) quarantined: Vec<QuarantinedTool>,
     /// The clashes behind what is quarantined, each once.
     pub(super) clashes: Vec<Clash>,
     pub(super) idle_aliases: Vec<Alias>,
@@ -57,25 +57,25 @@ pub(super) fn resolve(
 }
 
 /// A tool on its way to a route.
-struct Candidate<'a> {
+struct RouteCandidate<'a> {
     catalog: &'a Catalog,
     tool: &'a Arc<CatalogTool>,
     name: ToolName,
     is_plain: bool,
 }
 
-impl Candidate<'_> {
-    fn source(&self) -> Source {
-        Source::of(&self.catalog.backend, self.tool)
+impl RouteCandidate<'_> {
+    fn source(&self) -> ToolSource {
+        ToolSource::of(&self.catalog.backend, self.tool)
     }
 }
 
 struct Resolver<'a> {
     naming: &'a Naming,
     current: Option<&'a RoutingTable>,
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<RouteCandidate<'a>>,
     shadowed: Vec<Shadowed>,
-    quarantined: Vec<Quarantined>,
+    quarantined: Vec<QuarantinedTool>,
     clashes: Vec<Clash>,
     used_aliases: Vec<bool>,
 }
@@ -115,7 +115,7 @@ impl<'a> Resolver<'a> {
                         if let Some(used) = used {
                             *used = true;
                         }
-                        let candidate = Candidate {
+                        let candidate = RouteCandidate {
                             catalog,
                             tool,
                             name: named.name,
@@ -130,9 +130,9 @@ impl<'a> Resolver<'a> {
                             }),
                         }
                     }
-                    Err(error) => self.quarantined.push(Quarantined {
+                    Err(error) => self.quarantined.push(QuarantinedTool {
                         name: prefixed(&catalog.backend, tool),
-                        source: Source::of(&catalog.backend, tool),
+                        source: ToolSource::of(&catalog.backend, tool),
                         error,
                     }),
                 }
@@ -228,7 +228,7 @@ impl<'a> Resolver<'a> {
             let sources = parties
                 .iter()
                 .filter_map(|index| self.candidates.get(*index))
-                .map(Candidate::source)
+                .map(RouteCandidate::source)
                 .collect();
             lost.extend(
                 group
@@ -313,7 +313,7 @@ impl<'a> Resolver<'a> {
         let of_parties = self.clashes.iter().filter(|one| one.has_parties_of(clash));
         let clashes: Vec<Clash> = of_parties.cloned().collect();
         if let Some(candidate) = self.candidates.get(index) {
-            self.quarantined.push(Quarantined {
+            self.quarantined.push(QuarantinedTool {
                 name: candidate.name.clone(),
                 source: candidate.source(),
                 error: RoutingError::Clash { clashes },
@@ -329,7 +329,7 @@ fn drop_at(dropped: &mut [bool], index: usize) {
 }
 
 /// The candidates of every name that several have, by index, in the order of the table.
-fn groups(candidates: &[Candidate<'_>]) -> Vec<(ToolName, Vec<usize>)> {
+fn groups(candidates: &[RouteCandidate<'_>]) -> Vec<(ToolName, Vec<usize>)> {
     let mut first: HashMap<&str, usize> = HashMap::with_capacity(candidates.len());
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, candidate) in candidates.iter().enumerate() {
@@ -347,7 +347,7 @@ fn groups(candidates: &[Candidate<'_>]) -> Vec<(ToolName, Vec<usize>)> {
         .collect()
 }
 
-fn routes(candidates: &[Candidate<'_>], dropped: &[bool]) -> Vec<Route> {
+fn routes(candidates: &[RouteCandidate<'_>], dropped: &[bool]) -> Vec<Route> {
     let mut backend: Option<(&Catalog, Arc<str>, Arc<str>)> = None;
     let mut routes = Vec::with_capacity(candidates.len());
     for (candidate, dropped) in candidates.iter().zip(dropped) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use semver::Version;
 
 use super::resolve::{Resolved, resolve};
-use super::{Alias, Catalog, CatalogTool, Naming, RoutingError, Source, ToolName};
+use super::{Alias, Catalog, CatalogTool, Naming, RoutingError, ToolName, ToolSource};
 
 /// An immutable map from public names to routes, with a version number.
 ///
@@ -21,7 +21,7 @@ pub struct RoutingTable {
     routes: Vec<Route>,
     index: HashMap<ToolName, usize>,
     shadowed: Vec<Shadowed>,
-    quarantined: Vec<Quarantined>,
+    quarantined: Vec<QuarantinedTool>,
     idle_aliases: Vec<Alias>,
 }
 
@@ -44,7 +44,7 @@ pub struct Shadowed {
     /// The name that it would have.
     pub name: ToolName,
     /// Whose it is.
-    pub source: Source,
+    pub source: ToolSource,
     /// Why it is left out.
     pub reason: ShadowReason,
 }
@@ -71,11 +71,11 @@ pub enum ShadowReason {
 
 /// A tool that was kept out of the table because the table would be wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quarantined {
+pub struct QuarantinedTool {
     /// The name that it would have.
     pub name: ToolName,
     /// Whose it is.
-    pub source: Source,
+    pub source: ToolSource,
     /// Why, and how to resolve it.
     pub error: RoutingError,
 }
@@ -150,7 +150,7 @@ impl RoutingTable {
     /// quarantined now and was not in this table; all of it is in
     /// [`quarantined`](Self::quarantined).
     #[must_use]
-    pub fn update(&self, catalogs: &[Catalog], naming: &Naming) -> (Self, Vec<Quarantined>) {
+    pub fn update(&self, catalogs: &[Catalog], naming: &Naming) -> (Self, Vec<QuarantinedTool>) {
         let mut next = Self::from_resolved(self.version, resolve(catalogs, naming, Some(self)));
         if next.routes != self.routes {
             next.version += 1;
@@ -213,7 +213,7 @@ impl RoutingTable {
 
     /// Tools kept out because of an error; empty in a table that was just built.
     #[must_use]
-    pub fn quarantined(&self) -> &[Quarantined] {
+    pub fn quarantined(&self) -> &[QuarantinedTool] {
         &self.quarantined
     }
 
@@ -287,8 +287,8 @@ impl Route {
 
     /// Whose tool it is, for messages.
     #[must_use]
-    pub fn source(&self) -> Source {
-        Source::of(&self.backend, &self.definition)
+    pub fn source(&self) -> ToolSource {
+        ToolSource::of(&self.backend, &self.definition)
     }
 
     /// Whether this is the tool of that backend, skill and own name.

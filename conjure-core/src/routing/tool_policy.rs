@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::policy::{Decision, Policy, PolicyCall, Rule, Verdict};
+use super::policy::{Decision, Policy, PolicyCall, PolicyVerdict, Rule};
 use super::{Effects, Route, RoutingTable};
 
 /// What the calls of one tool can come to.
@@ -52,7 +52,7 @@ impl Policy {
 
     /// What one call of a tool would get.
     #[must_use]
-    pub fn verdict_for(&self, route: &Route, arguments: &serde_json::Value) -> Verdict {
+    pub fn verdict_for(&self, route: &Route, arguments: &serde_json::Value) -> PolicyVerdict {
         self.decide(&PolicyCall {
             name: route.name.as_str(),
             backend: &route.backend,

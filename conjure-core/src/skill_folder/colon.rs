@@ -19,7 +19,7 @@ pub(super) fn quote_colons(source: &str) -> Option<Quoted> {
     let mut fields = Vec::new();
     let mut index = 0;
     while let Some(line) = lines.get(index) {
-        let Some(field) = Field::of(line) else {
+        let Some(field) = ScalarField::of(line) else {
             push(&mut yaml, line);
             index += 1;
             continue;
@@ -51,13 +51,13 @@ pub(super) fn quote_colons(source: &str) -> Option<Quoted> {
     (!fields.is_empty()).then_some(Quoted { yaml, fields })
 }
 
-struct Field<'a> {
+struct ScalarField<'a> {
     indent: usize,
     key: &'a str,
     value: &'a str,
 }
 
-impl<'a> Field<'a> {
+impl<'a> ScalarField<'a> {
     fn of(line: &'a str) -> Option<Self> {
         let trimmed = line.trim_start_matches(' ');
         let (key, value) = trimmed.split_once(':')?;

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// The rule; serialised as its stable id.
-    pub rule: Rule,
+    pub rule: SkillRule,
     /// How bad it is for whoever asked: a load or a validation.
     pub severity: Severity,
     /// Line of `SKILL.md`, counted from 1, where one can be named.
@@ -60,9 +60,9 @@ macro_rules! rules {
         /// A rule of the standard, of uploading, or of this host, with a stable id.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum Rule { $($(#[doc = $doc])+ $variant,)+ }
+        pub enum SkillRule { $($(#[doc = $doc])+ $variant,)+ }
 
-        impl Rule {
+        impl SkillRule {
             /// Every rule, in the order in which they are checked.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
@@ -148,13 +148,13 @@ rules! {
     Hidden = "hidden",
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for SkillRule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.id())
     }
 }
 
-impl Serialize for Rule {
+impl Serialize for SkillRule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.id())
     }
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn rule_ids_are_unique_and_kebab_case() {
-        let ids: BTreeSet<&str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
-        assert_eq!(ids.len(), Rule::ALL.len());
+        let ids: BTreeSet<&str> = SkillRule::ALL.iter().map(|rule| rule.id()).collect();
+        assert_eq!(ids.len(), SkillRule::ALL.len());
         for id in ids {
             assert!(
                 id.chars()
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_diagnostic_serialises_with_the_rule_id() {
         let diagnostic = Diagnostic {
-            rule: Rule::NameLength,
+            rule: SkillRule::NameLength,
             severity: Severity::Warning,
             line: Some(2),
             message: "Too long.".into(),

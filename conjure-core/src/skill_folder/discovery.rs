@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Diagnostic, Rule, Severity, SkillFolder};
+use super::{Diagnostic, Severity, SkillFolder, SkillRule};
 
 /// Directories under a project, and under the home directory, in the order searched.
 pub const ROOTS: [&str; 3] = [".conjure/skills", ".agents/skills", ".claude/skills"];
@@ -41,7 +41,7 @@ impl fmt::Display for Scope {
 
 /// A directory to look in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Root {
+pub struct SkillRoot {
     /// Whose it is.
     pub scope: Scope,
     /// The directory; it may not exist.
@@ -50,12 +50,12 @@ pub struct Root {
 
 /// The directories to look in, in order: the project's three, then the user's.
 #[must_use]
-pub fn roots(project: Option<&Path>, home: Option<&Path>) -> Vec<Root> {
+pub fn roots(project: Option<&Path>, home: Option<&Path>) -> Vec<SkillRoot> {
     [(Scope::Project, project), (Scope::User, home)]
         .into_iter()
         .filter_map(|(scope, base)| base.map(|base| (scope, base)))
         .flat_map(|(scope, base)| {
-            ROOTS.iter().map(move |root| Root {
+            ROOTS.iter().map(move |root| SkillRoot {
                 scope,
                 path: base.join(root),
             })
@@ -65,13 +65,13 @@ pub fn roots(project: Option<&Path>, home: Option<&Path>) -> Vec<Root> {
 
 /// The limits of one walk through one root. Ask it before each directory.
 #[derive(Debug, Clone, Default)]
-pub struct Walk {
+pub struct RootWalk {
     entered: usize,
 }
 
 /// What to do with a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum WalkStep {
     /// Look into it.
     Enter,
     /// Never looked into ([`SKIPPED_DIRECTORIES`]).
@@ -82,19 +82,19 @@ pub enum Step {
     Full,
 }
 
-impl Walk {
+impl RootWalk {
     /// Decides on a directory called `name` that lies `depth` levels below the root (0: the
     /// root) and counts it when it is entered.
-    pub fn step(&mut self, name: &str, depth: usize) -> Step {
+    pub fn step(&mut self, name: &str, depth: usize) -> WalkStep {
         if depth > 0 && SKIPPED_DIRECTORIES.contains(&name) {
-            Step::Skip
+            WalkStep::Skip
         } else if depth > MAX_DEPTH {
-            Step::TooDeep
+            WalkStep::TooDeep
         } else if self.entered >= MAX_DIRECTORIES {
-            Step::Full
+            WalkStep::Full
         } else {
             self.entered += 1;
-            Step::Enter
+            WalkStep::Enter
         }
     }
 }
@@ -112,7 +112,7 @@ pub struct Found {
 
 /// A skill folder that another of the same name hides.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hidden {
+pub struct ShadowedSkill {
     /// The one that is not used.
     pub found: Found,
     /// The warning to show.
@@ -123,7 +123,7 @@ pub struct Hidden {
 ///
 /// `found` is in the order of the search; what is kept stays in it.
 #[must_use]
-pub fn shadow(found: Vec<Found>) -> (Vec<Found>, Vec<Hidden>) {
+pub fn shadow(found: Vec<Found>) -> (Vec<Found>, Vec<ShadowedSkill>) {
     let mut winners: BTreeMap<String, (usize, Scope)> = BTreeMap::new();
     for (index, one) in found.iter().enumerate() {
         let winner = winners
@@ -141,7 +141,7 @@ pub fn shadow(found: Vec<Found>) -> (Vec<Found>, Vec<Hidden>) {
             Some((winner, scope)) if *winner != index => {
                 let by = places.get(*winner).map(|path| path.display().to_string());
                 let warning = Diagnostic {
-                    rule: Rule::Hidden,
+                    rule: SkillRule::Hidden,
                     severity: Severity::Warning,
                     line: None,
                     message: format!(
@@ -153,7 +153,7 @@ pub fn shadow(found: Vec<Found>) -> (Vec<Found>, Vec<Hidden>) {
                     ),
                     help: "Rename one of the two, or remove it.".into(),
                 };
-                hidden.push(Hidden {
+                hidden.push(ShadowedSkill {
                     found: one,
                     warning,
                 });
@@ -219,15 +219,15 @@ mod tests {
 
     #[test]
     fn a_walk_has_an_end() {
-        let mut walk = Walk::default();
-        assert_eq!(walk.step(".git", 0), Step::Enter);
-        assert_eq!(walk.step(".git", 1), Step::Skip);
-        assert_eq!(walk.step("node_modules", 3), Step::Skip);
-        assert_eq!(walk.step("deep", 6), Step::Enter);
-        assert_eq!(walk.step("deep", 7), Step::TooDeep);
+        let mut walk = RootWalk::default();
+        assert_eq!(walk.step(".git", 0), WalkStep::Enter);
+        assert_eq!(walk.step(".git", 1), WalkStep::Skip);
+        assert_eq!(walk.step("node_modules", 3), WalkStep::Skip);
+        assert_eq!(walk.step("deep", 6), WalkStep::Enter);
+        assert_eq!(walk.step("deep", 7), WalkStep::TooDeep);
         for _ in 2..MAX_DIRECTORIES {
-            assert_eq!(walk.step("d", 1), Step::Enter);
+            assert_eq!(walk.step("d", 1), WalkStep::Enter);
         }
-        assert_eq!(walk.step("d", 1), Step::Full);
+        assert_eq!(walk.step("d", 1), WalkStep::Full);
     }
 }

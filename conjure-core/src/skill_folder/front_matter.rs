@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::colon::quote_colons;
 use super::yaml::{self, Yaml, YamlError};
-use super::{Diagnostic, Rule, Severity};
+use super::{Diagnostic, Severity, SkillRule};
 
 /// A `SKILL.md` that could be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ fn read_into(bytes: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Option<Document
         Err(error) => {
             let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
             diagnostics.push(Diagnostic {
-                rule: Rule::Utf8,
+                rule: SkillRule::Utf8,
                 severity: Severity::Error,
                 line: Some(1 + good.iter().filter(|byte| **byte == b'\n').count()),
                 message: format!(
@@ -68,7 +68,7 @@ fn read_into(bytes: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Option<Document
         None => text,
         Some(rest) => {
             diagnostics.push(Diagnostic {
-                rule: Rule::Bom,
+                rule: SkillRule::Bom,
                 severity: Severity::Warning,
                 line: Some(1),
                 message: "SKILL.md begins with a byte order mark, which other hosts stumble over."
@@ -106,7 +106,7 @@ fn read_into(bytes: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Option<Document
             value: Value::Null, ..
         } => {
             diagnostics.push(unreadable(
-                Rule::FrontMatterEmpty,
+                SkillRule::FrontMatterEmpty,
                 Some(1),
                 "The front matter is empty.",
             ));
@@ -114,7 +114,7 @@ fn read_into(bytes: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Option<Document
         }
         _ => {
             diagnostics.push(unreadable(
-                Rule::FrontMatterMap,
+                SkillRule::FrontMatterMap,
                 Some(FIRST_LINE),
                 "The front matter is not a map of fields.",
             ));
@@ -134,7 +134,7 @@ fn split(text: &str) -> Result<(&str, &str), Diagnostic> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     if first.trim_end() != "---" {
         return Err(unreadable(
-            Rule::FrontMatterMissing,
+            SkillRule::FrontMatterMissing,
             Some(1),
             "SKILL.md does not begin with a line `---`, so it has no front matter.",
         ));
@@ -149,7 +149,7 @@ fn split(text: &str) -> Result<(&str, &str), Diagnostic> {
         end += line.len();
     }
     Err(unreadable(
-        Rule::FrontMatterUnclosed,
+        SkillRule::FrontMatterUnclosed,
         Some(1),
         "The front matter is not closed by a line `---`.",
     ))
@@ -171,7 +171,7 @@ fn parse_or_quote(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<Yam
     {
         for (field, index) in quoted.fields {
             diagnostics.push(Diagnostic {
-                rule: Rule::UnquotedColon,
+                rule: SkillRule::UnquotedColon,
                 severity: Severity::Error,
                 line: Some(index + FIRST_LINE),
                 message: format!("The value of `{field}` has a colon and is not quoted; it was read as if it were."),
@@ -182,13 +182,13 @@ fn parse_or_quote(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<Yam
     }
     let line = Some(error.line() + FIRST_LINE - 1);
     Err(unreadable(
-        Rule::FrontMatterYaml,
+        SkillRule::FrontMatterYaml,
         line,
         &format!("The front matter is not YAML that can be read: {error}."),
     ))
 }
 
-fn unreadable(rule: Rule, line: Option<usize>, message: &str) -> Diagnostic {
+fn unreadable(rule: SkillRule, line: Option<usize>, message: &str) -> Diagnostic {
     Diagnostic {
         rule,
         severity: Severity::Error,

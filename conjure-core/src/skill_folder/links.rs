@@ -4,7 +4,7 @@
 //! list of paths that it is given, never a disk.
 
 use super::front_matter::Document;
-use super::{Diagnostic, Rule, Severity};
+use super::{Diagnostic, Severity, SkillRule};
 
 /// Reports links to files that are not there or not inside the skill; one message a rule.
 pub(super) fn check_links(document: &Document, resources: &[&str]) -> Vec<Diagnostic> {
@@ -20,7 +20,7 @@ pub(super) fn check_links(document: &Document, resources: &[&str]) -> Vec<Diagno
     let mut found = Vec::new();
     if !missing.is_empty() {
         found.push(Diagnostic {
-            rule: Rule::LinkMissing,
+            rule: SkillRule::LinkMissing,
             severity: Severity::Warning,
             line: None,
             message: format!(
@@ -34,7 +34,7 @@ pub(super) fn check_links(document: &Document, resources: &[&str]) -> Vec<Diagno
     }
     if !outside.is_empty() {
         found.push(Diagnostic {
-            rule: Rule::LinkOutside,
+            rule: SkillRule::LinkOutside,
             severity: Severity::Warning,
             line: None,
             message: format!(
@@ -58,7 +58,7 @@ pub(super) fn check_resources(resources: &[&str]) -> Vec<Diagnostic> {
         return Vec::new();
     }
     vec![Diagnostic {
-        rule: Rule::ResourcePath,
+        rule: SkillRule::ResourcePath,
         severity: Severity::Error,
         line: None,
         message: format!(

@@ -14,7 +14,7 @@ mod yaml;
 
 use serde_json::{Map, Value};
 
-pub use diagnostic::{Diagnostic, Rule, Severity};
+pub use diagnostic::{Diagnostic, Severity, SkillRule};
 pub use name::{MAX_NAME_CHARS, SkillName, SkillNameError, suggested_name};
 pub use validate::{
     MAX_BODY_LINES, MAX_BODY_TOKENS, MAX_COMPATIBILITY_CHARS, MAX_DESCRIPTION_CHARS,
@@ -117,7 +117,7 @@ impl SkillFolder {
                 Ok(name) => name,
                 Err(error) => {
                     diagnostics.push(Diagnostic {
-                        rule: Rule::NameRequired,
+                        rule: SkillRule::NameRequired,
                         severity: Severity::Error,
                         line,
                         message: format!(
@@ -144,18 +144,18 @@ impl SkillFolder {
     }
 }
 
-fn prevents_loading(rule: Rule) -> bool {
+fn prevents_loading(rule: SkillRule) -> bool {
     matches!(
         rule,
-        Rule::Utf8
-            | Rule::FrontMatterMissing
-            | Rule::FrontMatterUnclosed
-            | Rule::FrontMatterEmpty
-            | Rule::FrontMatterYaml
-            | Rule::FrontMatterMap
-            | Rule::NameType
-            | Rule::DescriptionRequired
-            | Rule::DescriptionType
+        SkillRule::Utf8
+            | SkillRule::FrontMatterMissing
+            | SkillRule::FrontMatterUnclosed
+            | SkillRule::FrontMatterEmpty
+            | SkillRule::FrontMatterYaml
+            | SkillRule::FrontMatterMap
+            | SkillRule::NameType
+            | SkillRule::DescriptionRequired
+            | SkillRule::DescriptionType
     )
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use unicode_normalization::UnicodeNormalization;
 
-use super::Rule;
+use super::SkillRule;
 
 /// Longest name of the standard, in characters after NFKC.
 pub const MAX_NAME_CHARS: usize = 64;
@@ -55,7 +55,7 @@ impl SkillName {
 
     /// The rules of the standard that the name breaks; empty for a good name.
     #[must_use]
-    pub fn broken_rules(&self) -> Vec<Rule> {
+    pub fn broken_rules(&self) -> Vec<SkillRule> {
         broken_rules(self.as_str())
     }
 }
@@ -108,25 +108,25 @@ pub(super) fn normalised(raw: &str) -> String {
 }
 
 /// The rules of the standard that a normalised name breaks, except the directory's.
-pub(super) fn broken_rules(name: &str) -> Vec<Rule> {
+pub(super) fn broken_rules(name: &str) -> Vec<SkillRule> {
     let mut broken = Vec::new();
     if name.is_empty() {
-        return vec![Rule::NameRequired];
+        return vec![SkillRule::NameRequired];
     }
     if name.chars().count() > MAX_NAME_CHARS {
-        broken.push(Rule::NameLength);
+        broken.push(SkillRule::NameLength);
     }
     if !name.chars().all(|c| c.is_alphanumeric() || c == '-') {
-        broken.push(Rule::NameCharset);
+        broken.push(SkillRule::NameCharset);
     }
     if name.to_lowercase() != name {
-        broken.push(Rule::NameCase);
+        broken.push(SkillRule::NameCase);
     }
     if name.starts_with('-') || name.ends_with('-') {
-        broken.push(Rule::NameHyphenEnds);
+        broken.push(SkillRule::NameHyphenEnds);
     }
     if name.contains("--") {
-        broken.push(Rule::NameDoubleHyphen);
+        broken.push(SkillRule::NameDoubleHyphen);
     }
     broken
 }
@@ -200,14 +200,14 @@ mod tests {
             ("анализ-логов", vec![]),
             ("日志2", vec![]),
             (&"é".repeat(64), vec![]),
-            (&long, vec![Rule::NameLength]),
-            ("log_analyzer", vec![Rule::NameCharset]),
-            ("log analyzer", vec![Rule::NameCharset]),
-            ("Logs", vec![Rule::NameCase]),
-            ("Ärger", vec![Rule::NameCase]),
-            ("-logs", vec![Rule::NameHyphenEnds]),
-            ("logs-", vec![Rule::NameHyphenEnds]),
-            ("log--s", vec![Rule::NameDoubleHyphen]),
+            (&long, vec![SkillRule::NameLength]),
+            ("log_analyzer", vec![SkillRule::NameCharset]),
+            ("log analyzer", vec![SkillRule::NameCharset]),
+            ("Logs", vec![SkillRule::NameCase]),
+            ("Ärger", vec![SkillRule::NameCase]),
+            ("-logs", vec![SkillRule::NameHyphenEnds]),
+            ("logs-", vec![SkillRule::NameHyphenEnds]),
+            ("log--s", vec![SkillRule::NameDoubleHyphen]),
         ] {
             assert_eq!(
                 SkillName::new(name).unwrap().broken_rules(),

@@ -363,7 +363,7 @@ fn an_alias_bomb_is_an_error_and_not_a_hang() {
             .iter()
             .map(|d| d.rule)
             .collect::<Vec<_>>(),
-        [Rule::FrontMatterYaml]
+        [SkillRule::FrontMatterYaml]
     );
     let deep = format!("---\na: {}\n---\n", "[".repeat(10_000));
     assert_eq!(SkillFolder::parse("logs", deep.as_bytes()).folder, None);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::front_matter::{self, Document};
 use super::links;
 use super::name::{broken_rules, normalised, suggested_name};
-use super::{Diagnostic, MAX_NAME_CHARS, Rule, Severity, SkillFolder};
+use super::{Diagnostic, MAX_NAME_CHARS, Severity, SkillFolder, SkillRule};
 
 /// Longest description of the standard, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 1_024;
@@ -50,14 +50,14 @@ pub fn validate_upload(folder: &SkillFolder) -> Vec<Diagnostic> {
     let name = folder.name.as_str();
     if has_xml_tag(name) {
         report(
-            Rule::UploadNameXml,
+            SkillRule::UploadNameXml,
             format!("The name `{name}` has an XML tag in it."),
             "Remove the tag.",
         );
     }
     if has_xml_tag(&folder.description) {
         report(
-            Rule::UploadDescriptionXml,
+            SkillRule::UploadDescriptionXml,
             "The description has an XML tag in it.".into(),
             "Remove the tag, or write it in words.",
         );
@@ -66,7 +66,7 @@ pub fn validate_upload(folder: &SkillFolder) -> Vec<Diagnostic> {
     for reserved in ["anthropic", "claude"] {
         if lower.contains(reserved) {
             report(
-                Rule::UploadNameReserved,
+                SkillRule::UploadNameReserved,
                 format!("The name `{name}` has the reserved word `{reserved}` in it."),
                 "Choose a name without it.",
             );
@@ -77,13 +77,13 @@ pub fn validate_upload(folder: &SkillFolder) -> Vec<Diagnostic> {
 
 /// The checks that need nothing but `SKILL.md` and its directory's name.
 pub(super) fn check(dir_name: &str, document: &Document) -> Vec<Diagnostic> {
-    let mut check = Check {
+    let mut check = Validation {
         document,
         found: Vec::new(),
     };
     check.name(dir_name);
     check.description();
-    check.text_field("license", Rule::LicenseType);
+    check.text_field("license", SkillRule::LicenseType);
     check.compatibility();
     check.metadata();
     check.allowed_tools();
@@ -92,16 +92,16 @@ pub(super) fn check(dir_name: &str, document: &Document) -> Vec<Diagnostic> {
     check.found
 }
 
-struct Check<'a> {
+struct Validation<'a> {
     document: &'a Document,
     found: Vec<Diagnostic>,
 }
 
-impl<'a> Check<'a> {
-    fn report(&mut self, rule: Rule, field: &str, message: String, help: impl Into<String>) {
+impl<'a> Validation<'a> {
+    fn report(&mut self, rule: SkillRule, field: &str, message: String, help: impl Into<String>) {
         let severity = match rule {
-            Rule::UnknownField => Severity::Hint,
-            Rule::BodyLines | Rule::BodyTokens => Severity::Warning,
+            SkillRule::UnknownField => Severity::Hint,
+            SkillRule::BodyLines | SkillRule::BodyTokens => Severity::Warning,
             _ => Severity::Error,
         };
         self.found.push(Diagnostic {
@@ -114,7 +114,7 @@ impl<'a> Check<'a> {
     }
 
     /// The text of a field; a value of another type is reported under `rule`.
-    fn text_field(&mut self, field: &str, rule: Rule) -> Option<&'a str> {
+    fn text_field(&mut self, field: &str, rule: SkillRule) -> Option<&'a str> {
         let value = self.document.fields.get(field)?;
         if let Value::String(text) = value {
             return Some(text);
@@ -132,7 +132,7 @@ impl<'a> Check<'a> {
     fn name(&mut self, dir_name: &str) {
         if !self.document.fields.contains_key("name") {
             self.report(
-                Rule::NameRequired,
+                SkillRule::NameRequired,
                 "name",
                 "There is no `name`.".into(),
                 match suggested_name(dir_name) {
@@ -145,24 +145,26 @@ impl<'a> Check<'a> {
             );
             return;
         }
-        let Some(written) = self.text_field("name", Rule::NameType) else {
+        let Some(written) = self.text_field("name", SkillRule::NameType) else {
             return;
         };
         let name = normalised(written);
         for rule in broken_rules(&name) {
             let message = match rule {
-                Rule::NameRequired => "The `name` is blank.".into(),
-                Rule::NameLength => format!(
+                SkillRule::NameRequired => "The `name` is blank.".into(),
+                SkillRule::NameLength => format!(
                     "The name has {} characters; at most {MAX_NAME_CHARS} are allowed.",
                     name.chars().count()
                 ),
-                Rule::NameCharset => {
+                SkillRule::NameCharset => {
                     format!(
                         "The name `{name}` has characters other than letters, digits and hyphens."
                     )
                 }
-                Rule::NameCase => format!("The name `{name}` is not lower-case."),
-                Rule::NameHyphenEnds => format!("The name `{name}` begins or ends with a hyphen."),
+                SkillRule::NameCase => format!("The name `{name}` is not lower-case."),
+                SkillRule::NameHyphenEnds => {
+                    format!("The name `{name}` begins or ends with a hyphen.")
+                }
                 _ => format!("The name `{name}` has two hyphens in a row."),
             };
             let help = match suggested_name(&name) {
@@ -175,7 +177,7 @@ impl<'a> Check<'a> {
         }
         if !name.is_empty() && name != normalised(dir_name) {
             self.report(
-                Rule::NameDirectory,
+                SkillRule::NameDirectory,
                 "name",
                 format!("The name `{name}` is not that of its directory, `{dir_name}`."),
                 "Rename one of the two.",
@@ -187,27 +189,27 @@ impl<'a> Check<'a> {
         let help = "Say what the skill does and when to use it, in at most 1,024 characters.";
         if !self.document.fields.contains_key("description") {
             self.report(
-                Rule::DescriptionRequired,
+                SkillRule::DescriptionRequired,
                 "description",
                 "There is no `description`.".into(),
                 help,
             );
             return;
         }
-        let Some(text) = self.text_field("description", Rule::DescriptionType) else {
+        let Some(text) = self.text_field("description", SkillRule::DescriptionType) else {
             return;
         };
         let length = text.chars().count();
         if text.trim().is_empty() {
             self.report(
-                Rule::DescriptionRequired,
+                SkillRule::DescriptionRequired,
                 "description",
                 "The `description` is blank.".into(),
                 help,
             );
         } else if length > MAX_DESCRIPTION_CHARS {
             self.report(
-                Rule::DescriptionLength,
+                SkillRule::DescriptionLength,
                 "description",
                 format!("The description has {length} characters; at most {MAX_DESCRIPTION_CHARS} are allowed."),
                 help,
@@ -216,13 +218,13 @@ impl<'a> Check<'a> {
     }
 
     fn compatibility(&mut self) {
-        let Some(text) = self.text_field("compatibility", Rule::CompatibilityType) else {
+        let Some(text) = self.text_field("compatibility", SkillRule::CompatibilityType) else {
             return;
         };
         let length = text.chars().count();
         if length == 0 || length > MAX_COMPATIBILITY_CHARS {
             self.report(
-                Rule::CompatibilityLength,
+                SkillRule::CompatibilityLength,
                 "compatibility",
                 format!("The compatibility note has {length} characters; 1 to {MAX_COMPATIBILITY_CHARS} are allowed."),
                 "Shorten it, or leave the field out.",
@@ -236,7 +238,7 @@ impl<'a> Check<'a> {
             Some(Value::Object(pairs)) => pairs,
             Some(other) => {
                 self.report(
-                    Rule::MetadataType,
+                    SkillRule::MetadataType,
                     "metadata",
                     format!("`metadata` is {}, not a map; it was left out.", kind(other)),
                     "Write one `key: \"value\"` a line, indented under `metadata:`.",
@@ -251,7 +253,7 @@ impl<'a> Check<'a> {
             .collect();
         if !wrong.is_empty() {
             self.report(
-                Rule::MetadataValueType,
+                SkillRule::MetadataValueType,
                 "metadata",
                 format!("Values of `metadata` are not text: {}.", wrong.join(", ")),
                 "Write each value as text in quotes.",
@@ -264,7 +266,7 @@ impl<'a> Check<'a> {
             && !value.is_string()
         {
             self.report(
-                Rule::AllowedToolsType,
+                SkillRule::AllowedToolsType,
                 "allowed-tools",
                 format!("`allowed-tools` is {}, not text.", kind(value)),
                 "Write it as one text with spaces between: `allowed-tools: Bash(git:*) Read`.",
@@ -282,7 +284,7 @@ impl<'a> Check<'a> {
             .collect();
         if let Some(first) = unknown.first() {
             self.report(
-                Rule::UnknownField,
+                SkillRule::UnknownField,
                 first,
                 format!(
                     "The standard does not know these fields: `{}`.",
@@ -299,7 +301,7 @@ impl<'a> Check<'a> {
         let help = "Move details into files under `references/` and link them.";
         if lines > MAX_BODY_LINES {
             self.report(
-                Rule::BodyLines,
+                SkillRule::BodyLines,
                 "",
                 format!(
                     "The body has {lines} lines; the standard advises at most {MAX_BODY_LINES}."
@@ -309,7 +311,7 @@ impl<'a> Check<'a> {
         }
         if tokens >= MAX_BODY_TOKENS {
             self.report(
-                Rule::BodyTokens,
+                SkillRule::BodyTokens,
                 "",
                 format!("The body has about {tokens} tokens; the standard advises fewer than {MAX_BODY_TOKENS}."),
                 help,

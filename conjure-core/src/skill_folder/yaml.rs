@@ -78,7 +78,7 @@ pub(super) fn read(source: &str) -> Result<Yaml, YamlError> {
         flow_nesting_limit: MOST_DEPTH,
         block_nesting_limit: MOST_DEPTH,
     };
-    let mut reader = Reader::default();
+    let mut reader = YamlReader::default();
     for event in Parser::new_from_str_with_options(source, options) {
         let (event, span) = event.map_err(|error| syntax(&error))?;
         reader.line = span.start.line();
@@ -103,9 +103,9 @@ fn syntax(error: &ScanError) -> YamlError {
 }
 
 #[derive(Default)]
-struct Reader {
+struct YamlReader {
     /// The collections that are open, from the outermost.
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     root: Option<Yaml>,
     /// What anchors stand for, with how much it is.
     anchors: HashMap<usize, (Yaml, Size)>,
@@ -122,14 +122,14 @@ struct Size {
 }
 
 /// A collection while it comes in.
-struct Open {
+struct OpenCollection {
     anchor: usize,
     /// What had come when it began.
     before: Size,
-    kind: Kind,
+    kind: CollectionKind,
 }
 
-enum Kind {
+enum CollectionKind {
     List(Vec<Yaml>),
     Map {
         pairs: Vec<(Yaml, Yaml)>,
@@ -139,7 +139,7 @@ enum Kind {
     },
 }
 
-impl Reader {
+impl YamlReader {
     fn event(&mut self, event: Event<'_>) -> Result<(), YamlError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -149,9 +149,11 @@ impl Reader {
                 let written = text.into_owned();
                 self.put(Yaml::Scalar { value, written }, anchor, before)
             }
-            Event::SequenceStart(_, anchor, _) => self.begin(anchor, Kind::List(Vec::new())),
+            Event::SequenceStart(_, anchor, _) => {
+                self.begin(anchor, CollectionKind::List(Vec::new()))
+            }
             Event::MappingStart(_, anchor, _) => {
-                let kind = Kind::Map {
+                let kind = CollectionKind::Map {
                     pairs: Vec::new(),
                     keys: HashSet::new(),
                     key: None,
@@ -163,8 +165,8 @@ impl Reader {
                     return Ok(());
                 };
                 let value = match open.kind {
-                    Kind::List(items) => Yaml::List(items),
-                    Kind::Map { pairs, .. } => Yaml::Map(pairs),
+                    CollectionKind::List(items) => Yaml::List(items),
+                    CollectionKind::Map { pairs, .. } => Yaml::Map(pairs),
                 };
                 self.put(value, open.anchor, open.before)
             }
@@ -192,13 +194,13 @@ impl Reader {
         }
     }
 
-    fn begin(&mut self, anchor: usize, kind: Kind) -> Result<(), YamlError> {
+    fn begin(&mut self, anchor: usize, kind: CollectionKind) -> Result<(), YamlError> {
         if self.open.len() >= MOST_DEPTH {
             return Err(self.too_much("it is too deeply nested", MOST_DEPTH));
         }
         let before = self.size;
         self.count(0)?;
-        self.open.push(Open {
+        self.open.push(OpenCollection {
             anchor,
             before,
             kind,
@@ -244,8 +246,8 @@ impl Reader {
         let line = self.line;
         match self.open.last_mut().map(|open| &mut open.kind) {
             None => self.root = Some(value),
-            Some(Kind::List(items)) => items.push(value),
-            Some(Kind::Map { pairs, keys, key }) => match key.take() {
+            Some(CollectionKind::List(items)) => items.push(value),
+            Some(CollectionKind::Map { pairs, keys, key }) => match key.take() {
                 Some(key) => pairs.push((key, value)),
                 None => {
                     let name = value.key();

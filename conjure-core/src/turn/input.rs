@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Settings;
 use crate::chat::{Event, FunctionCall, FunctionCallOutput, Message, Meta, Response};
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 use crate::log::{CallEnd, EntryBody, Spending, TableChange};
 use crate::routing::RouteRef;
 
@@ -67,7 +67,7 @@ pub enum Input {
         /// The call.
         call_id: String,
         /// What the model is told, and why.
-        refusal: Refusal,
+        refusal: CallRefusal,
     },
     /// The person ends the turn.
     Cancel {

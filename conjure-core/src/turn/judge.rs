@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chat::FunctionCall;
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 use crate::routing::RouteRef;
 
 /// Looks a call up: the routing table and the policy of a step, behind one question.
@@ -58,5 +58,5 @@ pub enum Verdict {
         reason: String,
     },
     /// It does not run.
-    Refuse(Refusal),
+    Refuse(CallRefusal),
 }

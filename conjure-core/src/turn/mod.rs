@@ -16,7 +16,7 @@ pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};
 pub use machine::Machine;
 pub use recover::recover;
-pub use settings::{Budget, Compaction, Settings};
+pub use settings::{CompactionTrigger, Settings, TurnBudget};
 pub use table_judge::TableJudge;
 
 #[cfg(test)]

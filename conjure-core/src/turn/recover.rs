@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::chat::FunctionCallOutput;
-use crate::context::{CallFailure, CallFailureKind, Refusal};
+use crate::context::{CallFailure, CallFailureKind, CallRefusal};
 use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
 
 /// The entries that close what was open when the host ended: each call without a result gets one,
@@ -48,7 +48,7 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
                 backend,
                 kind,
             };
-            let Refusal { text, reason } = failure.into();
+            let CallRefusal { text, reason } = failure.into();
             EntryBody::CallEnded {
                 output: FunctionCallOutput::text(&call.call_id, text, true),
                 end,

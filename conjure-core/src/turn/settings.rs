@@ -14,9 +14,9 @@ pub struct Settings {
     /// The most continuations of a paused reply a turn; 10 by default.
     pub max_pauses: u32,
     /// What a turn may use up.
-    pub budget: Budget,
+    pub budget: TurnBudget,
     /// When the log is compacted.
-    pub compaction: Compaction,
+    pub compaction: CompactionTrigger,
     /// Which of the host's settings these follow from; the machine only hands it back.
     #[serde(skip)]
     pub revision: u64,
@@ -30,8 +30,8 @@ impl Settings {
             model: model.into(),
             max_iterations: 25,
             max_pauses: 10,
-            budget: Budget::default(),
-            compaction: Compaction::default(),
+            budget: TurnBudget::default(),
+            compaction: CompactionTrigger::default(),
             revision: 0,
         }
     }
@@ -40,7 +40,7 @@ impl Settings {
 /// When the log is compacted: a summary then stands for its older part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Compaction {
+pub enum CompactionTrigger {
     /// Never.
     Never,
     /// When the provider says that the conversation is too long for the model.
@@ -52,7 +52,7 @@ pub enum Compaction {
 
 /// What a turn may use up. Time and money are watched by the host, which has clock and prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Budget {
+pub struct TurnBudget {
     /// Tokens, input and output, of all rounds.
     pub tokens: Option<u64>,
     /// Calls that run.

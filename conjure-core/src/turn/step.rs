@@ -6,22 +6,22 @@ use crate::routing::RouteRef;
 
 /// The calls of a reply, in its order.
 #[derive(Debug, Default)]
-pub(super) struct Step {
-    calls: Vec<Pending>,
+pub(super) struct CallStep {
+    calls: Vec<StepCall>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct StepCall {
     call: FunctionCall,
     route: Option<RouteRef>,
     backend: String,
     plugin: Option<String>,
     lane: Option<String>,
-    status: Status,
+    status: CallStatus,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum CallStatus {
     /// Waits for a person.
     Asked,
     /// Waits for its lane.
@@ -38,7 +38,7 @@ pub(super) struct Startable {
     pub(super) plugin: Option<String>,
 }
 
-impl Step {
+impl CallStep {
     /// Takes a call in. A refused one is ended from the start.
     pub(super) fn add(&mut self, call: FunctionCall, verdict: Verdict, route: Option<RouteRef>) {
         let (backend, plugin, lane, status) = match verdict {
@@ -46,16 +46,16 @@ impl Step {
                 backend,
                 plugin,
                 lane,
-            } => (backend, plugin, lane, Status::Ready),
+            } => (backend, plugin, lane, CallStatus::Ready),
             Verdict::Ask {
                 backend,
                 plugin,
                 lane,
                 ..
-            } => (backend, plugin, lane, Status::Asked),
-            Verdict::Refuse { .. } => (String::new(), None, None, Status::Ended),
+            } => (backend, plugin, lane, CallStatus::Asked),
+            Verdict::Refuse { .. } => (String::new(), None, None, CallStatus::Ended),
         };
-        self.calls.push(Pending {
+        self.calls.push(StepCall {
             call,
             route,
             backend,
@@ -70,15 +70,15 @@ impl Step {
         let mut busy: Vec<String> = Vec::new();
         let mut startable = Vec::new();
         for pending in &mut self.calls {
-            if pending.status == Status::Ended {
+            if pending.status == CallStatus::Ended {
                 continue;
             }
             let free = pending
                 .lane
                 .as_ref()
                 .is_none_or(|lane| !busy.contains(lane));
-            if pending.status == Status::Ready && free {
-                pending.status = Status::Running;
+            if pending.status == CallStatus::Ready && free {
+                pending.status = CallStatus::Running;
                 startable.push(Startable {
                     call: pending.call.clone(),
                     route: pending.route,
@@ -93,17 +93,17 @@ impl Step {
 
     /// A person let the call run. False when it did not wait for that.
     pub(super) fn allow(&mut self, call_id: &str) -> bool {
-        self.turn(call_id, &[Status::Asked], Status::Ready)
+        self.turn(call_id, &[CallStatus::Asked], CallStatus::Ready)
     }
 
     /// A person did not let the call run. False when it did not wait for that.
     pub(super) fn deny(&mut self, call_id: &str) -> bool {
-        self.turn(call_id, &[Status::Asked], Status::Ended)
+        self.turn(call_id, &[CallStatus::Asked], CallStatus::Ended)
     }
 
     /// A running call has its result. False when it was not running: a second result is none.
     pub(super) fn end(&mut self, call_id: &str) -> bool {
-        self.turn(call_id, &[Status::Running], Status::Ended)
+        self.turn(call_id, &[CallStatus::Running], CallStatus::Ended)
     }
 
     /// Ends all calls that have not begun, and names them; `true` for those that a person was
@@ -111,12 +111,12 @@ impl Step {
     pub(super) fn drop_waiting(&mut self) -> Vec<(String, bool)> {
         let mut dropped = Vec::new();
         for pending in &mut self.calls {
-            if matches!(pending.status, Status::Asked | Status::Ready) {
+            if matches!(pending.status, CallStatus::Asked | CallStatus::Ready) {
                 dropped.push((
                     pending.call.call_id.clone(),
-                    pending.status == Status::Asked,
+                    pending.status == CallStatus::Asked,
                 ));
-                pending.status = Status::Ended;
+                pending.status = CallStatus::Ended;
             }
         }
         dropped
@@ -126,7 +126,7 @@ impl Step {
     pub(super) fn running(&self) -> impl Iterator<Item = &FunctionCall> {
         self.calls
             .iter()
-            .filter(|p| p.status == Status::Running)
+            .filter(|p| p.status == CallStatus::Running)
             .map(|p| &p.call)
     }
 
@@ -138,10 +138,10 @@ impl Step {
 
     /// Whether every call is ended.
     pub(super) fn is_over(&self) -> bool {
-        self.calls.iter().all(|p| p.status == Status::Ended)
+        self.calls.iter().all(|p| p.status == CallStatus::Ended)
     }
 
-    fn turn(&mut self, call_id: &str, from: &[Status], to: Status) -> bool {
+    fn turn(&mut self, call_id: &str, from: &[CallStatus], to: CallStatus) -> bool {
         let found = self
             .calls
             .iter_mut()

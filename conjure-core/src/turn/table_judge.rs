@@ -150,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::context::Refusal;
+    use crate::context::CallRefusal;
     use crate::log::NotRun;
     use crate::routing::{Catalog, CatalogTool, Effects, Naming, Origin, Prefix, Rule};
 
@@ -335,7 +335,7 @@ mod tests {
         let empty = RoutingTable::default();
         assert_eq!(
             TableJudge::new(&empty, &policy).judge(&call("x")),
-            Verdict::Refuse(Refusal {
+            Verdict::Refuse(CallRefusal {
                 reason: Some(NotRun::NoSuchTool),
                 text: "The call of `x`, which came to no backend, was not run: no backend of this session has such a tool. This session has no tools; go on without them and say so.".to_owned()
             })

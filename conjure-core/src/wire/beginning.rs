@@ -9,7 +9,7 @@ pub(super) fn close(text: &mut Vec<u8>) {
     for (at, byte) in text.iter().enumerate() {
         scan.take(text, at, *byte);
     }
-    if let State::Value { escape } = scan.state {
+    if let ScanState::Value { escape } = scan.state {
         // A string that goes on, without the escape or the character that is cut.
         let end = escape.unwrap_or(text.len());
         text.truncate(match scan.half_pair {
@@ -25,7 +25,7 @@ pub(super) fn close(text: &mut Vec<u8>) {
 
 /// Where the scan stands.
 #[derive(Debug, Clone, Copy, Default)]
-enum State {
+enum ScanState {
     /// Between tokens, or in a number or word.
     #[default]
     Outside,
@@ -37,7 +37,7 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Scan {
-    state: State,
+    state: ScanState,
     /// What closes each object and list that is open.
     open: Vec<u8>,
     /// Whether a string would name a member.
@@ -57,28 +57,28 @@ const ESCAPE: usize = 6;
 impl Scan {
     fn take(&mut self, text: &[u8], at: usize, byte: u8) {
         match self.state {
-            State::Outside => self.outside(at, byte),
-            State::Name { escaped } => {
+            ScanState::Outside => self.outside(at, byte),
+            ScanState::Name { escaped } => {
                 self.state = match byte {
-                    b'"' if !escaped => State::Outside,
-                    _ => State::Name {
+                    b'"' if !escaped => ScanState::Outside,
+                    _ => ScanState::Name {
                         escaped: !escaped && byte == b'\\',
                     },
                 };
             }
-            State::Value { escape: None } => match byte {
-                b'\\' => self.state = State::Value { escape: Some(at) },
+            ScanState::Value { escape: None } => match byte {
+                b'\\' => self.state = ScanState::Value { escape: Some(at) },
                 b'"' => {
-                    self.state = State::Outside;
+                    self.state = ScanState::Outside;
                     self.end = at + 1;
                 }
                 _ => {}
             },
-            State::Value { escape: Some(from) } => {
+            ScanState::Value { escape: Some(from) } => {
                 // `\uXXXX` has four digits behind its letter, any other escape is one character.
                 let length = at - from;
                 if length == ESCAPE - 1 || (length == 1 && byte != b'u') {
-                    self.state = State::Value { escape: None };
+                    self.state = ScanState::Value { escape: None };
                     if text.get(from..=at).is_some_and(is_first_of_pair) {
                         self.half_pair = Some(from);
                     }
@@ -94,8 +94,8 @@ impl Scan {
         }
         self.in_word = is_word;
         match byte {
-            b'"' if self.names => self.state = State::Name { escaped: false },
-            b'"' => self.state = State::Value { escape: None },
+            b'"' if self.names => self.state = ScanState::Name { escaped: false },
+            b'"' => self.state = ScanState::Value { escape: None },
             b'{' | b'[' => {
                 self.open.push(if byte == b'{' { b'}' } else { b']' });
                 self.names = byte == b'{';

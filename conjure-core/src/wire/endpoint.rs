@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::ids::legal_id;
 use super::openai_chat::Dialect;
 use super::{
-    Decoded, Decoder, Encoded, Wire, WireError, anthropic, gemini, openai_chat, openai_responses,
+    Decoded, Encoded, ReplyDecoder, Wire, WireError, anthropic, gemini, openai_chat,
+    openai_responses,
 };
 use crate::request::ModelRequest;
 
@@ -99,7 +100,7 @@ impl Wire {
 
     /// A decoder for one reply, streamed or in one JSON body.
     #[must_use]
-    pub fn decoder(self, endpoint: &Endpoint) -> Box<dyn Decoder> {
+    pub fn decoder(self, endpoint: &Endpoint) -> Box<dyn ReplyDecoder> {
         match self {
             Self::Anthropic => Box::new(anthropic::decoder_of(&endpoint.provider)),
             Self::OpenaiResponses => Box::new(openai_responses::decoder(endpoint)),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Endpoint, WireError};
 
 /// An HTTP status that is no reply, as a wire read it.
-pub(super) struct Refused<'a> {
+pub(super) struct StatusFailure<'a> {
     /// Who refused, as a person calls it.
     pub(super) who: &'a str,
     /// Where the request went, and for which model.
@@ -31,7 +31,7 @@ pub(super) struct Refused<'a> {
     pub(super) headers: &'a [(String, String)],
 }
 
-impl Refused<'_> {
+impl StatusFailure<'_> {
     pub(super) fn error(&self) -> WireError {
         let Self { who, status, .. } = self;
         // Whatever word a provider has for it: what was asked for is not there.

@@ -10,7 +10,7 @@ use crate::context::notes::file as note;
 use crate::request::Attachment;
 
 /// What can be shown of an artifact.
-pub(super) enum Seen<'a> {
+pub(super) enum FileView<'a> {
     /// An image of a type that every provider takes.
     Image(&'a Attachment),
     /// A PDF.
@@ -24,28 +24,28 @@ pub(super) enum Seen<'a> {
 }
 
 /// Looks at artifacts, and writes down what is told as text.
-pub(super) struct Files<'a> {
+pub(super) struct FileEncoder<'a> {
     pub(super) attachments: &'a BTreeMap<String, Attachment>,
     pub(super) notes: &'a mut Vec<String>,
 }
 
-impl<'a> Files<'a> {
+impl<'a> FileEncoder<'a> {
     /// What can be shown of an artifact.
-    pub(super) fn look(&self, artifact: &ArtifactRef) -> Seen<'a> {
+    pub(super) fn look(&self, artifact: &ArtifactRef) -> FileView<'a> {
         let Some(attachment) = self.attachments.get(&artifact.id) else {
-            return Seen::Words(note(artifact));
+            return FileView::Words(note(artifact));
         };
         match attachment.media_type.as_str() {
-            "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Seen::Image(attachment),
-            "application/pdf" => Seen::Pdf(attachment),
+            "image/jpeg" | "image/png" | "image/gif" | "image/webp" => FileView::Image(attachment),
+            "application/pdf" => FileView::Pdf(attachment),
             media_type if is_text(media_type) => {
                 let bytes = STANDARD.decode(&attachment.data).unwrap_or_default();
                 match String::from_utf8(bytes) {
-                    Ok(text) if !text.trim().is_empty() => Seen::Text(text),
-                    _ => Seen::Other(attachment),
+                    Ok(text) if !text.trim().is_empty() => FileView::Text(text),
+                    _ => FileView::Other(attachment),
                 }
             }
-            _ => Seen::Other(attachment),
+            _ => FileView::Other(attachment),
         }
     }
 

@@ -13,7 +13,7 @@ use serde::de::{
 };
 
 /// An object whose fields are read one by one. One that comes twice counts as it came last.
-pub(super) trait Fields<'de>: Default {
+pub(super) trait FieldReader<'de>: Default {
     /// Reads the value of this field, or skips it with [`skip`].
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 }
@@ -130,15 +130,15 @@ impl<'de, T: Fill<'de>> DeserializeSeed<'de> for In<'_, T> {
     }
 }
 
-impl<'de, T: Fields<'de>> Fill<'de> for T {
+impl<'de, T: FieldReader<'de>> Fill<'de> for T {
     fn fill<D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
-        from.deserialize_map(Object(self))
+        from.deserialize_map(ObjectVisitor(self))
     }
 }
 
-struct Object<'p, T>(&'p mut T);
+struct ObjectVisitor<'p, T>(&'p mut T);
 
-impl<'de, T: Fields<'de>> Visitor<'de> for Object<'_, T> {
+impl<'de, T: FieldReader<'de>> Visitor<'de> for ObjectVisitor<'_, T> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ impl<'de, T: Fields<'de>> Visitor<'de> for Object<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = map.next_key()? {
+        while let Some(FieldName(name)) = map.next_key()? {
             self.0.field(&name, &mut map)?;
         }
         Ok(())
@@ -154,9 +154,9 @@ impl<'de, T: Fields<'de>> Visitor<'de> for Object<'_, T> {
 }
 
 /// The name of a field.
-struct Name<'a>(Cow<'a, str>);
+struct FieldName<'a>(Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for FieldName<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_identifier(NameVisitor)
     }
@@ -165,18 +165,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 struct NameVisitor;
 
 impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
+    type Value = FieldName<'de>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("the name of a field")
     }
 
-    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Name<'de>, E> {
-        Ok(Name(Cow::Borrowed(name)))
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<FieldName<'de>, E> {
+        Ok(FieldName(Cow::Borrowed(name)))
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<Name<'de>, E> {
-        Ok(Name(Cow::Owned(name.to_owned())))
+    fn visit_str<E: Error>(self, name: &str) -> Result<FieldName<'de>, E> {
+        Ok(FieldName(Cow::Owned(name.to_owned())))
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     #[derive(Default, Debug, PartialEq)]
     struct Inner(Count);
 
-    impl<'de> Fields<'de> for Outer<'de> {
+    impl<'de> FieldReader<'de> for Outer<'de> {
         fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
             match name {
                 "name" => set(&mut self.name, map),
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    impl<'de> Fields<'de> for Inner {
+    impl<'de> FieldReader<'de> for Inner {
         fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
             match name {
                 "n" => set(&mut self.0, map),

@@ -38,10 +38,10 @@ pub use crate::model_family::model_family;
 pub use crate::wire_name::{UnknownWire, Wire};
 pub use endpoint::Endpoint;
 pub use failure::REPLY_TOO_LARGE;
-pub use openai_chat::{AnyTool, Dialect, Echo, Effort, Form, Limit};
+pub use openai_chat::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 
 /// Decodes the body of one streaming reply.
-pub trait Decoder: Send {
+pub trait ReplyDecoder: Send {
     /// Takes bytes of the body as they come, cut anywhere; events are appended in order.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>);
 
@@ -53,7 +53,7 @@ pub trait Decoder: Send {
 
     /// A second decoder in the same state: to look at what has come so far, this one ends and the
     /// other goes on.
-    fn fork(&self) -> Box<dyn Decoder>;
+    fn fork(&self) -> Box<dyn ReplyDecoder>;
 }
 
 /// A reply, decoded as far as it can be.
@@ -93,12 +93,12 @@ pub struct Encoded {
     /// What was recast or left out, and why; for logs, not for the model.
     pub notes: Vec<String>,
     /// The tools that were left out because the provider would reject the request with them.
-    pub quarantined: Vec<Quarantined>,
+    pub quarantined: Vec<OmittedTool>,
 }
 
 /// A tool that a request was sent without.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quarantined {
+pub struct OmittedTool {
     /// Its public name.
     pub tool: String,
     /// What the provider does not take of it.

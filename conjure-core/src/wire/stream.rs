@@ -5,7 +5,7 @@
 
 use super::beginning;
 use super::sse::{MAX_EVENT_BYTES, SseDecoder};
-use super::{Decoded, Decoder, failure};
+use super::{Decoded, ReplyDecoder, failure};
 use crate::chat::StreamEvent;
 
 /// How many of the first bytes are kept.
@@ -31,7 +31,7 @@ pub(super) fn name(text: &str) -> &str {
 }
 
 /// A reply of one wire while it comes in.
-pub(super) trait Reply: Clone + Send + 'static {
+pub(super) trait ReplyAssembler: Clone + Send + 'static {
     /// An event of the stream.
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>);
 
@@ -52,7 +52,7 @@ pub(super) trait Reply: Clone + Send + 'static {
 }
 
 /// Decodes a whole body.
-pub(super) fn decode_body<R: Reply>(mut reply: R, bytes: &[u8]) -> Decoded {
+pub(super) fn decode_body<R: ReplyAssembler>(mut reply: R, bytes: &[u8]) -> Decoded {
     let mut events = Vec::new();
     reply.body(bytes, &mut events);
     reply.end(&mut events)
@@ -60,8 +60,8 @@ pub(super) fn decode_body<R: Reply>(mut reply: R, bytes: &[u8]) -> Decoded {
 
 /// A decoder of one reply.
 #[derive(Clone)]
-pub(super) struct Stream<R> {
-    kind: Body,
+pub(super) struct ReplyStreamDecoder<R> {
+    kind: BodyKind,
     sse: SseDecoder,
     /// None once the end was told.
     reply: Option<R>,
@@ -72,7 +72,7 @@ pub(super) struct Stream<R> {
 }
 
 #[derive(Clone)]
-enum Body {
+enum BodyKind {
     Unknown,
     Events,
     Json(Vec<u8>),
@@ -80,10 +80,10 @@ enum Body {
     Beginning(Vec<u8>),
 }
 
-impl<R: Reply> Stream<R> {
+impl<R: ReplyAssembler> ReplyStreamDecoder<R> {
     pub(super) fn new(reply: R) -> Self {
         Self {
-            kind: Body::Unknown,
+            kind: BodyKind::Unknown,
             sse: SseDecoder::default(),
             reply: Some(reply),
             head: [0; HEAD],
@@ -92,13 +92,13 @@ impl<R: Reply> Stream<R> {
     }
 }
 
-impl<R: Reply> Decoder for Stream<R> {
+impl<R: ReplyAssembler> ReplyDecoder for ReplyStreamDecoder<R> {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
         let Some(reply) = &mut self.reply else {
             return;
         };
         let mut bytes = bytes;
-        if matches!(self.kind, Body::Unknown) {
+        if matches!(self.kind, BodyKind::Unknown) {
             let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
             let start = bytes.iter().position(|byte| !blank(byte));
             bytes = start
@@ -106,19 +106,19 @@ impl<R: Reply> Decoder for Stream<R> {
                 .unwrap_or_default();
             match bytes.first() {
                 None => return,
-                Some(b'{' | b'[') => self.kind = Body::Json(Vec::new()),
-                Some(_) => self.kind = Body::Events,
+                Some(b'{' | b'[') => self.kind = BodyKind::Json(Vec::new()),
+                Some(_) => self.kind = BodyKind::Events,
             }
         }
-        if let Body::Json(body) = &mut self.kind {
+        if let BodyKind::Json(body) = &mut self.kind {
             let room = MAX_EVENT_BYTES - body.len().min(MAX_EVENT_BYTES);
             body.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             if bytes.len() > room {
-                self.kind = Body::Beginning(std::mem::take(body));
+                self.kind = BodyKind::Beginning(std::mem::take(body));
             }
             return;
         }
-        if let Body::Beginning(_) = &self.kind {
+        if let BodyKind::Beginning(_) = &self.kind {
             return;
         }
         let room = self.head.get_mut(self.head_length..).unwrap_or_default();
@@ -149,19 +149,19 @@ impl<R: Reply> Decoder for Stream<R> {
         let Some(mut reply) = self.reply.take() else {
             return Decoded::default();
         };
-        match std::mem::replace(&mut self.kind, Body::Unknown) {
-            Body::Json(body) => {
+        match std::mem::replace(&mut self.kind, BodyKind::Unknown) {
+            BodyKind::Json(body) => {
                 reply.body(&body, out);
                 return reply.end(out);
             }
-            Body::Beginning(mut body) => {
+            BodyKind::Beginning(mut body) => {
                 shorten(&mut body);
                 beginning::close(&mut body);
                 reply.body(&body, out);
                 reply.too_large(TOO_LARGE);
                 return reply.end(out);
             }
-            Body::Unknown | Body::Events => {}
+            BodyKind::Unknown | BodyKind::Events => {}
         }
         // An event without its blank line counts if it is whole; else it was cut.
         let whole = |data: &str| {
@@ -178,7 +178,7 @@ impl<R: Reply> Decoder for Stream<R> {
         reply.end(out)
     }
 
-    fn fork(&self) -> Box<dyn Decoder> {
+    fn fork(&self) -> Box<dyn ReplyDecoder> {
         Box::new(self.clone())
     }
 }

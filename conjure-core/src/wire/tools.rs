@@ -4,16 +4,16 @@
 
 use serde_json::Value;
 
-use super::{Quarantined, ids, schema};
+use super::{OmittedTool, ids, schema};
 use crate::request::{ModelRequest, ToolChoice, ToolDefinition};
 
 /// What a request can say about tools, as it is collected.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ToolNotes {
     /// What was recast or left out.
     pub(super) notes: Vec<String>,
     /// The tools that were left out.
-    pub(super) quarantined: Vec<Quarantined>,
+    pub(super) quarantined: Vec<OmittedTool>,
 }
 
 /// The routing table's tools in its order, each with its schema as `project` makes it.
@@ -22,7 +22,7 @@ pub(super) struct Told {
 /// the provider does not take.
 pub(super) fn listed<'a>(
     request: &'a ModelRequest,
-    told: &mut Told,
+    told: &mut ToolNotes,
     project: impl Fn(Value) -> Result<Value, String>,
 ) -> Vec<(&'a ToolDefinition, Value)> {
     let mut tools = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn listed<'a>(
             Err(reason) => {
                 told.notes
                     .push(format!("tool `{}` is left out: {reason}", tool.name));
-                told.quarantined.push(Quarantined {
+                told.quarantined.push(OmittedTool {
                     tool: tool.name.clone(),
                     reason,
                 });
@@ -57,7 +57,7 @@ pub(super) fn listed<'a>(
 pub(super) fn choice<'a>(
     request: &'a ModelRequest,
     no_tools: bool,
-    told: &mut Told,
+    told: &mut ToolNotes,
 ) -> Option<&'a ToolChoice> {
     match &request.tool_choice {
         ToolChoice::Auto => None,

@@ -8,7 +8,7 @@ use conjure_config::SessionSpec;
 use conjure_config::platform::take_streams;
 use conjure_core::routing::Pattern;
 use conjure_http_server::user_token_file;
-use conjure_mcp::{HttpAccess, McpOptions, McpServer, MetaTools};
+use conjure_mcp::{HttpAccess, McpHost, McpOptions, MetaTools};
 use conjure_runtime::Host;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -125,7 +125,7 @@ async fn over_stdio(global: &Global, args: Args) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let host = signals.unless(host(global, &args.plugins)).await?;
     let spec = args.spec(std::env::current_dir().ok())?;
-    let server = McpServer::new(host, spec, args.options())?;
+    let server = McpHost::new(host, spec, args.options())?;
     let (input, output) = streams.open().map_err(|error| {
         CliError::host_from(error).context("standard input and output cannot be used")
     })?;
@@ -147,7 +147,7 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
     };
     let mut signals = Signals::listen()?;
     let host = signals.unless(host(global, &args.plugins)).await?;
-    let server = McpServer::new(host, args.spec(None)?, args.options())?;
+    let server = McpHost::new(host, args.spec(None)?, args.options())?;
     let server = server.listen(address, access).await?;
     let token_file = user_token_file(&global.data_dir());
     if global.json {

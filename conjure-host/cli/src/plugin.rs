@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_plugins::{
-    LoadedPlugin, Loader, LoaderOptions, PluginError, PluginFile, Snapshot, Store,
+    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginFile, PluginSnapshot,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
 use conjure_skill_sdk::protocol::{Create, Manifest};
@@ -167,7 +167,7 @@ struct Tried {
     bad: Vec<(Arc<LoadedPlugin>, String)>,
 }
 
-async fn tried(snapshot: &Snapshot) -> Tried {
+async fn tried(snapshot: &PluginSnapshot) -> Tried {
     let mut tried = Tried {
         good: Vec::new(),
         bad: Vec::new(),
@@ -326,7 +326,7 @@ fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
 }
 
 fn loader(global: &Global) -> Result<Loader, CliError> {
-    let store = Store::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
+    let store = CopyStore::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
     let operations = conjure_runtime::host_operations();
     Ok(Loader::new(
         store,

@@ -3,7 +3,9 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use conjure_core::replay::{Cassette, Change, Divergence, Recipient, Report, replay};
+use conjure_core::replay::{
+    Cassette, Divergence, Recipient, ReplayReport, ValueDifference, replay,
+};
 use conjure_core::wire::{Endpoint, Wire};
 use serde_json::Value;
 
@@ -86,7 +88,7 @@ fn recipient(args: &Args, cassette: &Cassette) -> Option<Recipient> {
     Some(to)
 }
 
-fn print(report: &Report) {
+fn print(report: &ReplayReport) {
     for note in &report.notes {
         line(clean(note));
     }
@@ -143,7 +145,7 @@ fn diverged(divergence: &Divergence) {
     }
 }
 
-fn told(change: &Change) -> String {
+fn told(change: &ValueDifference) -> String {
     let shown = |value: &Option<Value>| {
         value
             .as_ref()

@@ -78,7 +78,7 @@ pub struct BegunTurn {
 
 /// What problem+json says.
 #[derive(Deserialize)]
-struct Problem {
+struct ProblemBody {
     #[serde(default)]
     title: String,
     #[serde(default)]
@@ -203,11 +203,11 @@ impl Server {
     /// [`ServerError`].
     pub async fn browser_link(&self) -> Result<String, ServerError> {
         #[derive(Deserialize)]
-        struct Link {
+        struct BrowserLinkBody {
             url: String,
         }
         let made = self.ask(Method::POST, "browser-links", None).await?;
-        Ok(self.read::<Link>(&made)?.url)
+        Ok(self.read::<BrowserLinkBody>(&made)?.url)
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -261,7 +261,7 @@ impl Server {
 }
 
 fn refused(status: u16, body: &[u8]) -> ServerError {
-    let detail = match serde_json::from_slice::<Problem>(body) {
+    let detail = match serde_json::from_slice::<ProblemBody>(body) {
         Ok(problem) if !problem.detail.is_empty() => problem.detail,
         Ok(problem) if !problem.title.is_empty() => problem.title,
         _ => format!("the server answered with {status}"),

@@ -11,7 +11,7 @@ use conjure_runtime::manager::{Approval, Question, Scope};
 
 /// All of them, as a list of the API is.
 #[derive(Deserialize)]
-struct All<T> {
+struct ListBody<T> {
     items: Vec<T>,
 }
 
@@ -23,7 +23,7 @@ impl Server {
     pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ServerError> {
         let path = format!("sessions/{}/approvals", encoded(session));
         let listed = self.ask(Method::GET, &path, None).await?;
-        Ok(self.read::<All<Approval>>(&listed)?.items)
+        Ok(self.read::<ListBody<Approval>>(&listed)?.items)
     }
 
     /// The questions of a session that wait for an answer, the oldest first.
@@ -33,7 +33,7 @@ impl Server {
     pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ServerError> {
         let path = format!("sessions/{}/questions", encoded(session));
         let listed = self.ask(Method::GET, &path, None).await?;
-        Ok(self.read::<All<Question>>(&listed)?.items)
+        Ok(self.read::<ListBody<Question>>(&listed)?.items)
     }
 
     /// Decides about a call that waits.

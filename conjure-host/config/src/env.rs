@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use conjure_vault::Vault;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::platform::Fate;
+use crate::platform::VariableChange;
 
 /// Directories to look for plugins in, separated like `PATH`.
 pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
@@ -123,15 +123,15 @@ pub fn take_secrets() {
 pub fn take_secrets_and(named: &[String]) {
     let taken = crate::platform::take_environment(|name, value| {
         let Some(name) = name.to_str() else {
-            return Fate::Stays;
+            return VariableChange::Stays;
         };
         if is_secret(name, value) || named.iter().any(|secret| secret == name) {
-            return Fate::Taken;
+            return VariableChange::Taken;
         }
         let is_path = [DATA_DIR, KEY_FILE, DATABASE].contains(&name);
         match std::path::absolute(value) {
-            Ok(path) if is_path && value != "memory" => Fate::Becomes(path.into()),
-            _ => Fate::Stays,
+            Ok(path) if is_path && value != "memory" => VariableChange::Becomes(path.into()),
+            _ => VariableChange::Stays,
         }
     });
     let texts = taken.into_iter().filter_map(|(name, value)| {

@@ -81,7 +81,7 @@ impl ProjectSkills {
     /// [`TrustError`].
     pub fn of(project: &Path) -> Result<Self, TrustError> {
         let dirs = skill_folders::project_folders(project);
-        let mut content = Content {
+        let mut content = HashedContent {
             project: project.canonicalize()?,
             hash: Sha256::new(),
             bytes: 0,
@@ -105,7 +105,7 @@ impl ProjectSkills {
 }
 
 /// What is hashed, and how much it was.
-struct Content {
+struct HashedContent {
     /// Without any link in it.
     project: PathBuf,
     hash: Sha256,
@@ -114,7 +114,7 @@ struct Content {
     seen: BTreeSet<PathBuf>,
 }
 
-impl Content {
+impl HashedContent {
     /// Adds the directory of a skill, by the way that leads there.
     fn add(&mut self, project: &Path, dir: &Path) -> Result<(), TrustError> {
         let named = dir.strip_prefix(project).unwrap_or(dir);

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
-use conjure_core::skill_folder::discovery::{Found, Hidden, Scope, Step, Walk, roots, shadow};
+use conjure_core::skill_folder::discovery::{
+    Found, RootWalk, Scope, ShadowedSkill, WalkStep, roots, shadow,
+};
 use conjure_core::skill_folder::{Diagnostic, SkillFolder};
 
 /// The most bytes of a `SKILL.md`.
@@ -138,7 +140,7 @@ pub struct Discovered {
     /// The skills, the project's before the user's.
     pub skills: Vec<Found>,
     /// Skills that another one of the same name hides.
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<ShadowedSkill>,
     /// Skills that do not load.
     pub broken: Vec<FolderError>,
     /// What is not as it should be in those that load, with the skill's directory.
@@ -218,7 +220,7 @@ fn find_at(
 fn folders_below(root: &Path, within: Option<&Path>) -> Vec<PathBuf> {
     let within = within.and_then(|within| within.canonicalize().ok());
     let mut folders = Vec::new();
-    let mut walk = Walk::default();
+    let mut walk = RootWalk::default();
     let mut waiting = vec![(root.to_owned(), 0)];
     let mut seen = BTreeSet::new();
     while let Some((dir, depth)) = waiting.pop() {
@@ -244,8 +246,8 @@ fn folders_below(root: &Path, within: Option<&Path>) -> Vec<PathBuf> {
         for child in entries.into_iter().rev().filter(|path| path.is_dir()) {
             let name = child.file_name().map(|n| n.to_string_lossy().into_owned());
             match walk.step(&name.unwrap_or_default(), depth + 1) {
-                Step::Enter => waiting.push((child, depth + 1)),
-                Step::Full => return folders,
+                WalkStep::Enter => waiting.push((child, depth + 1)),
+                WalkStep::Full => return folders,
                 _ => {}
             }
         }
@@ -256,7 +258,7 @@ fn folders_below(root: &Path, within: Option<&Path>) -> Vec<PathBuf> {
 /// The files of a skill beside `SKILL.md`, nested ones too; links that lead outside are left out.
 fn resources(dir: &Path) -> Vec<String> {
     let mut files = Vec::new();
-    let mut walk = Walk::default();
+    let mut walk = RootWalk::default();
     let mut waiting = vec![(dir.to_owned(), 0)];
     while let Some((current, depth)) = waiting.pop() {
         let Ok(entries) = crate::fs::entries(&current) else {
@@ -273,7 +275,7 @@ fn resources(dir: &Path) -> Vec<String> {
                 continue;
             }
             if path.is_dir() {
-                if !path.is_symlink() && matches!(walk.step(&name, depth + 1), Step::Enter) {
+                if !path.is_symlink() && matches!(walk.step(&name, depth + 1), WalkStep::Enter) {
                     waiting.push((path, depth + 1));
                 }
             } else if path.is_file()

@@ -34,20 +34,20 @@ impl HttpAccess {
 
     /// The tokens, as they are compared.
     pub fn tokens(&self) -> Tokens {
-        Tokens(self.tokens.iter().map(Known::of).collect())
+        Tokens(self.tokens.iter().map(KnownToken::of).collect())
     }
 }
 
 /// The tokens that let clients in, as they are compared.
-pub struct Tokens(Vec<Known>);
+pub struct Tokens(Vec<KnownToken>);
 
-struct Known {
+struct KnownToken {
     hash: [u8; 32],
     /// What is written down where something is to belong to whoever has the token.
     name: Arc<str>,
 }
 
-impl Known {
+impl KnownToken {
     fn of(token: &SecretString) -> Self {
         let hash = digest(token);
         // Half of another hash: what is written down says nothing about what is compared.

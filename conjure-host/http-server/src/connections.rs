@@ -19,7 +19,7 @@ use super::places::Places;
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
     the server has as many connections as it may; try again soon";
-/// Connections beyond the bound that may still ask what [`Bounds::when_full`] answers. With one more
+/// Connections beyond the bound that may still ask what [`ConnectionBounds::when_full`] answers. With one more
 /// the oldest of them goes, which had its time to ask.
 const BEYOND: usize = 128;
 /// How long such a connection may take, all in all.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What connections may take.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct ConnectionBounds {
     /// The most at the same time; further ones are told to come back later.
     pub connections: usize,
     /// How long the headers of a request may take. A connection on which no request comes is
@@ -44,7 +44,12 @@ pub struct Bounds {
 }
 
 /// Serves connections until the token is cancelled and what runs on them is over.
-pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, end: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: ConnectionBounds,
+    end: CancellationToken,
+) {
     let places = Places::new(bounds.connections);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new());

@@ -11,23 +11,23 @@ use tokio_util::sync::CancellationToken;
 
 /// What connections are in. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Shared>);
+pub(super) struct Places(Arc<ConnectionLimit>);
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionLimit {
     most: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     /// In the order in which they came.
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct OpenConnection {
     /// Whose it is, once it is known.
     client: Option<Arc<str>>,
     gone: CancellationToken,
@@ -35,7 +35,7 @@ struct Connection {
 
 /// The place of a connection. Dropping it makes room.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     places: Places,
     number: u64,
     gone: CancellationToken,
@@ -51,7 +51,7 @@ pub struct Visitor {
 impl Places {
     /// So many.
     pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ConnectionLimit {
             most,
             open: Mutex::default(),
         }))
@@ -59,7 +59,7 @@ impl Places {
 
     /// A place, if need be that of the stranger who has been here longest; nothing when all have
     /// shown who they are.
-    pub(super) fn take(&self) -> Option<Place> {
+    pub(super) fn take(&self) -> Option<ConnectionPlace> {
         let mut open = self.open();
         if open.connections.len() >= self.0.most {
             let mut strangers = open.connections.iter();
@@ -72,24 +72,24 @@ impl Places {
         let number = open.next;
         open.next += 1;
         let gone = CancellationToken::new();
-        let connection = Connection {
+        let connection = OpenConnection {
             client: None,
             gone: gone.clone(),
         };
         open.connections.insert(number, connection);
-        Some(Place {
+        Some(ConnectionPlace {
             places: self.clone(),
             number,
             gone,
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// What its requests know it by.
     pub(super) fn visitor(&self) -> Visitor {
         Visitor {
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.places.open().connections.remove(&self.number);
     }
@@ -116,7 +116,7 @@ impl Visitor {
     #[must_use]
     pub fn is(&self, client: &Arc<str>) -> bool {
         let mut open = self.places.open();
-        let is_its = |connection: &Connection| connection.client.as_ref() == Some(client);
+        let is_its = |connection: &OpenConnection| connection.client.as_ref() == Some(client);
         match open.connections.get(&self.number) {
             // Every request but the first.
             Some(connection) if is_its(connection) => return true,

@@ -57,7 +57,7 @@ use tokio_util::sync::CancellationToken;
 
 use browsers::Browsers;
 use conjure_http_server::Tokens;
-use conjure_http_server::connections::{self, Bounds};
+use conjure_http_server::connections::{self, ConnectionBounds};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
 use metrics::Metrics;
@@ -202,7 +202,7 @@ impl ApiServer {
             app: app.clone(),
         });
         let router = router(app.clone(), Arc::clone(&middleware));
-        let bounds = Bounds {
+        let bounds = ConnectionBounds {
             connections: options.max_connections,
             headers: options.header_timeout,
             when_full: Some(router_when_full(app.clone(), middleware)),

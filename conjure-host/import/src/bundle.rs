@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::json;
 use super::registry::variable;
-use super::server::{Import, Server, Text};
+use super::server::{ConfigText, Import, ImportedServer};
 use super::variables;
 
 /// The most bytes of a manifest.
@@ -101,11 +101,11 @@ pub(crate) fn read(manifest: &Value, directory: &str, import: &mut Import) {
         );
         return;
     };
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: name.clone(),
         // Paths in it are of the bundle.
-        cwd: Some(Text::Plain(directory.to_owned())),
-        ..Server::default()
+        cwd: Some(ConfigText::Plain(directory.to_owned())),
+        ..ImportedServer::default()
     };
     server.command = bundle.text("its command", command, import);
     let args = config.get("args").and_then(Value::as_array);
@@ -150,7 +150,7 @@ impl Bundle<'_> {
     }
 
     /// A text of the manifest; nothing where it stands for what may be left out.
-    fn text(&self, label: &str, text: &str, import: &mut Import) -> Option<Text> {
+    fn text(&self, label: &str, text: &str, import: &mut Import) -> Option<ConfigText> {
         let mut text = text.replace("${__dirname}", self.directory);
         while let Some(key) = question(&text) {
             let place = format!("${{user_config.{key}}}");
@@ -193,12 +193,12 @@ impl Bundle<'_> {
         }
         text = text.replace("${HOME}", "${userHome}");
         Some(match variables::of(&text) {
-            Some(found) if found.unknown.is_empty() => Text::Expand(found.expand),
+            Some(found) if found.unknown.is_empty() => ConfigText::Expand(found.expand),
             Some(found) => {
                 import.unknown(self.name, label, &found);
-                Text::Plain(text)
+                ConfigText::Plain(text)
             }
-            None => Text::Plain(text),
+            None => ConfigText::Plain(text),
         })
     }
 }

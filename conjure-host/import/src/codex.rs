@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::server::{Import, Server, Text};
+use super::server::{ConfigText, Import, ImportedServer};
 
 /// Reads a whole file.
 pub(crate) fn read(text: &str) -> Result<Import, String> {
@@ -21,9 +21,9 @@ pub(crate) fn read(text: &str) -> Result<Import, String> {
 }
 
 fn server(name: &str, fields: &Table, import: &mut Import) {
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: name.to_owned(),
-        ..Server::default()
+        ..ImportedServer::default()
     };
     for (field, value) in fields {
         take(field, value, &mut server, import);
@@ -38,7 +38,7 @@ fn server(name: &str, fields: &Table, import: &mut Import) {
     import.servers.push(server);
 }
 
-fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
+fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Import) {
     let name = server.name.clone();
     let pairs = |value: &Value| -> Vec<(String, String)> {
         let table = value.as_table().into_iter().flatten();
@@ -47,7 +47,9 @@ fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
             .collect()
     };
     match (field, value) {
-        ("command", Value::String(command)) => server.command = Some(Text::Plain(command.clone())),
+        ("command", Value::String(command)) => {
+            server.command = Some(ConfigText::Plain(command.clone()));
+        }
         ("args", Value::Array(args)) => {
             let mut before: Option<&str> = None;
             for arg in args.iter().filter_map(Value::as_str) {
@@ -55,7 +57,7 @@ fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
                 before = Some(arg);
             }
         }
-        ("cwd", Value::String(dir)) => server.cwd = Some(Text::Plain(dir.clone())),
+        ("cwd", Value::String(dir)) => server.cwd = Some(ConfigText::Plain(dir.clone())),
         ("url", Value::String(url)) => server.url = Some(import.address(&name, url)),
         ("env", Value::Table(_)) => {
             for (variable, value) in pairs(value) {

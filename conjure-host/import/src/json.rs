@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::server::{Import, Server};
+use super::server::{Import, ImportedServer};
 use super::{bundle, registry};
 
 /// The directory of a bundle whose manifest alone is read.
@@ -71,9 +71,9 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut Import) {
             return;
         }
     }
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: name.to_owned(),
-        ..Server::default()
+        ..ImportedServer::default()
     };
     if text("source") == Some("extension") && !fields.contains_key("command") {
         let text = "it is an extension of Zed, which starts it; set the program that it starts";
@@ -157,7 +157,7 @@ pub(crate) fn tidy(name: &str) -> String {
 /// The arguments of a server's program.
 pub(crate) fn arguments<'a>(
     args: impl Iterator<Item = &'a Value>,
-    server: &mut Server,
+    server: &mut ImportedServer,
     import: &mut Import,
 ) {
     let name = server.name.clone();
@@ -170,7 +170,12 @@ pub(crate) fn arguments<'a>(
 }
 
 /// The variables (`env`) or headers (`header`) of a server.
-pub(crate) fn pairs(pairs: Option<&Value>, what: &str, server: &mut Server, import: &mut Import) {
+pub(crate) fn pairs(
+    pairs: Option<&Value>,
+    what: &str,
+    server: &mut ImportedServer,
+    import: &mut Import,
+) {
     let name = server.name.clone();
     let pairs = pairs.and_then(Value::as_object).into_iter().flatten();
     for (key, value) in pairs {
@@ -198,7 +203,7 @@ fn written(value: &Value) -> Option<String> {
     }
 }
 
-fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
+fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Import) {
     let name = server.name.clone();
     match (field, value) {
         ("type" | "transport" | "command" | "args" | "url" | "serverUrl" | "httpUrl", _) => {}
@@ -231,7 +236,7 @@ fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
     }
 }
 
-fn oauth(fields: &Map<String, Value>, server: &mut Server, import: &mut Import) {
+fn oauth(fields: &Map<String, Value>, server: &mut ImportedServer, import: &mut Import) {
     let name = server.name.clone();
     for (field, value) in fields {
         match (field.as_str(), value) {

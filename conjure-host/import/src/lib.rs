@@ -18,7 +18,7 @@ mod yaml;
 
 use serde_json::{Map, Value};
 
-pub use server::{Import, Secret};
+pub use server::{Import, RequiredSecret};
 pub use typed::{Typed, secrets as typed_secrets};
 
 /// How an MCP bundle begins, as every zip archive does.

@@ -1,7 +1,7 @@
 //! Lines `claude mcp add …`, `claude mcp add-json …` and `codex mcp add …`.
 
 use super::json;
-use super::server::{Import, Server, Text};
+use super::server::{ConfigText, Import, ImportedServer};
 
 /// Reads one line or several.
 pub(crate) fn read(text: &str) -> Result<Import, String> {
@@ -60,7 +60,7 @@ fn split(line: &str) -> Result<Vec<String>, String> {
 
 /// What the options of a line say.
 #[derive(Default)]
-struct Line<'a> {
+struct LineOptions<'a> {
     transport: Option<&'a str>,
     env: Vec<&'a str>,
     headers: Vec<&'a str>,
@@ -71,8 +71,8 @@ struct Line<'a> {
     unknown: Vec<&'a str>,
 }
 
-fn options<'a>(words: &[&'a str]) -> Result<Line<'a>, String> {
-    let mut line = Line::default();
+fn options<'a>(words: &[&'a str]) -> Result<LineOptions<'a>, String> {
+    let mut line = LineOptions::default();
     let mut rest = words.iter().copied().peekable();
     while let Some(word) = rest.next() {
         if word == "--" {
@@ -129,9 +129,9 @@ fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
     let [name, target, args @ ..] = line.words.as_slice() else {
         return Err("`claude mcp add` has a name and a command or an address".to_owned());
     };
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: (*name).to_owned(),
-        ..Server::default()
+        ..ImportedServer::default()
     };
     for option in &line.unknown {
         import.note(name, &format!("the option `{option}` is not understood"));
@@ -180,7 +180,7 @@ fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
             continue;
         };
         let what = format!("header {}", header.trim());
-        let text: Text = import.text(name, &what, header.trim(), value.trim());
+        let text: ConfigText = import.text(name, &what, header.trim(), value.trim());
         server.headers.push((header.trim().to_owned(), text));
     }
     if let Some(id) = line.client_id {
@@ -239,9 +239,9 @@ fn add_of_codex(words: &[&str], import: &mut Import) -> Result<(), String> {
         }
     }
     let name = name.ok_or("`codex mcp add` has a name and a command or `--url`")?;
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: name.to_owned(),
-        ..Server::default()
+        ..ImportedServer::default()
     };
     for option in unknown {
         import.note(name, &format!("the option `{option}` is not understood"));
@@ -249,7 +249,7 @@ fn add_of_codex(words: &[&str], import: &mut Import) -> Result<(), String> {
     match (url, command.split_first()) {
         (Some(url), _) => server.url = Some(import.address(name, url)),
         (None, Some((program, args))) => {
-            server.command = Some(Text::Plain((*program).to_owned()));
+            server.command = Some(ConfigText::Plain((*program).to_owned()));
             let mut before = None;
             for arg in args {
                 server.args.push(import.argument(name, before, arg));

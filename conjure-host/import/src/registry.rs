@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::json;
-use super::server::{Import, Server, Text};
+use super::server::{ConfigText, Import, ImportedServer};
 
 /// Whether this is such a description, or a list of them.
 pub(crate) fn is_one(value: &Value) -> bool {
@@ -76,13 +76,13 @@ fn remote(name: &str, remote: &Value, import: &mut Import) {
         .get("url")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: name.to_owned(),
-        ..Server::default()
+        ..ImportedServer::default()
     };
     let url = filled(name, url, remote.get("variables"), import);
     server.url = Some(match url {
-        Text::Plain(url) => import.address(name, &url),
+        ConfigText::Plain(url) => import.address(name, &url),
         other => other,
     });
     for header in inputs(remote.get("headers")) {
@@ -115,19 +115,19 @@ fn package(name: &str, package: &Value, import: &mut Import) {
     };
     let text = |field: &str| package.get(field).and_then(Value::as_str);
     let hint = field(package, "runtimeHint", "runtime_hint").and_then(Value::as_str);
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: name.to_owned(),
-        command: Some(Text::Plain(hint.unwrap_or(program).to_owned())),
-        ..Server::default()
+        command: Some(ConfigText::Plain(hint.unwrap_or(program).to_owned())),
+        ..ImportedServer::default()
     };
-    let plain = |text: &str| Text::Plain(text.to_owned());
+    let plain = |text: &str| ConfigText::Plain(text.to_owned());
     let own = arguments(
         name,
         field(package, "runtimeArguments", "runtime_arguments"),
         import,
     );
     let is_said = |word: &str| own.iter().any(|known| *known == plain(word));
-    let before: Vec<Text> = before
+    let before: Vec<ConfigText> = before
         .iter()
         .filter(|word| !is_said(word))
         .map(|word| plain(word))
@@ -152,7 +152,7 @@ fn package(name: &str, package: &Value, import: &mut Import) {
         ("docker", Some(version)) if !tagged(identifier) => format!("{identifier}:{version}"),
         _ => identifier.to_owned(),
     };
-    server.args.push(Text::Plain(versioned));
+    server.args.push(ConfigText::Plain(versioned));
     if program == "dnx" {
         server.args.push(plain("--"));
     }
@@ -175,7 +175,7 @@ fn inputs(list: Option<&Value>) -> impl Iterator<Item = &Value> {
 }
 
 /// Arguments that have a value, in their order.
-fn arguments(server: &str, list: Option<&Value>, import: &mut Import) -> Vec<Text> {
+fn arguments(server: &str, list: Option<&Value>, import: &mut Import) -> Vec<ConfigText> {
     let mut args = Vec::new();
     for argument in inputs(list) {
         let flag = argument.get("name").and_then(Value::as_str);
@@ -183,12 +183,12 @@ fn arguments(server: &str, list: Option<&Value>, import: &mut Import) -> Vec<Tex
         let label = flag.or_else(|| field(argument, "valueHint", "value_hint")?.as_str());
         let value = input(server, label.unwrap_or("ARG"), argument, import);
         match (flag.filter(|_| is_named), value) {
-            (Some(flag), Some(value)) => args.extend([Text::Plain(flag.to_owned()), value]),
+            (Some(flag), Some(value)) => args.extend([ConfigText::Plain(flag.to_owned()), value]),
             // A flag that has no value is one by itself where it says so.
             (Some(flag), None)
                 if argument.get("format").and_then(Value::as_str) == Some("boolean") =>
             {
-                args.push(Text::Plain(flag.to_owned()));
+                args.push(ConfigText::Plain(flag.to_owned()));
             }
             (None, Some(value)) => args.push(value),
             (_, None) => {}
@@ -197,7 +197,12 @@ fn arguments(server: &str, list: Option<&Value>, import: &mut Import) -> Vec<Tex
     args
 }
 
-fn named(server: &str, what: &str, of: &Value, import: &mut Import) -> Option<(String, Text)> {
+fn named(
+    server: &str,
+    what: &str,
+    of: &Value,
+    import: &mut Import,
+) -> Option<(String, ConfigText)> {
     let name = of.get("name").and_then(Value::as_str)?;
     let label = if what == "env" {
         name.to_owned()
@@ -208,7 +213,7 @@ fn named(server: &str, what: &str, of: &Value, import: &mut Import) -> Option<(S
 }
 
 /// What is to be written for an input: its value, its default, or a variable that the person sets.
-fn input(server: &str, label: &str, of: &Value, import: &mut Import) -> Option<Text> {
+fn input(server: &str, label: &str, of: &Value, import: &mut Import) -> Option<ConfigText> {
     let flag = |name: &str, before: &str| field(of, name, before) == Some(&Value::Bool(true));
     let (is_secret, is_required) = (
         flag("isSecret", "is_secret"),
@@ -234,11 +239,11 @@ fn input(server: &str, label: &str, of: &Value, import: &mut Import) -> Option<T
         server,
         &format!("`{label}` must be set: put it into the variable {variable}"),
     );
-    Some(Text::Expand(format!("${{env:{variable}}}")))
+    Some(ConfigText::Expand(format!("${{env:{variable}}}")))
 }
 
 /// A text with its `{variables}` filled in.
-fn filled(server: &str, text: &str, variables: Option<&Value>, import: &mut Import) -> Text {
+fn filled(server: &str, text: &str, variables: Option<&Value>, import: &mut Import) -> ConfigText {
     let none = Map::new();
     let variables = variables.and_then(Value::as_object).unwrap_or(&none);
     let mut out = text.to_owned();
@@ -269,9 +274,9 @@ fn filled(server: &str, text: &str, variables: Option<&Value>, import: &mut Impo
         }
     }
     if expands {
-        Text::Expand(out)
+        ConfigText::Expand(out)
     } else {
-        Text::Plain(out)
+        ConfigText::Plain(out)
     }
 }
 

@@ -55,7 +55,7 @@ const LONG: usize = 24;
 
 /// What a value is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ValueKind {
     Plain,
     /// It has variables that are no secrets, and is this in a session file.
     Expand(String),
@@ -70,13 +70,13 @@ pub(crate) enum Found {
 }
 
 /// What a value of this name is.
-pub(crate) fn find(name: &str, value: &str) -> Found {
+pub(crate) fn find(name: &str, value: &str) -> ValueKind {
     let (prefix, rest) = prefixed(value);
     if let Some(text) = rest
         .strip_prefix("${input:")
         .and_then(|rest| rest.strip_suffix('}'))
     {
-        return Found::Secret {
+        return ValueKind::Secret {
             prefix,
             from: None,
             note: Some(format!(
@@ -89,7 +89,7 @@ pub(crate) fn find(name: &str, value: &str) -> Found {
         .strip_prefix("${{")
         .and_then(|rest| rest.strip_suffix("}}"))
     {
-        return Found::Secret {
+        return ValueKind::Secret {
             prefix,
             from: None,
             note: Some(format!(
@@ -102,36 +102,36 @@ pub(crate) fn find(name: &str, value: &str) -> Found {
         return with_variables(name, value, prefix, found);
     }
     if let Some(from) = variable(rest) {
-        return Found::Secret {
+        return ValueKind::Secret {
             prefix,
             from: Some(from),
             note: None,
         };
     }
     if !rest.is_empty() && (is_name(name) || !prefix.is_empty() || looks_like_one(rest)) {
-        return Found::Secret {
+        return ValueKind::Secret {
             prefix,
             from: None,
             note: None,
         };
     }
-    Found::Plain
+    ValueKind::Plain
 }
 
 /// What a value with variables is: a secret by its name or theirs, or a variable as it is.
-fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> Found {
+fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> ValueKind {
     if !found.unknown.is_empty() {
-        return Found::Unknown(found);
+        return ValueKind::Unknown(found);
     }
     let is_named = is_name(name) || found.names.iter().any(|name| is_name(name));
     let is_secret = !found.names.is_empty() && (is_named || !prefix.is_empty());
     // A variable alone may hold anything.
     let may_be = found.is_whole && !found.has_default && !found.names.is_empty();
     if !is_secret && !may_be {
-        return Found::Expand(format!("{prefix}{}", found.expand));
+        return ValueKind::Expand(format!("{prefix}{}", found.expand));
     }
     if !found.is_whole {
-        return Found::Secret {
+        return ValueKind::Secret {
             prefix: String::new(),
             from: None,
             note: Some(format!(
@@ -140,7 +140,7 @@ fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> 
         };
     }
     let note = "where the variable is not set the other program has a default for it";
-    Found::Secret {
+    ValueKind::Secret {
         prefix,
         from: found.names.into_iter().next(),
         note: found.has_default.then(|| note.to_owned()),
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     fn is_secret(name: &str, value: &str) -> bool {
-        matches!(find(name, value), Found::Secret { .. })
+        matches!(find(name, value), ValueKind::Secret { .. })
     }
 
     #[test]
@@ -255,12 +255,12 @@ mod tests {
         ] {
             assert_eq!(
                 find(name, value),
-                Found::Expand(expand.to_owned()),
+                ValueKind::Expand(expand.to_owned()),
                 "{value}"
             );
         }
         let unknown = find("ANY", "${file}");
-        assert!(matches!(unknown, Found::Unknown(found) if found.unknown == ["${file}"]));
+        assert!(matches!(unknown, ValueKind::Unknown(found) if found.unknown == ["${file}"]));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! What an import finds: servers as a session file has them, secrets by name, and what is to be
 //! told.
 
-use super::secret::{self, Found};
+use super::secret::{self, ValueKind};
 use super::variables::{self, Variables};
 
 /// A value as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Text {
+pub(crate) enum ConfigText {
     Plain(String),
     /// With variables, which have their values when a session opens.
     Expand(String),
@@ -18,24 +18,24 @@ pub(crate) enum Text {
 
 /// A server.
 #[derive(Debug, Default)]
-pub(crate) struct Server {
+pub(crate) struct ImportedServer {
     pub(crate) name: String,
-    pub(crate) command: Option<Text>,
-    pub(crate) args: Vec<Text>,
-    pub(crate) cwd: Option<Text>,
-    pub(crate) url: Option<Text>,
-    pub(crate) env: Vec<(String, Text)>,
+    pub(crate) command: Option<ConfigText>,
+    pub(crate) args: Vec<ConfigText>,
+    pub(crate) cwd: Option<ConfigText>,
+    pub(crate) url: Option<ConfigText>,
+    pub(crate) env: Vec<(String, ConfigText)>,
     pub(crate) pass_env: Vec<String>,
-    pub(crate) headers: Vec<(String, Text)>,
+    pub(crate) headers: Vec<(String, ConfigText)>,
     pub(crate) oauth: Vec<(&'static str, toml::Value)>,
-    pub(crate) oauth_secret: Option<Text>,
+    pub(crate) oauth_secret: Option<ConfigText>,
     /// Settings that are written as they are.
     pub(crate) settings: Vec<(&'static str, toml::Value)>,
 }
 
 /// A secret that somebody must set.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Secret {
+pub struct RequiredSecret {
     /// Its name, as the settings have it.
     pub name: String,
     /// Where it was found.
@@ -47,9 +47,9 @@ pub struct Secret {
 /// Everything that was found.
 #[derive(Debug, Default)]
 pub struct Import {
-    pub(crate) servers: Vec<Server>,
+    pub(crate) servers: Vec<ImportedServer>,
     /// Secrets that somebody must set.
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<RequiredSecret>,
     /// What was not understood or left out.
     pub notes: Vec<String>,
 }
@@ -61,15 +61,21 @@ impl Import {
     }
 
     /// A value of a server, as it may be written down. `label` is what a secret is called after.
-    pub(crate) fn text(&mut self, server: &str, what: &str, label: &str, value: &str) -> Text {
+    pub(crate) fn text(
+        &mut self,
+        server: &str,
+        what: &str,
+        label: &str,
+        value: &str,
+    ) -> ConfigText {
         match secret::find(label, value) {
-            Found::Plain => Text::Plain(value.to_owned()),
-            Found::Expand(text) => Text::Expand(text),
-            Found::Unknown(found) => {
+            ValueKind::Plain => ConfigText::Plain(value.to_owned()),
+            ValueKind::Expand(text) => ConfigText::Expand(text),
+            ValueKind::Unknown(found) => {
                 self.unknown(server, what, &found);
-                Text::Plain(value.to_owned())
+                ConfigText::Plain(value.to_owned())
             }
-            Found::Secret { prefix, from, note } => {
+            ValueKind::Secret { prefix, from, note } => {
                 if let Some(note) = note {
                     self.note(server, &format!("{what}: {note}"));
                 }
@@ -86,7 +92,7 @@ impl Import {
         label: &str,
         prefix: String,
         from: Option<String>,
-    ) -> Text {
+    ) -> ConfigText {
         let first = secret::name(server, label);
         // Two values are two secrets, also under one label.
         let taken = |name: &str| self.secrets.iter().any(|secret| secret.name == name);
@@ -97,16 +103,21 @@ impl Import {
                 first.clone(),
                 |name, next| if taken(&name) { next } else { name },
             );
-        self.secrets.push(Secret {
+        self.secrets.push(RequiredSecret {
             name: name.clone(),
             what: format!("{what} of `{server}`"),
             from,
         });
-        Text::Secret { name, prefix }
+        ConfigText::Secret { name, prefix }
     }
 
     /// An argument of a program; `before` is the one before it.
-    pub(crate) fn argument(&mut self, server: &str, before: Option<&str>, value: &str) -> Text {
+    pub(crate) fn argument(
+        &mut self,
+        server: &str,
+        before: Option<&str>,
+        value: &str,
+    ) -> ConfigText {
         if value.contains("://") && secret::is_in_address(value) {
             return self.address(server, value);
         }
@@ -119,13 +130,13 @@ impl Import {
         });
         if let Some((name, own, beginning)) = named {
             return match secret::find(name, own) {
-                Found::Plain => Text::Plain(value.to_owned()),
-                Found::Expand(text) => Text::Expand(format!("{beginning}{text}")),
-                Found::Unknown(found) => {
+                ValueKind::Plain => ConfigText::Plain(value.to_owned()),
+                ValueKind::Expand(text) => ConfigText::Expand(format!("{beginning}{text}")),
+                ValueKind::Unknown(found) => {
                     self.unknown(server, &format!("the value of `{name}`"), &found);
-                    Text::Plain(value.to_owned())
+                    ConfigText::Plain(value.to_owned())
                 }
-                Found::Secret { prefix, from, .. } => {
+                ValueKind::Secret { prefix, from, .. } => {
                     let what = format!("the value of `{name}`");
                     self.secret(server, &what, name, format!("{beginning}{prefix}"), from)
                 }
@@ -157,24 +168,24 @@ impl Import {
     }
 
     /// The program of a server, or a directory: no secret, and maybe with variables.
-    pub(crate) fn path(&mut self, server: &str, what: &str, value: &str) -> Text {
+    pub(crate) fn path(&mut self, server: &str, what: &str, value: &str) -> ConfigText {
         match variables::of(value) {
-            Some(found) if found.unknown.is_empty() => Text::Expand(found.expand),
+            Some(found) if found.unknown.is_empty() => ConfigText::Expand(found.expand),
             Some(found) => {
                 self.unknown(server, what, &found);
-                Text::Plain(value.to_owned())
+                ConfigText::Plain(value.to_owned())
             }
-            None => Text::Plain(value.to_owned()),
+            None => ConfigText::Plain(value.to_owned()),
         }
     }
 
     /// The program of a server.
-    pub(crate) fn program(&mut self, server: &str, value: &str) -> Text {
+    pub(crate) fn program(&mut self, server: &str, value: &str) -> ConfigText {
         self.path(server, "its command", value)
     }
 
     /// The address of a server: all of it is the secret when it has one in it.
-    pub(crate) fn address(&mut self, server: &str, url: &str) -> Text {
+    pub(crate) fn address(&mut self, server: &str, url: &str) -> ConfigText {
         if let Some(found) = variables::of(url)
             && !found.names.iter().any(|name| secret::is_name(name))
             && !secret::is_in_address(&secret::without_variables(url))
@@ -185,17 +196,17 @@ impl Import {
             let what = "the whole address, which has a secret in it,";
             return self.secret(server, what, "URL", String::new(), None);
         }
-        Text::Plain(url.to_owned())
+        ConfigText::Plain(url.to_owned())
     }
 
     /// The servers as tables of the last backend.
     pub fn to_toml(&self) -> String {
-        let tables: Vec<String> = self.servers.iter().map(Server::to_toml).collect();
+        let tables: Vec<String> = self.servers.iter().map(ImportedServer::to_toml).collect();
         tables.join("\n")
     }
 }
 
-impl Server {
+impl ImportedServer {
     fn to_toml(&self) -> String {
         let mut out = format!("[backend.config.servers.{}]\n", key(&self.name));
         let mut line = |name: &str, value: String| {
@@ -205,7 +216,7 @@ impl Server {
             line("command", command.to_toml());
         }
         if !self.args.is_empty() {
-            line("args", list(self.args.iter().map(Text::to_toml)));
+            line("args", list(self.args.iter().map(ConfigText::to_toml)));
         }
         if let Some(cwd) = &self.cwd {
             line("cwd", cwd.to_toml());
@@ -247,7 +258,7 @@ impl Server {
     }
 }
 
-impl Text {
+impl ConfigText {
     fn to_toml(&self) -> String {
         match self {
             Self::Plain(text) => quoted(text),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::secret;
-use super::server::{Import, Text};
+use super::server::{ConfigText, Import};
 
 /// The longest name of a saved secret, less room for a number.
 const LONGEST: usize = 45;
@@ -83,7 +83,8 @@ pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<Typed> 
     for (at, arg) in args.into_iter().flatten().enumerate() {
         let arg = arg.as_str();
         if let Some(arg) = arg
-            && let Text::Secret { prefix, .. } = Import::default().argument(server, before_it, arg)
+            && let ConfigText::Secret { prefix, .. } =
+                Import::default().argument(server, before_it, arg)
         {
             // What is written in another way than the prefix has it is a secret as a whole.
             let (prefix, secret) = match arg.strip_prefix(&prefix) {
@@ -97,18 +98,18 @@ pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<Typed> 
     found
 }
 
-struct Place {
+struct InputPlace {
     name: String,
     pointer: String,
 }
 
 /// The texts of an object.
-fn texts<'a>(object: Option<&'a Value>, at: &str) -> Vec<(&'a str, Place)> {
+fn texts<'a>(object: Option<&'a Value>, at: &str) -> Vec<(&'a str, InputPlace)> {
     let members = object.and_then(Value::as_object).into_iter();
     let members = members.flat_map(Map::iter);
     let texts = members.filter_map(|(name, value)| {
         let escaped = name.replace('~', "~0").replace('/', "~1");
-        let place = Place {
+        let place = InputPlace {
             name: name.clone(),
             pointer: format!("{at}/{escaped}"),
         };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::json;
-use super::server::{Import, Server};
+use super::server::{Import, ImportedServer};
 
 /// The most bytes of a file.
 const MOST: usize = 1024 * 1024;
@@ -79,9 +79,9 @@ fn goose(name: &str, extension: &Value, import: &mut Import) {
     let inner = extension.get("config").filter(|inner| inner.is_object());
     let settings = inner.unwrap_or(extension);
     let text = |field: &str| settings.get(field).and_then(Value::as_str);
-    let mut server = Server {
+    let mut server = ImportedServer {
         name: json::tidy(name),
-        ..Server::default()
+        ..ImportedServer::default()
     };
     let name = server.name.clone();
     match text("type").unwrap_or_default() {

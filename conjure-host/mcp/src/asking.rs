@@ -22,7 +22,7 @@ const ROUNDS: usize = 8;
 
 /// The questions of one session's calls.
 #[derive(Default)]
-pub(super) struct Asking {
+pub(super) struct SessionQuestions {
     /// What the client declared with the request that opened the session.
     declared: OnceLock<Can>,
     /// The calls under way, by their ids.
@@ -99,7 +99,7 @@ fn is_page(question: &Question) -> bool {
     question.body.get("url").is_some_and(Value::is_string)
 }
 
-impl Asking {
+impl SessionQuestions {
     /// Notes what the client declared; only the first time counts.
     pub(super) fn declared(&self, can: impl FnOnce() -> Can) {
         self.declared.get_or_init(can);
@@ -225,7 +225,7 @@ impl AskingCall {
     }
 }
 
-impl Client for Asking {
+impl Client for SessionQuestions {
     fn declares(&self) -> ServedClient {
         self.declared.get().copied().unwrap_or_default().served()
     }
@@ -395,7 +395,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_declared_is_not_asked_and_is_known_as_missing() {
-        let asking = Asking::default();
+        let asking = SessionQuestions::default();
         let id: Arc<str> = Arc::from("c1");
         let ready = BTreeMap::from([("dirs".to_owned(), json!({ "roots": [] }))]);
         let (call, mut rounds) = asking.begin(&id, can(json!({ "roots": {} })), ready);

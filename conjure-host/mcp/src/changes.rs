@@ -21,7 +21,7 @@ const APART: Duration = Duration::from_millis(50);
 
 /// Something that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum ChangeNotice {
     Tools,
     Resources,
     Prompts,
@@ -31,7 +31,7 @@ pub(super) enum Changed {
 }
 
 /// Follows the changes of a session.
-pub(super) struct Changes {
+pub(super) struct SessionChanges {
     revision: watch::Receiver<Revision>,
     updated: broadcast::Receiver<Arc<str>>,
     notices: broadcast::Receiver<Arc<str>>,
@@ -40,7 +40,7 @@ pub(super) struct Changes {
     next: Instant,
 }
 
-impl Changes {
+impl SessionChanges {
     /// From now on.
     pub(super) fn of(calls: &Calls) -> Self {
         let mut revision = calls.revision();
@@ -75,7 +75,11 @@ impl Changes {
         let sink = context.sink();
         let mut changed = Some(Vec::new());
         if missed {
-            changed = Some(vec![Changed::Tools, Changed::Resources, Changed::Prompts]);
+            changed = Some(vec![
+                ChangeNotice::Tools,
+                ChangeNotice::Resources,
+                ChangeNotice::Prompts,
+            ]);
         }
         while let Some(now) = changed {
             for change in now {
@@ -85,16 +89,16 @@ impl Changes {
                     .as_deref()
                     .unwrap_or_default();
                 let sent = match &change {
-                    Changed::Tools if accepted.tools_list_changed == Some(true) => {
+                    ChangeNotice::Tools if accepted.tools_list_changed == Some(true) => {
                         sink.notify_tool_list_changed().await
                     }
-                    Changed::Resources if accepted.resources_list_changed == Some(true) => {
+                    ChangeNotice::Resources if accepted.resources_list_changed == Some(true) => {
                         sink.notify_resource_list_changed().await
                     }
-                    Changed::Prompts if accepted.prompts_list_changed == Some(true) => {
+                    ChangeNotice::Prompts if accepted.prompts_list_changed == Some(true) => {
                         sink.notify_prompt_list_changed().await
                     }
-                    Changed::Resource(uri) if uris.iter().any(|known| **known == **uri) => {
+                    ChangeNotice::Resource(uri) if uris.iter().any(|known| **known == **uri) => {
                         sink.notify_resource_updated(uri.as_ref()).await
                     }
                     _ => Ok(()),
@@ -112,7 +116,7 @@ impl Changes {
     }
 
     /// What changed; nothing when the session is over.
-    pub(super) async fn next(&mut self) -> Option<Vec<Changed>> {
+    pub(super) async fn next(&mut self) -> Option<Vec<ChangeNotice>> {
         loop {
             tokio::select! {
                 changed = self.revision.changed() => {
@@ -122,13 +126,13 @@ impl Changes {
                     let now = *self.revision.borrow_and_update();
                     let mut changed = Vec::new();
                     if now.tools != self.told.tools {
-                        changed.push(Changed::Tools);
+                        changed.push(ChangeNotice::Tools);
                     }
                     if now.resources != self.told.resources {
-                        changed.push(Changed::Resources);
+                        changed.push(ChangeNotice::Resources);
                     }
                     if now.prompts != self.told.prompts {
-                        changed.push(Changed::Prompts);
+                        changed.push(ChangeNotice::Prompts);
                     }
                     self.told = now;
                     if !changed.is_empty() {
@@ -136,12 +140,12 @@ impl Changes {
                     }
                 }
                 uri = self.updated.recv() => match uri {
-                    Ok(uri) => return Some(vec![Changed::Resource(uri)]),
+                    Ok(uri) => return Some(vec![ChangeNotice::Resource(uri)]),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
                 text = self.notices.recv() => match text {
-                    Ok(text) => return Some(vec![Changed::Notice(text)]),
+                    Ok(text) => return Some(vec![ChangeNotice::Notice(text)]),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
@@ -165,21 +169,21 @@ pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) 
     let session = Arc::downgrade(session);
     tokio::spawn(async move {
         let telling = async {
-            let mut changes = Changes::once_open(session).await?;
+            let mut changes = SessionChanges::once_open(session).await?;
             while let Some(now) = changes.next().await {
                 for change in now {
                     let sent = match change {
-                        Changed::Tools => peer.notify_tool_list_changed().await,
-                        Changed::Resources => peer.notify_resource_list_changed().await,
-                        Changed::Prompts => peer.notify_prompt_list_changed().await,
-                        Changed::Notice(text) => {
+                        ChangeNotice::Tools => peer.notify_tool_list_changed().await,
+                        ChangeNotice::Resources => peer.notify_resource_list_changed().await,
+                        ChangeNotice::Prompts => peer.notify_prompt_list_changed().await,
+                        ChangeNotice::Notice(text) => {
                             if !wants() {
                                 continue;
                             }
                             let note = notes::message("notice", "conjure", &text.as_ref().into());
                             peer.send_notification(note).await
                         }
-                        Changed::Resource(uri) => {
+                        ChangeNotice::Resource(uri) => {
                             if !lock(&subscribed).contains(&*uri) {
                                 continue;
                             }

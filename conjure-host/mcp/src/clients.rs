@@ -23,7 +23,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 const ENDING: Duration = Duration::from_secs(20);
 
 /// The clients.
-pub(super) struct Clients {
+pub(super) struct ClientSessions {
     pub(super) common: Arc<Common>,
     /// Those of clients without connections.
     shared: Mutex<HashMap<Identity, Arc<ClientSession>>>,
@@ -59,7 +59,7 @@ impl Identity {
     }
 }
 
-impl Clients {
+impl ClientSessions {
     pub(super) fn new(common: Common) -> Arc<Self> {
         Arc::new(Self {
             common: Arc::new(common),

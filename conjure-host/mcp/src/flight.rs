@@ -25,8 +25,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::asking::{Asking, AskingCall, Round, from_client, to_client};
-use super::notes::{Note, Outlet};
+use super::asking::{AskingCall, Round, SessionQuestions, from_client, to_client};
+use super::notes::{CallNote, Outlet};
 use conjure_runtime::backend::CallReport;
 use conjure_runtime::backend::questions::Question;
 use conjure_runtime::backend::readers::ReadError;
@@ -37,7 +37,7 @@ use conjure_skill_sdk::protocol::{PromptText, ToolResult};
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What the work came to.
-pub(super) enum Done {
+pub(super) enum WorkResult {
     /// A tool call; or there is no such tool, and why.
     Call(Result<CallReport, String>),
     /// A resource.
@@ -46,7 +46,7 @@ pub(super) enum Done {
     Prompt(Result<PromptText, ReadError>),
 }
 
-impl Done {
+impl WorkResult {
     /// Whether it failed, and not in the words of a server behind.
     pub(super) fn failed(&self) -> bool {
         let is_verbatim = |said: &ToolResult| said.meta.as_ref().is_some_and(has_answer);
@@ -65,11 +65,11 @@ impl Done {
 pub(super) struct Flight {
     id: Arc<str>,
     /// What the client asked for, so that another request cannot go on with it.
-    what: What,
-    work: Work,
-    notes: mpsc::Receiver<Note>,
+    what: RequestTarget,
+    work: FlightWork,
+    notes: mpsc::Receiver<CallNote>,
     rounds: mpsc::Receiver<Round>,
-    asking: Arc<Asking>,
+    asking: Arc<SessionQuestions>,
     call: Arc<AskingCall>,
     cancel: CancellationToken,
     _cancel: DropGuard,
@@ -79,16 +79,16 @@ pub(super) struct Flight {
 
 /// The work itself: a part of its request, because a task of its own would cost each call two
 /// changes of threads; and a task of its own from when it is suspended.
-enum Work {
-    Here(BoxFuture<'static, Result<Done, Panicked>>),
-    Task(JoinHandle<Result<Done, Panicked>>),
+enum FlightWork {
+    Here(BoxFuture<'static, Result<WorkResult, Panicked>>),
+    Task(JoinHandle<Result<WorkResult, Panicked>>),
 }
 
 type Panicked = Box<dyn Any + Send>;
 
-impl Work {
+impl FlightWork {
     /// What it comes to; nothing when the host broke at it.
-    async fn done(&mut self) -> Option<Done> {
+    async fn done(&mut self) -> Option<WorkResult> {
         match self {
             Self::Here(work) => work.await.ok(),
             Self::Task(work) => work.await.ok()?.ok(),
@@ -106,7 +106,7 @@ impl Work {
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct What {
+pub(super) struct RequestTarget {
     pub(super) method: &'static str,
     pub(super) name: String,
     pub(super) arguments: Option<Map<String, Value>>,
@@ -119,27 +119,27 @@ struct OpenRound {
 }
 
 /// What a request gets.
-pub(super) enum Outcome {
+pub(super) enum FlightOutcome {
     /// The work is done.
-    Done(Box<Done>, Arc<AskingCall>),
+    Done(Box<WorkResult>, Arc<AskingCall>),
     /// The client has to answer first.
     Input(Box<Flight>, InputRequests),
 }
 
 /// What a flight is made of.
-pub(super) struct Parts {
+pub(super) struct FlightParts {
     pub(super) id: Arc<str>,
-    pub(super) what: What,
-    pub(super) work: BoxFuture<'static, Done>,
-    pub(super) notes: mpsc::Receiver<Note>,
+    pub(super) what: RequestTarget,
+    pub(super) work: BoxFuture<'static, WorkResult>,
+    pub(super) notes: mpsc::Receiver<CallNote>,
     pub(super) rounds: mpsc::Receiver<Round>,
-    pub(super) asking: Arc<Asking>,
+    pub(super) asking: Arc<SessionQuestions>,
     pub(super) call: Arc<AskingCall>,
     pub(super) cancel: CancellationToken,
 }
 
 /// How a flight's request is served.
-pub(super) struct Served<'a> {
+pub(super) struct ServedRequest<'a> {
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) outlet: Outlet,
     /// Whether the client speaks the era without requests of the server.
@@ -149,11 +149,11 @@ pub(super) struct Served<'a> {
 }
 
 impl Flight {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: FlightParts) -> Self {
         Self {
             id: parts.id,
             what: parts.what,
-            work: Work::Here(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
+            work: FlightWork::Here(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
             notes: parts.notes,
             rounds: parts.rounds,
             asking: parts.asking,
@@ -164,12 +164,15 @@ impl Flight {
         }
     }
 
-    pub(super) fn is_for(&self, what: &What) -> bool {
+    pub(super) fn is_for(&self, what: &RequestTarget) -> bool {
         self.what == *what
     }
 
     /// Follows the work until it is done, or until the client has to answer.
-    pub(super) async fn drive(mut self, mut served: Served<'_>) -> Result<Outcome, ErrorData> {
+    pub(super) async fn drive(
+        mut self,
+        mut served: ServedRequest<'_>,
+    ) -> Result<FlightOutcome, ErrorData> {
         let mut asked = FuturesUnordered::new();
         if !self.open.is_empty() {
             // Not everything was answered.
@@ -191,7 +194,7 @@ impl Flight {
                     let done = done.ok_or_else(|| {
                         ErrorData::internal_error("the host broke at this request", None)
                     })?;
-                    return Ok(Outcome::Done(Box::new(done), Arc::clone(&self.call)));
+                    return Ok(FlightOutcome::Done(Box::new(done), Arc::clone(&self.call)));
                 }
                 Some(round) = self.rounds.recv() => {
                     if !served.modern {
@@ -243,7 +246,7 @@ impl Flight {
         Ok(())
     }
 
-    fn suspend(mut self) -> Result<Outcome, ErrorData> {
+    fn suspend(mut self) -> Result<FlightOutcome, ErrorData> {
         let mut requests = InputRequests::new();
         for open in &self.open {
             for (key, question) in &open.round.questions {
@@ -253,8 +256,8 @@ impl Flight {
             }
         }
         let nothing = std::future::pending().boxed();
-        self.work = std::mem::replace(&mut self.work, Work::Here(nothing)).detached();
-        Ok(Outcome::Input(Box::new(self), requests))
+        self.work = std::mem::replace(&mut self.work, FlightWork::Here(nothing)).detached();
+        Ok(FlightOutcome::Input(Box::new(self), requests))
     }
 }
 

@@ -24,23 +24,25 @@ use tokio::sync::OnceCell;
 
 use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
 use super::asking::Can;
-use super::changes::Changes;
-use super::clients::{Clients, Identity, Principal};
-use super::flight::{Done, Flight, Outcome, Served, What, input_required};
+use super::changes::SessionChanges;
+use super::clients::{ClientSessions, Identity, Principal};
+use super::flight::{
+    Flight, FlightOutcome, RequestTarget, ServedRequest, WorkResult, input_required,
+};
 use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
-use super::session::{ClientSession, Start, Work, lock};
-use super::tools::Tools;
-use super::verbatim::{Kind, packed};
+use super::session::{ClientSession, RequestWork, WorkStart, lock};
+use super::tools::ServedTools;
+use super::verbatim::{AnswerKind, packed};
 use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
 use conjure_runtime::backend::CallReport;
 use conjure_runtime::backend::readers::{Lists, ReadError};
 use conjure_runtime::session::Calls;
 
 /// One connection, or one request of a client without one.
-pub(super) struct Handler {
-    clients: Arc<Clients>,
+pub(super) struct McpHandler {
+    clients: Arc<ClientSessions>,
     /// Whether requests of the new era come without a connection.
     over_http: bool,
     own: OnceCell<Arc<ClientSession>>,
@@ -49,14 +51,14 @@ pub(super) struct Handler {
 }
 
 /// A request that its client may have to continue.
-struct Request {
-    what: What,
+struct ResumableRequest {
+    what: RequestTarget,
     responses: Option<InputResponses>,
     state: Option<String>,
 }
 
-impl Handler {
-    pub(super) fn new(clients: Arc<Clients>, over_http: bool) -> Self {
+impl McpHandler {
+    pub(super) fn new(clients: Arc<ClientSessions>, over_http: bool) -> Self {
         Self {
             clients,
             over_http,
@@ -96,12 +98,12 @@ impl Handler {
         &'a self,
         session: &'a ClientSession,
         context: &'a RequestContext<RoleServer>,
-        request: Request,
+        request: ResumableRequest,
         lane: Option<&'a str>,
-        work: impl FnOnce(Work) -> F + Send + 'a,
+        work: impl FnOnce(RequestWork) -> F + Send + 'a,
     ) -> BoxFuture<'a, Result<Flown, ErrorData>>
     where
-        F: Future<Output = Done> + Send + 'static,
+        F: Future<Output = WorkResult> + Send + 'static,
     {
         Box::pin(async move {
             let modern = is_modern(context);
@@ -114,7 +116,7 @@ impl Handler {
                 }
                 None => {
                     let capabilities = context.client_capabilities();
-                    let start = Start {
+                    let start = WorkStart {
                         what: request.what,
                         capabilities: capabilities.as_ref(),
                         ready: request.responses.unwrap_or_default(),
@@ -124,18 +126,18 @@ impl Handler {
                 }
             };
             let answer_timeout = session.common.options.answer_timeout;
-            let served = Served {
+            let served = ServedRequest {
                 context,
                 outlet,
                 modern,
                 answer_timeout,
             };
             match flight.drive(served).await? {
-                Outcome::Input(flight, requests) => {
+                FlightOutcome::Input(flight, requests) => {
                     let state = session.suspended.keep(*flight, answer_timeout);
                     Ok(Flown::Input(input_required(requests, state)))
                 }
-                Outcome::Done(done, call) => {
+                FlightOutcome::Done(done, call) => {
                     let missing = call.missing().filter(|_| modern && done.failed());
                     match missing {
                         Some(missing) => {
@@ -152,7 +154,7 @@ impl Handler {
         &self,
         session: &ClientSession,
         context: &RequestContext<RoleServer>,
-        tools: &Tools,
+        tools: &ServedTools,
         request: CallToolRequestParams,
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.to_string();
@@ -160,19 +162,19 @@ impl Handler {
             let text = format!("there is no tool `{name}`; `tools/list` has those that there are");
             return Err(ErrorData::invalid_params(text, None));
         };
-        let what = What {
+        let what = RequestTarget {
             method: "tools/call",
             name,
             arguments: request.arguments,
         };
         let (snapshot, public) = (Arc::clone(&tools.snapshot), served.public.clone());
         let arguments = Value::Object(what.arguments.clone().unwrap_or_default());
-        let request = Request {
+        let request = ResumableRequest {
             what,
             responses: request.input_responses,
             state: request.request_state,
         };
-        let work = |work: Work| async move {
+        let work = |work: RequestWork| async move {
             let call = FunctionCall {
                 call_id: work.id.as_ref().to_owned(),
                 name: public,
@@ -184,28 +186,28 @@ impl Handler {
                 let route = snapshot.table().route(&call.name);
                 let backend = route.map(|route| &*route.backend);
                 let report = CallReport::not_run(&call, backend, refusal.kind());
-                return Done::Call(Ok(report));
+                return WorkResult::Call(Ok(report));
             }
             let report = work.calls.call_with(&call, with).await;
-            Done::Call(report.map_err(|error| error.to_string()))
+            WorkResult::Call(report.map_err(|error| error.to_string()))
         };
         let lane = served.lane.as_deref();
         let modern = is_modern(context);
         match self.fly(session, context, request, lane, work).await? {
             Flown::Input(input) => Ok(input.into()),
             Flown::Done(done) => match *done {
-                Done::Call(Ok(report)) => {
+                WorkResult::Call(Ok(report)) => {
                     let calls = session.calls().await?;
                     let meta = report.said.as_ref().and_then(|said| said.meta.as_ref());
                     if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
-                        let result: CallToolResult = packed(answer, Kind::Call, modern)?;
+                        let result: CallToolResult = packed(answer, AnswerKind::Call, modern)?;
                         return Ok(result.into());
                     }
                     let result = results::call(report, calls.artifacts(), calls.most_bytes());
                     Ok(result.into())
                 }
-                Done::Call(Err(text)) => Err(ErrorData::invalid_params(text, None)),
-                Done::Read(_) | Done::Prompt(_) => Err(mixed_up()),
+                WorkResult::Call(Err(text)) => Err(ErrorData::invalid_params(text, None)),
+                WorkResult::Read(_) | WorkResult::Prompt(_) => Err(mixed_up()),
             },
         }
     }
@@ -249,11 +251,11 @@ impl Handler {
 
 /// What came of a request.
 enum Flown {
-    Done(Box<Done>),
+    Done(Box<WorkResult>),
     Input(InputRequiredResult),
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = json!({
             "tools": { "listChanged": true },
@@ -376,8 +378,8 @@ impl ServerHandler for Handler {
                 None => Err(no_resource(&uri, "there is no such file in this session")),
             };
         }
-        let request = Request {
-            what: What {
+        let request = ResumableRequest {
+            what: RequestTarget {
                 method: "resources/read",
                 name: uri.clone(),
                 arguments: None,
@@ -386,19 +388,19 @@ impl ServerHandler for Handler {
             state: request.request_state,
         };
         let asked = uri.clone();
-        let work = |work: Work| async move {
+        let work = |work: RequestWork| async move {
             let snapshot = work.calls.snapshot();
             let with = work.with(&snapshot);
-            Done::Read(work.calls.reader(Some(&work.id), &with).read(&asked).await)
+            WorkResult::Read(work.calls.reader(Some(&work.id), &with).read(&asked).await)
         };
         match self.fly(&session, &context, request, None, work).await? {
             Flown::Input(input) => Ok(input.into()),
             Flown::Done(done) => match *done {
-                Done::Read(Ok(said)) => {
+                WorkResult::Read(Ok(said)) => {
                     let calls = session.calls().await?;
                     if let Some(answer) = verbatim::answer(said.meta.as_ref(), calls.artifacts()) {
                         let modern = is_modern(&context);
-                        let result: ReadResourceResult = packed(answer, Kind::Read, modern)?;
+                        let result: ReadResourceResult = packed(answer, AnswerKind::Read, modern)?;
                         return Ok(result.into());
                     }
                     if said.is_error {
@@ -406,9 +408,9 @@ impl ServerHandler for Handler {
                     }
                     read_result(&uri, &results::contents(&uri, &said, calls.artifacts()))
                 }
-                Done::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
-                Done::Read(Err(error)) => Err(read_error(&error)),
-                Done::Call(_) | Done::Prompt(_) => Err(mixed_up()),
+                WorkResult::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
+                WorkResult::Read(Err(error)) => Err(read_error(&error)),
+                WorkResult::Call(_) | WorkResult::Prompt(_) => Err(mixed_up()),
             },
         }
     }
@@ -440,8 +442,8 @@ impl ServerHandler for Handler {
             name: served.own,
             arguments: arguments.into_iter().map(as_text).collect(),
         };
-        let request = Request {
-            what: What {
+        let request = ResumableRequest {
+            what: RequestTarget {
                 method: "prompts/get",
                 name: request.name,
                 arguments: request.arguments,
@@ -449,21 +451,21 @@ impl ServerHandler for Handler {
             responses: request.input_responses,
             state: request.request_state,
         };
-        let work = |work: Work| async move {
+        let work = |work: RequestWork| async move {
             let snapshot = work.calls.snapshot();
             let with = work.with(&snapshot);
             let reader = work.calls.reader(Some(&work.id), &with);
-            Done::Prompt(reader.prompt(&served.source, prompt).await)
+            WorkResult::Prompt(reader.prompt(&served.source, prompt).await)
         };
         match self.fly(&session, &context, request, None, work).await? {
             Flown::Input(input) => Ok(input.into()),
             Flown::Done(done) => match *done {
-                Done::Prompt(Ok(filled)) => {
+                WorkResult::Prompt(Ok(filled)) => {
                     let meta = filled.meta.as_ref().and_then(Value::as_object);
                     if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())
                     {
                         let modern = is_modern(&context);
-                        let result: GetPromptResult = packed(answer, Kind::Prompt, modern)?;
+                        let result: GetPromptResult = packed(answer, AnswerKind::Prompt, modern)?;
                         return Ok(result.into());
                     }
                     let mut result = Map::new();
@@ -478,8 +480,8 @@ impl ServerHandler for Handler {
                     })?;
                     Ok(result.into())
                 }
-                Done::Prompt(Err(error)) => Err(read_error(&error)),
-                Done::Call(_) | Done::Read(_) => Err(mixed_up()),
+                WorkResult::Prompt(Err(error)) => Err(read_error(&error)),
+                WorkResult::Call(_) | WorkResult::Read(_) => Err(mixed_up()),
             },
         }
     }
@@ -542,7 +544,7 @@ impl ServerHandler for Handler {
         let session = self.session(context.request_context()).await?;
         let was_open = session.open_calls().is_some();
         let calls = Arc::clone(session.calls().await?);
-        let changes = Changes::of(&calls);
+        let changes = SessionChanges::of(&calls);
         let missed = !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed);
         let uris = context.accepted().resource_subscriptions.clone();
         let uris = uris.unwrap_or_default();

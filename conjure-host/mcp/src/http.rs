@@ -14,12 +14,12 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::clients::{Clients, Principal};
-use super::handler::Handler;
+use super::clients::{ClientSessions, Principal};
+use super::handler::McpHandler;
 use super::owners::Owners;
 use super::whole::whole_messages;
-use super::{McpServer, ServeError};
-use conjure_http_server::connections::{self, Bounds};
+use super::{McpHost, ServeError};
+use conjure_http_server::connections::{self, ConnectionBounds};
 use conjure_http_server::{AllowedHosts, Tokens, Visitor};
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 
@@ -31,7 +31,7 @@ const SESSION: &str = "mcp-session-id";
 /// How long connections may take to end with the server.
 const ENDING: Duration = Duration::from_secs(5);
 
-impl McpServer {
+impl McpHost {
     /// Listens on an address.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl McpServer {
 
 /// A server that listens.
 pub struct HttpServer {
-    server: McpServer,
+    server: McpHost,
     access: HttpAccess,
     listener: TcpListener,
     address: SocketAddr,
@@ -83,7 +83,7 @@ impl HttpServer {
     /// # Errors
     /// None so far.
     pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
-        let clients = Clients::new(self.server.common);
+        let clients = ClientSessions::new(self.server.common);
         let options = &clients.common.options;
         let (hosts, origins) = self.access.names(self.address);
         let mut config = StreamableHttpServerConfig::default()
@@ -97,7 +97,7 @@ impl HttpServer {
         let sessions = Arc::new(sessions);
         let making = Arc::clone(&clients);
         let service = StreamableHttpService::new(
-            move || Ok(Handler::new(Arc::clone(&making), true)),
+            move || Ok(McpHandler::new(Arc::clone(&making), true)),
             Arc::clone(&sessions),
             config,
         );
@@ -115,7 +115,7 @@ impl HttpServer {
             .layer(axum::middleware::from_fn_with_state(door, admit));
         let sweeping = Arc::clone(&clients);
         let sweeper = tokio::spawn(async move { sweeping.sweep().await });
-        let bounds = Bounds {
+        let bounds = ConnectionBounds {
             connections: clients.common.options.max_connections,
             headers: clients.common.options.request_timeout,
             when_full: None,
@@ -143,7 +143,7 @@ impl HttpServer {
 struct Door {
     hosts: AllowedHosts,
     tokens: Tokens,
-    clients: Arc<Clients>,
+    clients: Arc<ClientSessions>,
     sessions: Arc<LocalSessionManager>,
     owners: Owners,
 }

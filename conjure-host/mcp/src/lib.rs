@@ -47,7 +47,7 @@ pub use options::{McpOptions, MetaTools};
 const MOST_BYTES: usize = 1024 * 1024;
 
 /// A host that serves MCP clients. Each client has a session of this specification.
-pub struct McpServer {
+pub struct McpHost {
     common: session::Common,
 }
 
@@ -79,7 +79,7 @@ pub enum ServeError {
     },
 }
 
-impl McpServer {
+impl McpHost {
     /// A server of this host.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use rmcp::model::{ErrorData, Tool};
 use serde_json::{Map, Value, json};
 
-use super::tools::Tools;
+use super::tools::ServedTools;
 
 pub(super) const SEARCH: &str = "search_tools";
 pub(super) const DETAILS: &str = "get_tool_details";
@@ -86,7 +86,7 @@ pub(super) fn tools() -> Vec<Tool> {
 pub(super) fn answer(
     name: &str,
     arguments: &Map<String, Value>,
-    tools: &Tools,
+    tools: &ServedTools,
 ) -> Result<Value, String> {
     if name == SEARCH {
         return search(arguments, tools);
@@ -104,7 +104,7 @@ pub(super) fn answer(
     Ok(json!({ "tools": found, "unknown": unknown }))
 }
 
-fn search(arguments: &Map<String, Value>, tools: &Tools) -> Result<Value, String> {
+fn search(arguments: &Map<String, Value>, tools: &ServedTools) -> Result<Value, String> {
     let query = match arguments.get("query") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(query)) => query.to_lowercase(),

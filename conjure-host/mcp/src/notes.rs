@@ -23,7 +23,7 @@ const PIECE: usize = 16 * 1024;
 
 /// Something that a call said.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Note {
+pub(super) enum CallNote {
     /// How far it is.
     Progress {
         done: f64,
@@ -41,7 +41,7 @@ pub(super) enum Note {
 }
 
 /// Takes what a call says: events that concern the session stay there, the others become notes.
-pub(super) fn listener(calls: &Arc<Calls>) -> (LiveOutput, mpsc::Receiver<Note>) {
+pub(super) fn listener(calls: &Arc<Calls>) -> (LiveOutput, mpsc::Receiver<CallNote>) {
     let (notes, receiver) = mpsc::channel(WAITING);
     let calls = Arc::downgrade(calls);
     let live: LiveOutput = Arc::new(move |kind, bytes: &[u8]| {
@@ -50,7 +50,7 @@ pub(super) fn listener(calls: &Arc<Calls>) -> (LiveOutput, mpsc::Receiver<Note>)
         {
             calls.heard(kind, bytes);
         }
-        if let Some(note) = Note::of(kind, bytes) {
+        if let Some(note) = CallNote::of(kind, bytes) {
             // A client that does not keep up must not hold the call.
             let _ = notes.try_send(note);
         }
@@ -58,7 +58,7 @@ pub(super) fn listener(calls: &Arc<Calls>) -> (LiveOutput, mpsc::Receiver<Note>)
     (live, receiver)
 }
 
-impl Note {
+impl CallNote {
     fn of(kind: EmitKind, bytes: &[u8]) -> Option<Self> {
         let stream = match kind {
             EmitKind::Stdout => "stdout",
@@ -167,16 +167,16 @@ impl Outlet {
         }
     }
 
-    pub(super) async fn send(&mut self, note: Note) {
+    pub(super) async fn send(&mut self, note: CallNote) {
         if let Some(notification) = self.notification(note) {
             // A client that is gone ends the request by itself.
             let _ = self.peer.send_notification(notification).await;
         }
     }
 
-    fn notification(&mut self, note: Note) -> Option<ServerNotification> {
+    fn notification(&mut self, note: CallNote) -> Option<ServerNotification> {
         match note {
-            Note::Progress {
+            CallNote::Progress {
                 done,
                 total,
                 message,
@@ -187,7 +187,7 @@ impl Outlet {
                 param.message = message;
                 Some(progress(param))
             }
-            Note::Output { text, stream } => match &self.token {
+            CallNote::Output { text, stream } => match &self.token {
                 Some(token) if !self.told => {
                     self.bytes += text.len() as f64;
                     let mut param = ProgressNotificationParam::new(token.clone(), self.bytes);
@@ -202,7 +202,7 @@ impl Outlet {
                     _ => None,
                 },
             },
-            Note::Log {
+            CallNote::Log {
                 level,
                 logger,
                 data,
@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn events_and_output_become_notes_and_the_rest_does_not() {
-        let event = |value: Value| Note::of(EmitKind::Event, value.to_string().as_bytes());
+        let event = |value: Value| CallNote::of(EmitKind::Event, value.to_string().as_bytes());
         assert_eq!(
             event(json!({ "event": "progress", "done": 1, "total": 4, "message": "m" })),
-            Some(Note::Progress {
+            Some(CallNote::Progress {
                 done: 1.0,
                 total: Some(4.0),
                 message: Some("m".to_owned())
@@ -242,17 +242,17 @@ mod tests {
         );
         assert_eq!(
             event(json!({ "event": "log", "level": "debug", "data": { "n": 1 } })),
-            Some(Note::Log {
+            Some(CallNote::Log {
                 level: "debug".to_owned(),
                 logger: None,
                 data: json!({ "n": 1 })
             })
         );
         assert_eq!(event(json!({ "event": "catalog_changed" })), None);
-        assert_eq!(Note::of(EmitKind::Event, b"no JSON"), None);
+        assert_eq!(CallNote::of(EmitKind::Event, b"no JSON"), None);
         assert_eq!(
-            Note::of(EmitKind::Stderr, b"out\xff"),
-            Some(Note::Output {
+            CallNote::of(EmitKind::Stderr, b"out\xff"),
+            Some(CallNote::Output {
                 stream: "stderr",
                 text: "out\u{fffd}".to_owned()
             })

@@ -8,7 +8,7 @@ use conjure_core::context::CallFailureKind;
 use conjure_core::routing::Decision;
 use serde_json::json;
 
-use super::session::Work;
+use super::session::RequestWork;
 use conjure_runtime::backend::Snapshot;
 use conjure_runtime::backend::questions::{AskedBy, Client as _, Question, QuestionKind};
 
@@ -16,7 +16,7 @@ use conjure_runtime::backend::questions::{AskedBy, Client as _, Question, Questi
 const SHOWN: usize = 1000;
 
 /// Why a call may not run.
-pub(super) enum Refusal {
+pub(super) enum CallDenial {
     /// A rule denies it, or nobody can be asked.
     Rule(&'static str),
     /// Whoever was asked did not permit it.
@@ -25,7 +25,7 @@ pub(super) enum Refusal {
     Question(String),
 }
 
-impl Refusal {
+impl CallDenial {
     /// The same for whoever reads the result.
     pub(super) fn kind(&self) -> CallFailureKind<'_> {
         match self {
@@ -41,18 +41,18 @@ impl Refusal {
 /// # Errors
 /// Why it may not.
 pub(super) async fn of(
-    work: &Work,
+    work: &RequestWork,
     snapshot: &Snapshot,
     call: &FunctionCall,
-) -> Result<(), Refusal> {
+) -> Result<(), CallDenial> {
     match work.calls.rule_for(snapshot, &call.name, &call.arguments) {
         None | Some(Decision::Allow) => Ok(()),
-        Some(Decision::Deny) => Err(Refusal::Rule("a rule of the server denies it")),
+        Some(Decision::Deny) => Err(CallDenial::Rule("a rule of the server denies it")),
         Some(Decision::Ask) => asked(work, call).await,
     }
 }
 
-async fn asked(work: &Work, call: &FunctionCall) -> Result<(), Refusal> {
+async fn asked(work: &RequestWork, call: &FunctionCall) -> Result<(), CallDenial> {
     let arguments: String = call.arguments.to_string().chars().take(SHOWN).collect();
     let by = AskedBy {
         plugin: "conjure".to_owned(),
@@ -72,9 +72,9 @@ async fn asked(work: &Work, call: &FunctionCall) -> Result<(), Refusal> {
         {
             Ok(())
         }
-        Some(Ok(_)) => Err(Refusal::Person),
-        Some(Err(fault)) => Err(Refusal::Question(fault.text().to_string())),
-        None => Err(Refusal::Rule(
+        Some(Ok(_)) => Err(CallDenial::Person),
+        Some(Err(fault)) => Err(CallDenial::Question(fault.text().to_string())),
+        None => Err(CallDenial::Rule(
             "a rule of the server asks a person about it, and this client cannot ask one; who \
              runs the server can allow it in the session file",
         )),

@@ -11,12 +11,12 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::asking::{Asking, Can};
-use super::flight::{Done, Flight, Parts, What};
+use super::asking::{Can, SessionQuestions};
+use super::flight::{Flight, FlightParts, RequestTarget, WorkResult};
 use super::notes::{Wants, listener};
 use super::options::McpOptions;
 use super::suspended::Suspended;
-use super::tools::Tools;
+use super::tools::ServedTools;
 use conjure_config::SessionSpec;
 use conjure_runtime::Host;
 use conjure_runtime::backend::questions::Client;
@@ -44,10 +44,10 @@ pub(super) struct ClientSession {
     calls: OnceCell<Arc<Calls>>,
     opened: watch::Sender<bool>,
     opened_at: OnceLock<Instant>,
-    asking: Arc<Asking>,
+    asking: Arc<SessionQuestions>,
     pub(super) suspended: Arc<Suspended>,
     lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    tools: Mutex<Option<Arc<Tools>>>,
+    tools: Mutex<Option<Arc<ServedTools>>>,
     /// Level of messages that a client of the old era asked for, and the resources that it
     /// subscribed to.
     level: Mutex<Option<usize>>,
@@ -59,8 +59,8 @@ pub(super) struct ClientSession {
 }
 
 /// What is needed to start work.
-pub(super) struct Start<'a> {
-    pub(super) what: What,
+pub(super) struct WorkStart<'a> {
+    pub(super) what: RequestTarget,
     pub(super) capabilities: Option<&'a ClientCapabilities>,
     /// Answers that came with the request.
     pub(super) ready: BTreeMap<String, Value>,
@@ -69,10 +69,10 @@ pub(super) struct Start<'a> {
 }
 
 /// What the work of a request has.
-pub(super) struct Work {
+pub(super) struct RequestWork {
     pub(super) calls: Arc<Calls>,
     pub(super) id: Arc<str>,
-    pub(super) asking: Arc<Asking>,
+    pub(super) asking: Arc<SessionQuestions>,
     pub(super) cancel: CancellationToken,
     pub(super) live: LiveOutput,
     /// What its requests say about the session, where its client declares something else than the
@@ -80,7 +80,7 @@ pub(super) struct Work {
     request_context: Option<RequestContext>,
 }
 
-impl Work {
+impl RequestWork {
     /// How its calls and questions are made.
     pub(super) fn with<'a>(&'a self, snapshot: &'a Snapshot) -> CallWith<'a> {
         CallWith {
@@ -162,16 +162,16 @@ impl ClientSession {
     }
 
     /// The tools of now.
-    pub(super) async fn tools(&self) -> Result<Arc<Tools>, ErrorData> {
+    pub(super) async fn tools(&self) -> Result<Arc<ServedTools>, ErrorData> {
         Ok(self.tools_of(self.calls().await?))
     }
 
     /// The tools as they were served last; nothing before the first time.
-    pub(super) fn known_tools(&self) -> Option<Arc<Tools>> {
+    pub(super) fn known_tools(&self) -> Option<Arc<ServedTools>> {
         Some(self.tools_of(self.calls.get()?))
     }
 
-    fn tools_of(&self, calls: &Calls) -> Arc<Tools> {
+    fn tools_of(&self, calls: &Calls) -> Arc<ServedTools> {
         let snapshot = calls.snapshot();
         let mut known = lock(&self.tools);
         if let Some(tools) = &*known
@@ -179,7 +179,11 @@ impl ClientSession {
         {
             return Arc::clone(tools);
         }
-        let tools = Arc::new(Tools::of(calls, snapshot, self.common.options.meta_tools));
+        let tools = Arc::new(ServedTools::of(
+            calls,
+            snapshot,
+            self.common.options.meta_tools,
+        ));
         *known = Some(Arc::clone(&tools));
         tools
     }
@@ -190,11 +194,11 @@ impl ClientSession {
     /// When the client has too many requests under way.
     pub(super) async fn start<F>(
         &self,
-        start: Start<'_>,
-        work: impl FnOnce(Work) -> F,
+        start: WorkStart<'_>,
+        work: impl FnOnce(RequestWork) -> F,
     ) -> Result<Flight, ErrorData>
     where
-        F: Future<Output = Done> + Send + 'static,
+        F: Future<Output = WorkResult> + Send + 'static,
     {
         let most = self.common.options.max_calls;
         if self.asking.len() >= most {
@@ -209,7 +213,7 @@ impl ClientSession {
         let can = Can::of(start.capabilities);
         let (call, rounds) = self.asking.begin(&id, can, start.ready);
         let lane = start.lane.map(|lane| self.lane(lane));
-        let work = work(Work {
+        let work = work(RequestWork {
             request_context: calls.around_for(can.served()),
             calls,
             id: Arc::clone(&id),
@@ -223,13 +227,13 @@ impl ClientSession {
                 Some(lane) => tokio::select! {
                     turn = lane.lock_owned() => Some(turn),
                     // Nobody reads what comes of it.
-                    () = waiting.cancelled() => return Done::Call(Err("cancelled".to_owned())),
+                    () = waiting.cancelled() => return WorkResult::Call(Err("cancelled".to_owned())),
                 },
                 None => None,
             };
             work.await
         });
-        Ok(Flight::new(Parts {
+        Ok(Flight::new(FlightParts {
             id,
             what: start.what,
             work,

@@ -10,12 +10,12 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::clients::Clients;
-use super::handler::Handler;
+use super::clients::ClientSessions;
+use super::handler::McpHandler;
 use super::whole::WholeMessages;
-use super::{McpServer, ServeError};
+use super::{McpHost, ServeError};
 
-impl McpServer {
+impl McpHost {
     /// Serves the one client at the other end of two streams, until it closes its end or the token
     /// is cancelled. Everything that its session started is ended then.
     ///
@@ -31,8 +31,8 @@ impl McpServer {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let clients = Clients::new(self.common);
-        let handler = Handler::new(Arc::clone(&clients), false);
+        let clients = ClientSessions::new(self.common);
+        let handler = McpHandler::new(Arc::clone(&clients), false);
         let longest = clients.common.options.max_message_bytes;
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(longest);
         let transport = WholeMessages(transport);

@@ -11,7 +11,7 @@ use rmcp::model::InputResponses;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::flight::{Flight, What};
+use super::flight::{Flight, RequestTarget};
 
 /// Work that waits, by its state.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Suspended {
     pub(super) fn resume(
         &self,
         state: &str,
-        what: &What,
+        what: &RequestTarget,
         responses: &InputResponses,
     ) -> Result<Flight, ResumeError> {
         let mut flights = self.lock();

@@ -18,7 +18,7 @@ use conjure_runtime::session::Calls;
 const MODE: &str = "dev.conjure/mode";
 
 /// The served tools of one snapshot.
-pub(super) struct Tools {
+pub(super) struct ServedTools {
     pub(super) snapshot: Arc<Snapshot>,
     tools: Vec<ServedTool>,
     by_name: HashMap<String, usize>,
@@ -46,7 +46,7 @@ impl ServedTool {
     }
 }
 
-impl Tools {
+impl ServedTools {
     /// Those of a snapshot, without what the session's rules deny whatever the arguments are.
     pub(super) fn of(calls: &Calls, snapshot: Arc<Snapshot>, meta: MetaTools) -> Self {
         let own: &[&str] = match meta {

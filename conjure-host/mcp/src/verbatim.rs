@@ -19,32 +19,32 @@ const MOST: u64 = 64 * 1024 * 1024;
 
 /// An answer.
 #[derive(Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum RawAnswer {
     Result(Value),
     Error(ErrorData),
 }
 
 /// Which request an answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AnswerKind {
     Call,
     Read,
     Prompt,
 }
 
 /// The answer in the data beside a plugin's own, if there is one that can be read.
-pub(super) fn answer(meta: Option<&Map<String, Value>>, files: &Artifacts) -> Option<Answer> {
+pub(super) fn answer(meta: Option<&Map<String, Value>>, files: &Artifacts) -> Option<RawAnswer> {
     let meta = meta?;
     if let Some(error) = meta.get("mcp_error") {
-        return Some(Answer::Error(error_of(error)?));
+        return Some(RawAnswer::Error(error_of(error)?));
     }
     if let Some(path) = meta.get("mcp_result_file").and_then(Value::as_str) {
         return in_file(Path::new(path), files)
             .inspect_err(|why| tracing::warn!("an answer in the file {path} is lost: {why}"))
-            .map(Answer::Result)
+            .map(RawAnswer::Result)
             .ok();
     }
-    meta.get("mcp_result").cloned().map(Answer::Result)
+    meta.get("mcp_result").cloned().map(RawAnswer::Result)
 }
 
 fn error_of(error: &Value) -> Option<ErrorData> {
@@ -77,21 +77,21 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
 /// # Errors
 /// The server's, word for word.
 pub(super) fn packed<T: DeserializeOwned>(
-    answer: Answer,
-    kind: Kind,
+    answer: RawAnswer,
+    kind: AnswerKind,
     modern: bool,
 ) -> Result<T, ErrorData> {
     let mut whole = match answer {
-        Answer::Result(whole) => whole,
-        Answer::Error(error) => return Err(error),
+        RawAnswer::Result(whole) => whole,
+        RawAnswer::Error(error) => return Err(error),
     };
     if let Some(fields) = whole.as_object_mut() {
         between_eras(fields, kind, modern);
     }
     let content = match kind {
-        Kind::Call => "content",
-        Kind::Read => "contents",
-        Kind::Prompt => "messages",
+        AnswerKind::Call => "content",
+        AnswerKind::Read => "contents",
+        AnswerKind::Prompt => "messages",
     };
     let packed = json!({ content: [], "_meta": { WHOLE: whole } });
     results::typed(packed)
@@ -99,13 +99,13 @@ pub(super) fn packed<T: DeserializeOwned>(
 }
 
 /// What each era demands of a result beside what a server of the other one says.
-fn between_eras(result: &mut Map<String, Value>, kind: Kind, modern: bool) {
+fn between_eras(result: &mut Map<String, Value>, kind: AnswerKind, modern: bool) {
     if modern {
         let complete = || "complete".into();
         result
             .entry("resultType".to_owned())
             .or_insert_with(complete);
-        if kind == Kind::Read {
+        if kind == AnswerKind::Read {
             result.entry("ttlMs".to_owned()).or_insert(0.into());
             let scope = result.entry("cacheScope".to_owned());
             scope.or_insert("private".into());
@@ -130,7 +130,7 @@ mod tests {
         Artifacts::new(vec![dir.to_owned()], dir.join("cache"))
     }
 
-    fn in_meta(meta: &Value, dir: &Path) -> Option<Answer> {
+    fn in_meta(meta: &Value, dir: &Path) -> Option<RawAnswer> {
         answer(meta.as_object(), &files(dir))
     }
 
@@ -139,7 +139,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let whole = json!({ "content": [], "vendor": 1 });
-        let result = Some(Answer::Result(whole.clone()));
+        let result = Some(RawAnswer::Result(whole.clone()));
         assert_eq!(in_meta(&json!({ "mcp_result": whole }), &dir), result);
         let path = dir.join("large");
         std::fs::write(&path, whole.to_string()).unwrap();
@@ -149,7 +149,7 @@ mod tests {
         let expected = ErrorData::new(ErrorCode(-32602), "no", Some(json!({ "k": 1 })));
         assert_eq!(
             in_meta(&json!({ "mcp_error": error }), &dir),
-            Some(Answer::Error(expected))
+            Some(RawAnswer::Error(expected))
         );
         assert_eq!(in_meta(&json!({ "other": 1 }), &dir), None);
     }
@@ -170,18 +170,24 @@ mod tests {
 
     #[test]
     fn each_kind_of_result_has_a_place_for_the_whole() {
-        fn whole<T: DeserializeOwned + serde::Serialize>(kind: Kind) -> Value {
-            let answer = Answer::Result(json!({ "odd": [1.0, 1], "content": "none" }));
+        fn whole<T: DeserializeOwned + serde::Serialize>(kind: AnswerKind) -> Value {
+            let answer = RawAnswer::Result(json!({ "odd": [1.0, 1], "content": "none" }));
             let packed: T = packed(answer, kind, false).unwrap();
             serde_json::to_value(packed).unwrap()["_meta"][WHOLE].clone()
         }
         let expected = json!({ "odd": [1.0, 1], "content": "none" }).to_string();
-        assert_eq!(whole::<CallToolResult>(Kind::Call).to_string(), expected);
         assert_eq!(
-            whole::<ReadResourceResult>(Kind::Read).to_string(),
+            whole::<CallToolResult>(AnswerKind::Call).to_string(),
             expected
         );
-        assert_eq!(whole::<GetPromptResult>(Kind::Prompt).to_string(), expected);
+        assert_eq!(
+            whole::<ReadResourceResult>(AnswerKind::Read).to_string(),
+            expected
+        );
+        assert_eq!(
+            whole::<GetPromptResult>(AnswerKind::Prompt).to_string(),
+            expected
+        );
     }
 
     #[test]
@@ -192,14 +198,14 @@ mod tests {
             Value::Object(fields)
         };
         assert_eq!(
-            changed(json!({ "contents": [] }), Kind::Read, true),
+            changed(json!({ "contents": [] }), AnswerKind::Read, true),
             json!({ "contents": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private" })
         );
         let cached = json!({ "resultType": "complete", "ttlMs": 5, "cacheScope": "public" });
-        assert_eq!(changed(cached.clone(), Kind::Read, true), cached);
+        assert_eq!(changed(cached.clone(), AnswerKind::Read, true), cached);
         let list = json!({ "resultType": "complete", "structuredContent": [1] });
-        assert_eq!(changed(list, Kind::Call, false), json!({}));
+        assert_eq!(changed(list, AnswerKind::Call, false), json!({}));
         let odd = json!({ "structuredContent": [1], "content": [] });
-        assert_eq!(changed(odd.clone(), Kind::Call, false), odd);
+        assert_eq!(changed(odd.clone(), AnswerKind::Call, false), odd);
     }
 }

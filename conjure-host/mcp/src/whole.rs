@@ -19,7 +19,7 @@ use rmcp::transport::Transport;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::clients::Clients;
+use super::clients::ClientSessions;
 
 /// Where something travels as a whole.
 pub(super) const WHOLE: &str = "dev.conjure/whole";
@@ -119,7 +119,7 @@ fn is_packed(tool: &Tool) -> bool {
 
 /// Lets messages go out over HTTP with what travels as a whole.
 pub(super) async fn whole_messages(
-    State(clients): State<Arc<Clients>>,
+    State(clients): State<Arc<ClientSessions>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -149,7 +149,7 @@ pub(super) async fn whole_messages(
 }
 
 /// A request once all of it is there, for which it has so much time.
-async fn arrived(clients: &Clients, request: Request) -> Result<Request, Response> {
+async fn arrived(clients: &ClientSessions, request: Request) -> Result<Request, Response> {
     let options = &clients.common.options;
     let (parts, body) = request.into_parts();
     let read = to_bytes(body, options.max_message_bytes);

@@ -22,9 +22,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::CallMeta;
-use super::clock::Clock;
+use super::clock::CallClock;
 use super::emit::EmitSink;
-use super::health::Health;
+use super::health::SharedHealth;
 use super::services::HostServices;
 
 /// Host operations of one call that run at the same time.
@@ -34,9 +34,9 @@ const HOST_OPERATIONS: usize = 64;
 const HOST_REQUEST: usize = 1024 * 1024;
 
 /// One call, or the life of an instance.
-pub(super) struct Call {
-    pub(super) health: Arc<Health>,
-    pub(super) clock: Clock,
+pub(super) struct CallRecord {
+    pub(super) health: Arc<SharedHealth>,
+    pub(super) clock: CallClock,
     meta: CallMeta,
     runtime: Handle,
     cancelled: AtomicBool,
@@ -44,7 +44,7 @@ pub(super) struct Call {
     stop: CancellationToken,
     /// Cancelled when it is over.
     gone: CancellationToken,
-    live: Mutex<Option<Live>>,
+    live: Mutex<Option<CallServices>>,
     slot: Mutex<Option<OwnedSemaphorePermit>>,
     thread: AtomicU8,
     operations: AtomicUsize,
@@ -55,7 +55,7 @@ pub(super) struct Call {
 }
 
 /// What a call holds of the host, until it is over.
-struct Live {
+struct CallServices {
     sink: Option<EmitSink>,
     services: Arc<dyn HostServices>,
 }
@@ -64,9 +64,9 @@ const ELSEWHERE: u8 = 0;
 const ON_THREAD: u8 = 1;
 const LOST: u8 = 2;
 
-impl Call {
+impl CallRecord {
     pub(super) fn new(
-        health: Arc<Health>,
+        health: Arc<SharedHealth>,
         runtime: Handle,
         services: Arc<dyn HostServices>,
         limit: Option<Duration>,
@@ -75,13 +75,13 @@ impl Call {
     ) -> Arc<Self> {
         Arc::new(Self {
             health,
-            clock: Clock::new(limit),
+            clock: CallClock::new(limit),
             meta,
             runtime,
             cancelled: AtomicBool::new(false),
             stop: CancellationToken::new(),
             gone: CancellationToken::new(),
-            live: Mutex::new(Some(Live { sink, services })),
+            live: Mutex::new(Some(CallServices { sink, services })),
             slot: Mutex::new(None),
             thread: AtomicU8::new(ELSEWHERE),
             operations: AtomicUsize::new(0),
@@ -200,12 +200,12 @@ impl Call {
                 refused(code::BUSY, "the call has 64 host operations under way")
             }
             _ => {
-                let operation = Operation(Arc::clone(self));
+                let operation = HostOperation(Arc::clone(self));
                 let (op, json) = (op.to_owned(), json.to_vec());
                 let task = self
                     .runtime
                     .spawn(async move { operation.run(services, op, json).await });
-                Joined(task).into_ffi()
+                CancelOnDrop(task).into_ffi()
             }
         }
     }
@@ -229,9 +229,9 @@ impl Call {
 }
 
 /// A host operation under way.
-struct Operation(Arc<Call>);
+struct HostOperation(Arc<CallRecord>);
 
-impl Operation {
+impl HostOperation {
     async fn run(
         self,
         services: Arc<dyn HostServices>,
@@ -256,16 +256,16 @@ impl Operation {
     }
 }
 
-impl Drop for Operation {
+impl Drop for HostOperation {
     fn drop(&mut self) {
         self.0.operations.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// A task of the host's runtime; dropping it cancels the task there.
-struct Joined(JoinHandle<Result<Vec<u8>, Fault>>);
+struct CancelOnDrop(JoinHandle<Result<Vec<u8>, Fault>>);
 
-impl Future for Joined {
+impl Future for CancelOnDrop {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
@@ -280,7 +280,7 @@ impl Future for Joined {
     }
 }
 
-impl Drop for Joined {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -288,7 +288,7 @@ impl Drop for Joined {
 
 /// The context object. Cloned with every clone of the ABI's object.
 #[derive(Clone)]
-struct Port(Arc<Call>);
+struct Port(Arc<CallRecord>);
 
 impl CallCx for Port {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {

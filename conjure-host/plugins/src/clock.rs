@@ -6,22 +6,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(super) struct Clock {
-    state: Mutex<State>,
+pub(super) struct CallClock {
+    state: Mutex<ClockState>,
     changed: Notify,
 }
 
-struct State {
+struct ClockState {
     deadline: Option<Instant>,
     paused: u32,
     since: Instant,
 }
 
-impl Clock {
+impl CallClock {
     pub(super) fn new(limit: Option<Duration>) -> Self {
         let now = Instant::now();
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ClockState {
                 deadline: limit.and_then(|limit| now.checked_add(limit)),
                 paused: 0,
                 since: now,
@@ -66,12 +66,12 @@ impl Clock {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) struct Paused<'a>(&'a Clock);
+pub(super) struct Paused<'a>(&'a CallClock);
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_stands_still_never_expires() {
-        let clock = Clock::new(Some(Duration::from_secs(5)));
+        let clock = CallClock::new(Some(Duration::from_secs(5)));
         let begun = Instant::now();
         let person = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_it_never_expires() {
-        let clock = Clock::new(None);
+        let clock = CallClock::new(None);
         let waited = tokio::time::timeout(Duration::from_secs(1 << 20), clock.expired()).await;
         assert!(waited.is_err());
     }

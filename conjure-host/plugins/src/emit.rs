@@ -31,18 +31,18 @@ pub struct Emit {
 #[derive(Debug, Clone)]
 pub struct EmitSink {
     sender: mpsc::Sender<Emit>,
-    room: Arc<Room>,
+    room: Arc<OutputRoom>,
 }
 
 /// The host's end.
 #[derive(Debug)]
 pub struct EmitStream {
     receiver: mpsc::Receiver<Emit>,
-    room: Arc<Room>,
+    room: Arc<OutputRoom>,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct OutputRoom {
     bytes: AtomicUsize,
     /// Size of the piece that found no room last.
     wanted: AtomicUsize,
@@ -53,7 +53,7 @@ struct Room {
 /// A channel for the output of one call.
 pub fn emit_channel() -> (EmitSink, EmitStream) {
     let (sender, receiver) = mpsc::channel(EMIT_ITEMS);
-    let room = Arc::new(Room::default());
+    let room = Arc::new(OutputRoom::default());
     let sink = EmitSink {
         sender,
         room: Arc::clone(&room),

@@ -37,7 +37,7 @@ pub struct PluginFile {
     /// Whether it may run inside the host.
     pub pin: Pin,
     /// How to recognise the file when it changes.
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
     /// The section of the header, at most as long as a header is.
     pub(super) header_section: Box<[u8]>,
     /// What says that the file is still the one that was read.
@@ -69,7 +69,7 @@ impl Pin {
 
 /// How to recognise that a path holds another file now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     /// Bytes.
@@ -77,14 +77,14 @@ pub struct Stamp {
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     /// The stamp of what is at the path now, links followed; nothing when there is nothing.
     pub fn of(path: &Path) -> Option<Self> {
         rustix::fs::stat(path).ok().map(|stat| Self::from(&stat))
     }
 }
 
-impl From<&Stat> for Stamp {
+impl From<&Stat> for FileStamp {
     #[allow(
         clippy::unnecessary_cast,
         clippy::cast_lossless,
@@ -106,7 +106,7 @@ impl From<&Stat> for Stamp {
 /// every write to a file does that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileIdentity {
-    stamp: Stamp,
+    stamp: FileStamp,
     changed: (i64, i64),
 }
 
@@ -137,20 +137,20 @@ impl From<&Stat> for FileIdentity {
     )]
     fn from(stat: &Stat) -> Self {
         Self {
-            stamp: Stamp::from(stat),
+            stamp: FileStamp::from(stat),
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
 }
 
 /// A file whose owner, mode and size were judged, open and not yet read.
-pub(super) struct Candidate {
+pub(super) struct LibraryCandidate {
     path: PathBuf,
     file: OwnedFd,
     stat: Stat,
 }
 
-impl Candidate {
+impl LibraryCandidate {
     /// Opens a file and judges who could have written it.
     pub(super) fn open(path: &Path) -> Result<Self, PluginError> {
         let (dir, file) = open(path)?;
@@ -166,8 +166,8 @@ impl Candidate {
         &self.path
     }
 
-    pub(super) fn stamp(&self) -> Stamp {
-        Stamp::from(&self.stat)
+    pub(super) fn stamp(&self) -> FileStamp {
+        FileStamp::from(&self.stat)
     }
 
     pub(super) fn identity(&self) -> FileIdentity {
@@ -209,7 +209,7 @@ impl PluginFile {
     /// # Errors
     /// The first check that fails. No code of the plugin has run.
     pub fn read(path: &Path, named: bool) -> Result<Self, PluginError> {
-        Candidate::open(path)?.read(named)
+        LibraryCandidate::open(path)?.read(named)
     }
 
     /// The compiler that built it, as far as the file says that: whole where the library has it,
@@ -291,7 +291,7 @@ fn examine(path: &Path, dir: &OwnedFd, file: &OwnedFd) -> Result<Stat, PluginErr
     }
     trusted(path, "the file", path, &file)?;
     trusted(path, "its directory", parent(path), &stat(dir)?)?;
-    let size = Stamp::from(&file).size;
+    let size = FileStamp::from(&file).size;
     if size > FILE_LIMIT {
         return Err(PluginError::TooLarge {
             path: path.to_owned(),
@@ -357,7 +357,7 @@ fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, Plugin
         path: path.to_owned(),
         source: Arc::new(error),
     };
-    let stamp = Stamp::from(before);
+    let stamp = FileStamp::from(before);
     let mut file = File::from(file);
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0) + 1);
     // One byte more than it should have, so that a file that grows is noticed and not swallowed.
@@ -366,7 +366,7 @@ fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, Plugin
         .read_to_end(&mut bytes)
         .map_err(read)?;
     let after = rustix::fs::fstat(&file).map_err(|e| read(e.into()))?;
-    if Stamp::from(&after) != stamp || bytes.len() as u64 != stamp.size {
+    if FileStamp::from(&after) != stamp || bytes.len() as u64 != stamp.size {
         return Err(PluginError::Changed {
             path: path.to_owned(),
         });

@@ -20,7 +20,7 @@ pub struct SearchPath {
 
 /// A file that may be a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLibrary {
     /// Where it is.
     pub path: PathBuf,
     /// Whether a person named this very file, which pins it.
@@ -58,14 +58,14 @@ impl SearchPath {
     ///
     /// # Errors
     /// A directory that exists and cannot be listed is left out, with the system's error.
-    pub fn find(&self) -> (Vec<Found>, Vec<io::Error>) {
+    pub fn find(&self) -> (Vec<FoundLibrary>, Vec<io::Error>) {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         // One file may be found by several spellings of its path.
         let mut seen = HashSet::new();
         let mut add = |path: PathBuf, named| {
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
             if seen.insert(real) {
-                found.push(Found { path, named });
+                found.push(FoundLibrary { path, named });
             }
         };
         for path in &self.named {
@@ -168,11 +168,11 @@ mod tests {
         assert_eq!(
             found,
             [
-                Found {
+                FoundLibrary {
                     path: library("b"),
                     named: true
                 },
-                Found {
+                FoundLibrary {
                     path: library("a"),
                     named: false
                 },

@@ -53,7 +53,7 @@ pub struct PluginHealth {
 }
 
 /// The state that all instances of a plugin share.
-pub(super) struct Health {
+pub(super) struct SharedHealth {
     pub(super) id: PluginId,
     pub(super) limits: PluginLimits,
     pub(super) slots: Arc<Semaphore>,
@@ -66,7 +66,7 @@ pub(super) struct Health {
     log: Mutex<LogBudget>,
 }
 
-impl Health {
+impl SharedHealth {
     pub(super) fn new(id: PluginId, limits: PluginLimits) -> Self {
         Self {
             slots: Arc::new(Semaphore::new(limits.threads.min(Semaphore::MAX_PERMITS))),

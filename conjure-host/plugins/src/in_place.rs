@@ -18,7 +18,7 @@ use conjure_abi::{
 use super::CallMeta;
 use super::call::refused;
 use super::emit::Emit;
-use super::health::Health;
+use super::health::SharedHealth;
 
 /// Calls that a tool is judged by.
 const TRIALS: u32 = 100;
@@ -40,10 +40,10 @@ const QUIET: u32 = 40;
 
 /// Which operations of a plugin may be called in place. One a plugin.
 pub(super) struct Earned {
-    operations: Vec<Operation>,
+    operations: Vec<InPlaceOperation>,
 }
 
-struct Operation {
+struct InPlaceOperation {
     name: String,
     state: AtomicU8,
     taken_back: AtomicU8,
@@ -65,7 +65,7 @@ impl Earned {
     pub(super) fn new(declared: impl IntoIterator<Item = String>) -> Self {
         let operations = declared
             .into_iter()
-            .map(|name| Operation {
+            .map(|name| InPlaceOperation {
                 name,
                 state: AtomicU8::new(ON_TRIAL),
                 taken_back: AtomicU8::new(0),
@@ -139,8 +139,8 @@ impl Earned {
 }
 
 /// Where calls in place of one instance happen, one at a time.
-pub(super) struct Slot {
-    turns: Arc<Turns>,
+pub(super) struct InPlaceSlot {
+    turns: Arc<SlotState>,
     /// The object that the plugin gets. One for all turns, so that a call allocates nothing for it.
     context: CallContext,
     operation: AtomicUsize,
@@ -148,30 +148,30 @@ pub(super) struct Slot {
     earned: Arc<Earned>,
 }
 
-struct Turns {
+struct SlotState {
     /// Odd while a call runs.
     number: AtomicU64,
-    health: Arc<Health>,
+    health: Arc<SharedHealth>,
     /// Whether the call that runs had output or asked the host.
     used: AtomicBool,
     output: Mutex<Vec<Emit>>,
 }
 
-impl Turns {
+impl SlotState {
     fn output(&self) -> MutexGuard<'_, Vec<Emit>> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slot {
-    pub(super) fn new(earned: Arc<Earned>, health: Arc<Health>) -> Arc<Self> {
-        let turns = Arc::new(Turns {
+impl InPlaceSlot {
+    pub(super) fn new(earned: Arc<Earned>, health: Arc<SharedHealth>) -> Arc<Self> {
+        let turns = Arc::new(SlotState {
             number: AtomicU64::new(0),
             health,
             used: AtomicBool::new(false),
             output: Mutex::default(),
         });
-        let context = Context(Arc::clone(&turns));
+        let context = InPlaceContext(Arc::clone(&turns));
         Arc::new(Self {
             turns,
             context: CallCx_TO::from_ptr(RArc::new(context), TD_Opaque),
@@ -182,7 +182,7 @@ impl Slot {
     }
 
     /// Takes the slot for an operation that has earned it, unless another call is in it.
-    pub(super) fn enter(self: &Arc<Self>, op: &str) -> Option<Turn<'_>> {
+    pub(super) fn enter(self: &Arc<Self>, op: &str) -> Option<SlotGuard<'_>> {
         let operation = self.earned.granted(op)?;
         let turns = &self.turns;
         let number = turns.number.load(Ordering::Relaxed);
@@ -198,14 +198,14 @@ impl Slot {
             WATCHDOG.add(self);
         }
         WATCHDOG.wake();
-        Some(Turn {
+        Some(SlotGuard {
             slot: self,
             number: number + 1,
         })
     }
 }
 
-impl Slot {
+impl InPlaceSlot {
     #[cold]
     fn take_for_ever(&self) -> Vec<Emit> {
         self.turns.used.store(false, Ordering::Relaxed);
@@ -221,12 +221,12 @@ impl Slot {
 }
 
 /// The slot, taken.
-pub(super) struct Turn<'a> {
-    slot: &'a Slot,
+pub(super) struct SlotGuard<'a> {
+    slot: &'a InPlaceSlot,
     number: u64,
 }
 
-impl Turn<'_> {
+impl SlotGuard<'_> {
     /// The object that the plugin gets.
     pub(super) fn context(&self) -> CallContext {
         self.slot.context.clone()
@@ -242,7 +242,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         let over = self.number.wrapping_add(1);
         self.slot.turns.number.store(over, Ordering::Release);
@@ -252,15 +252,15 @@ impl Drop for Turn<'_> {
 /// The context of calls in place: keeps output for the end of the call, and refuses host
 /// operations. A clone that outlives its call says so, except while the next one runs.
 #[derive(Clone)]
-struct Context(Arc<Turns>);
+struct InPlaceContext(Arc<SlotState>);
 
-impl Context {
+impl InPlaceContext {
     fn is_over(&self) -> bool {
         self.0.number.load(Ordering::Acquire).is_multiple_of(2)
     }
 }
 
-impl CallCx for Context {
+impl CallCx for InPlaceContext {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
         if self.is_over() {
             return EmitStatus::Cancelled as u32;
@@ -306,14 +306,14 @@ static WATCHDOG: Watchdog = Watchdog {
 };
 
 struct Watchdog {
-    slots: Mutex<Vec<Weak<Slot>>>,
+    slots: Mutex<Vec<Weak<InPlaceSlot>>>,
     asleep: AtomicBool,
     thread: OnceLock<Option<Thread>>,
 }
 
 impl Watchdog {
     #[cold]
-    fn add(&'static self, slot: &Arc<Slot>) {
+    fn add(&'static self, slot: &Arc<InPlaceSlot>) {
         if slot.watched.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -340,7 +340,7 @@ impl Watchdog {
     }
 
     fn watch(&self) {
-        let mut seen: Vec<(Weak<Slot>, u64, u32)> = Vec::new();
+        let mut seen: Vec<(Weak<InPlaceSlot>, u64, u32)> = Vec::new();
         let mut quiet = 0;
         loop {
             if quiet >= QUIET {
@@ -374,7 +374,7 @@ impl Watchdog {
     }
 }
 
-fn take_back(slot: &Slot) {
+fn take_back(slot: &InPlaceSlot) {
     if let Some(op) = slot
         .earned
         .take_back(slot.operation.load(Ordering::Relaxed))

@@ -10,10 +10,10 @@ use conjure_skill_sdk::protocol::{Empty, Request, op};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
-use super::call::Call;
+use super::call::CallRecord;
 use super::emit::Emit;
-use super::in_place::Slot;
-use super::link::{Answer, Link};
+use super::in_place::InPlaceSlot;
+use super::link::{InstanceLink, LinkReply};
 use super::loaded::LoadedPlugin;
 use super::services::{CallFailure, CallOptions, HostServices};
 
@@ -55,21 +55,21 @@ impl From<ReplyBytes> for Vec<u8> {
 /// one. Its host services end at once.
 pub struct Instance {
     plugin: Arc<LoadedPlugin>,
-    link: Box<dyn Link>,
-    context: Arc<Call>,
+    link: Box<dyn InstanceLink>,
+    context: Arc<CallRecord>,
     services: Arc<dyn HostServices>,
-    slot: Arc<Slot>,
+    slot: Arc<InPlaceSlot>,
 }
 
 impl Instance {
     pub(super) fn new(
         plugin: Arc<LoadedPlugin>,
-        link: Box<dyn Link>,
-        context: Arc<Call>,
+        link: Box<dyn InstanceLink>,
+        context: Arc<CallRecord>,
         services: Arc<dyn HostServices>,
     ) -> Self {
         plugin.health.instances.fetch_add(1, Ordering::AcqRel);
-        let slot = Slot::new(Arc::clone(&plugin.earned), Arc::clone(&plugin.health));
+        let slot = InPlaceSlot::new(Arc::clone(&plugin.earned), Arc::clone(&plugin.health));
         Self {
             plugin,
             link,
@@ -106,7 +106,7 @@ impl Instance {
             });
         }
         health.calls.fetch_add(1, Ordering::Relaxed);
-        let call = Call::new(
+        let call = CallRecord::new(
             Arc::clone(health),
             Handle::current(),
             Arc::clone(&self.services),
@@ -114,23 +114,23 @@ impl Instance {
             options.sink,
             options.meta,
         );
-        let ending = Ending(Arc::clone(&call));
+        let ending = FinishOnDrop(Arc::clone(&call));
         let waited = tokio::select! {
             biased;
-            () = options.cancel.cancelled() => Err(Stop::Cancelled),
+            () = options.cancel.cancelled() => Err(CallStop::Cancelled),
             slot = Arc::clone(&health.slots).acquire_owned() => Ok(slot),
-            () = call.clock.expired() => Err(Stop::TimedOut),
+            () = call.clock.expired() => Err(CallStop::TimedOut),
         };
         match waited {
             Ok(Ok(slot)) => call.hold(slot),
-            Ok(Err(_)) | Err(Stop::TimedOut) => {
+            Ok(Err(_)) | Err(CallStop::TimedOut) => {
                 return Err(CallFailure::Busy {
                     plugin: self.name(),
                     threads: health.limits.threads,
                     limit: options.deadline.unwrap_or_default(),
                 });
             }
-            Err(Stop::Cancelled) => {
+            Err(CallStop::Cancelled) => {
                 return Err(CallFailure::Cancelled {
                     plugin: self.name(),
                     late: None,
@@ -143,19 +143,19 @@ impl Instance {
         let stop = tokio::select! {
             biased;
             answer = &mut reply => return self.finish(op, &call, answer),
-            () = options.cancel.cancelled() => Stop::Cancelled,
-            () = call.clock.expired() => Stop::TimedOut,
+            () = options.cancel.cancelled() => CallStop::Cancelled,
+            () = call.clock.expired() => CallStop::TimedOut,
         };
         let (late, abandoned) = self.stop(&call, reply).await;
         drop(ending);
         let plugin = self.name();
         Err(match stop {
-            Stop::Cancelled => CallFailure::Cancelled {
+            CallStop::Cancelled => CallFailure::Cancelled {
                 plugin,
                 late,
                 abandoned,
             },
-            Stop::TimedOut => CallFailure::TimedOut {
+            CallStop::TimedOut => CallFailure::TimedOut {
                 plugin,
                 limit: options.deadline.unwrap_or_default(),
                 late,
@@ -211,12 +211,12 @@ impl Instance {
     /// had to be abandoned.
     async fn stop(
         &self,
-        call: &Arc<Call>,
-        mut reply: BoxFuture<'static, Answer>,
+        call: &Arc<CallRecord>,
+        mut reply: BoxFuture<'static, LinkReply>,
     ) -> (Option<Vec<u8>>, bool) {
         call.cancel();
         match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
-            Ok(Answer::Reply(Ok(bytes))) => (self.checked(bytes).ok(), false),
+            Ok(LinkReply::Reply(Ok(bytes))) => (self.checked(bytes).ok(), false),
             Ok(_) => (None, false),
             Err(_) => {
                 call.abandon();
@@ -225,9 +225,14 @@ impl Instance {
         }
     }
 
-    fn finish(&self, op: &str, call: &Call, answer: Answer) -> Result<Vec<u8>, CallFailure> {
+    fn finish(
+        &self,
+        op: &str,
+        call: &CallRecord,
+        answer: LinkReply,
+    ) -> Result<Vec<u8>, CallFailure> {
         match answer {
-            Answer::Reply(Ok(bytes)) => {
+            LinkReply::Reply(Ok(bytes)) => {
                 let took = Duration::from_nanos(call.took.load(Ordering::Relaxed));
                 let busy = call.busy.load(Ordering::Relaxed);
                 self.plugin.earned.record(op, took, busy);
@@ -236,7 +241,7 @@ impl Instance {
                     reason,
                 })
             }
-            Answer::Reply(Err(fault)) => {
+            LinkReply::Reply(Err(fault)) => {
                 let mut message = fault.text().into_owned();
                 if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
                     message.truncate(end);
@@ -248,11 +253,11 @@ impl Instance {
                     message,
                 })
             }
-            Answer::Broken(reason) => Err(CallFailure::BadReply {
+            LinkReply::Broken(reason) => Err(CallFailure::BadReply {
                 plugin: self.name(),
                 reason,
             }),
-            Answer::NoThread(reason) => Err(CallFailure::NoThread {
+            LinkReply::NoThread(reason) => Err(CallFailure::NoThread {
                 plugin: self.name(),
                 reason,
             }),
@@ -295,15 +300,15 @@ impl fmt::Debug for Instance {
 }
 
 #[derive(Clone, Copy)]
-enum Stop {
+enum CallStop {
     Cancelled,
     TimedOut,
 }
 
 /// Ends a call, however its request ends.
-struct Ending(Arc<Call>);
+struct FinishOnDrop(Arc<CallRecord>);
 
-impl Drop for Ending {
+impl Drop for FinishOnDrop {
     fn drop(&mut self) {
         self.0.finish();
     }

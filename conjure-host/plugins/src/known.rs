@@ -13,12 +13,12 @@ use std::time::Duration;
 use conjure_abi::HeaderFields;
 use serde::{Deserialize, Serialize};
 
-use super::file::{Candidate, FileIdentity, judge_header};
-use super::{PluginFile, Sha256, Store};
+use super::file::{FileIdentity, LibraryCandidate, judge_header};
+use super::{CopyStore, PluginFile, Sha256};
 
 /// What is kept of a library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct LibraryRecord {
     /// The file that was judged.
     path: PathBuf,
     file: FileIdentity,
@@ -40,9 +40,9 @@ pub(super) struct KnownLibrary {
 }
 
 /// The library at a path, where a record of it holds.
-pub(super) fn look_up(store: &Store, candidate: &Candidate) -> Option<KnownLibrary> {
+pub(super) fn look_up(store: &CopyStore, candidate: &LibraryCandidate) -> Option<KnownLibrary> {
     let path = candidate.path();
-    let record: Record = serde_json::from_slice(&store.record(&key(path))?).ok()?;
+    let record: LibraryRecord = serde_json::from_slice(&store.record(&key(path))?).ok()?;
     let copy = store.copy_path(&record.sha256);
     if record.path != path
         || record.file != candidate.identity()
@@ -60,19 +60,19 @@ pub(super) fn look_up(store: &Store, candidate: &Candidate) -> Option<KnownLibra
     if store.keep(&record.sha256) {
         // That the copy is in use changes its times.
         let copy = FileIdentity::of(&copy)?;
-        write(store, path, &Record { copy, ..record });
+        write(store, path, &LibraryRecord { copy, ..record });
     }
     Some(known)
 }
 
 /// Keeps what was found of a library that was opened, once its file was left alone for so long that
 /// its times tell it from what may still be written to it.
-pub(super) fn remember(store: &Store, file: &PluginFile, settled: Duration) {
+pub(super) fn remember(store: &CopyStore, file: &PluginFile, settled: Duration) {
     let copy = FileIdentity::of(&store.copy_path(&file.sha256));
     let Some(copy) = copy.filter(|_| file.identity.is_settled(settled)) else {
         return;
     };
-    let record = Record {
+    let record = LibraryRecord {
         path: file.path.clone(),
         file: file.identity,
         copy,
@@ -83,21 +83,21 @@ pub(super) fn remember(store: &Store, file: &PluginFile, settled: Duration) {
 }
 
 /// Forgets what was kept of the library at a path.
-pub(super) fn forget(store: &Store, path: &Path) {
+pub(super) fn forget(store: &CopyStore, path: &Path) {
     store.remove_record(&key(path));
 }
 
 /// Whether the store's copy of a library is the one that was opened before.
-pub(super) fn holds(store: &Store, known: &KnownLibrary) -> bool {
+pub(super) fn holds(store: &CopyStore, known: &KnownLibrary) -> bool {
     let record = store.record(&key(&known.path));
-    let record = record.and_then(|json| serde_json::from_slice::<Record>(&json).ok());
+    let record = record.and_then(|json| serde_json::from_slice::<LibraryRecord>(&json).ok());
     record.is_some_and(|record| {
         record.sha256 == known.sha256
             && FileIdentity::of(&store.copy_path(&record.sha256)) == Some(record.copy)
     })
 }
 
-fn write(store: &Store, path: &Path, record: &Record) {
+fn write(store: &CopyStore, path: &Path, record: &LibraryRecord) {
     let written = serde_json::to_vec(record)
         .map_err(std::io::Error::from)
         .and_then(|json| store.put_record(&key(path), &json));

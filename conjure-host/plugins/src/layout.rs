@@ -77,15 +77,15 @@ fn one_line(text: &str) -> String {
 
 /// How many items a function table has, and how many of them its callers rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Prefix {
+struct FunctionTable {
     relied_on: usize,
     items: usize,
 }
 
-type Name = (String, String);
+type TypeName = (String, String);
 
 /// The prefix types that a layout leads to, by module and name.
-fn prefixes(root: &'static TypeLayout) -> HashMap<Name, Prefix> {
+fn prefixes(root: &'static TypeLayout) -> HashMap<TypeName, FunctionTable> {
     let mut found = HashMap::new();
     let mut seen = HashSet::new();
     let mut next = vec![root];
@@ -95,7 +95,7 @@ fn prefixes(root: &'static TypeLayout) -> HashMap<Name, Prefix> {
         }
         if let TLData::PrefixType(prefix) = layout.data() {
             let name = (layout.mod_path().to_string(), layout.name().to_owned());
-            let prefix = Prefix {
+            let prefix = FunctionTable {
                 relied_on: prefix.first_suffix_field.into(),
                 items: prefix.fields.len(),
             };
@@ -107,8 +107,8 @@ fn prefixes(root: &'static TypeLayout) -> HashMap<Name, Prefix> {
 }
 
 fn check_prefixes(
-    host: &HashMap<Name, Prefix>,
-    plugin: &HashMap<Name, Prefix>,
+    host: &HashMap<TypeName, FunctionTable>,
+    plugin: &HashMap<TypeName, FunctionTable>,
 ) -> Result<(), String> {
     for (name, host) in host {
         let Some(plugin) = plugin.get(name) else {
@@ -160,7 +160,7 @@ mod tests {
     fn each_side_relies_only_on_what_the_other_has() {
         let table = |module: &str, relied_on, items| {
             let name = (module.to_owned(), "VTable".to_owned());
-            HashMap::from([(name, Prefix { relied_on, items })])
+            HashMap::from([(name, FunctionTable { relied_on, items })])
         };
         let context =
             |relied_on, items| table("conjure_abi::context::CallCx_trait", relied_on, items);

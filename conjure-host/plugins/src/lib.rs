@@ -31,14 +31,14 @@ mod watch;
 
 pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, emit_channel};
 pub use error::PluginError;
-pub use file::{FILE_LIMIT, Pin, PluginFile, Stamp};
-pub use find::{Found, SearchPath, is_library_name, libraries};
+pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};
+pub use find::{FoundLibrary, SearchPath, is_library_name, libraries};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
 pub use instance::{Instance, ReplyBytes};
 pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions, end_process};
 pub use loaded::{LoadedPlugin, PluginSource};
-pub use registry::{Change, Changed, FailedPlugin, Registry, Snapshot};
+pub use registry::{FailedPlugin, PluginSnapshot, Registry, RegistryChange, RegistryEvent};
 pub use services::{CallFailure, CallMeta, CallOptions, HostServices, NoServices, PluginId};
-pub use store::Store;
+pub use store::CopyStore;
 pub use watch::{WatchOptions, Watcher};

@@ -1,7 +1,7 @@
 //! The one way to a plugin's instance, wherever it runs.
 //!
-//! Message-shaped, so that a worker process can stand behind it: [`Link::request`] is the frame
-//! *request* and its result the frame *reply*; a [`Call`] being cancelled is *cancel*; its
+//! Message-shaped, so that a worker process can stand behind it: [`InstanceLink::request`] is the frame
+//! *request* and its result the frame *reply*; a [`CallRecord`] being cancelled is *cancel*; its
 //! context's methods are *emit* (with *credit* when there is room again), *log*, *host request*
 //! and *host reply*. Nothing of a plugin's types is seen here or beyond.
 
@@ -16,7 +16,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::call::Call;
+use super::call::CallRecord;
 use super::pool::POOL;
 
 /// A `start` that takes no longer hands a task to the plugin's runtime and does little more. It
@@ -36,7 +36,7 @@ const COSTS: [(Duration, u32); 2] = [
 const SMALL: usize = 16 * 1024;
 
 /// What came of a request.
-pub(super) enum Answer {
+pub(super) enum LinkReply {
     /// The plugin answered.
     Reply(Result<Vec<u8>, Fault>),
     /// The plugin's side broke the contract of the boundary.
@@ -46,10 +46,15 @@ pub(super) enum Answer {
 }
 
 /// An instance of a plugin.
-pub(super) trait Link: Send + Sync + 'static {
+pub(super) trait InstanceLink: Send + Sync + 'static {
     /// Carries out a request. Dropping the future gives the request up; what of it occupies a
     /// thread goes on there.
-    fn request(&self, op: &str, json: Vec<u8>, call: Arc<Call>) -> BoxFuture<'static, Answer>;
+    fn request(
+        &self,
+        op: &str,
+        json: Vec<u8>,
+        call: Arc<CallRecord>,
+    ) -> BoxFuture<'static, LinkReply>;
 
     /// Carries out a request on the calling thread, where the link can.
     fn in_place(&self, op: &str, json: &[u8], cx: CallContext) -> Option<Result<RVec<u8>, Fault>>;
@@ -60,15 +65,15 @@ pub(super) trait Link: Send + Sync + 'static {
 
 /// An instance in this process: of a library, or of something linked into the host.
 pub(super) struct InProcess {
-    object: Arc<Held>,
+    object: Arc<InstanceObject>,
     asynchronous: bool,
 }
 
 impl InProcess {
     /// `context` is the one that the instance was made with.
-    pub(super) fn new(object: PluginObject, context: Arc<Call>, asynchronous: bool) -> Self {
+    pub(super) fn new(object: PluginObject, context: Arc<CallRecord>, asynchronous: bool) -> Self {
         Self {
-            object: Arc::new(Held {
+            object: Arc::new(InstanceObject {
                 object: Some(object),
                 context,
                 closed: AtomicBool::new(false),
@@ -79,8 +84,13 @@ impl InProcess {
     }
 }
 
-impl Link for InProcess {
-    fn request(&self, op: &str, json: Vec<u8>, call: Arc<Call>) -> BoxFuture<'static, Answer> {
+impl InstanceLink for InProcess {
+    fn request(
+        &self,
+        op: &str,
+        json: Vec<u8>,
+        call: Arc<CallRecord>,
+    ) -> BoxFuture<'static, LinkReply> {
         let asynchronous = self.asynchronous;
         if asynchronous && json.len() <= SMALL && self.object.starts.are_quick() {
             let started = self.object.run(op, &json, &call, asynchronous);
@@ -92,12 +102,12 @@ impl Link for InProcess {
             let _ = sender.send(held.run(&op, &json, &call, asynchronous));
         };
         if let Err(error) = POOL.run(job) {
-            return Box::pin(std::future::ready(Answer::NoThread(error.to_string())));
+            return Box::pin(std::future::ready(LinkReply::NoThread(error.to_string())));
         }
         Box::pin(async move {
             match receiver.await {
                 Ok(started) => started.answer().await,
-                Err(_) => Answer::Broken("its call ended without an answer".to_owned()),
+                Err(_) => LinkReply::Broken("its call ended without an answer".to_owned()),
             }
         })
     }
@@ -120,18 +130,18 @@ impl Link for InProcess {
     }
 }
 
-enum Started {
+enum RequestStart {
     Done(Reply),
     Pending(conjure_abi::FfiFuture<Reply>),
 }
 
-impl Started {
-    async fn answer(self) -> Answer {
+impl RequestStart {
+    async fn answer(self) -> LinkReply {
         match self {
-            Self::Done(reply) => Answer::Reply(unpack(reply)),
+            Self::Done(reply) => LinkReply::Reply(unpack(reply)),
             Self::Pending(future) => match AssertUnwindSafe(future).catch_unwind().await {
-                Ok(reply) => Answer::Reply(unpack(reply)),
-                Err(_) => Answer::Broken("its future panicked at the boundary".to_owned()),
+                Ok(reply) => LinkReply::Reply(unpack(reply)),
+                Err(_) => LinkReply::Broken("its future panicked at the boundary".to_owned()),
             },
         }
     }
@@ -164,16 +174,22 @@ impl Starts {
 }
 
 /// The plugin's object. Its destructor is author code and never runs on a thread of the host's.
-struct Held {
+struct InstanceObject {
     object: Option<PluginObject>,
-    context: Arc<Call>,
+    context: Arc<CallRecord>,
     closed: AtomicBool,
     starts: Starts,
 }
 
-impl Held {
+impl InstanceObject {
     /// Calls the plugin, and notes how long that took.
-    fn run(&self, op: &str, json: &[u8], call: &Arc<Call>, asynchronous: bool) -> Started {
+    fn run(
+        &self,
+        op: &str,
+        json: &[u8],
+        call: &Arc<CallRecord>,
+        asynchronous: bool,
+    ) -> RequestStart {
         let begun = Instant::now();
         let started = self.enter(op, json, call, asynchronous);
         let took = begun.elapsed();
@@ -184,22 +200,28 @@ impl Held {
         started
     }
 
-    fn enter(&self, op: &str, json: &[u8], call: &Arc<Call>, asynchronous: bool) -> Started {
+    fn enter(
+        &self,
+        op: &str,
+        json: &[u8],
+        call: &Arc<CallRecord>,
+        asynchronous: bool,
+    ) -> RequestStart {
         let Some(object) = &self.object else {
             let fault = Fault::new(conjure_abi::code::GONE, "the instance is over");
-            return Started::Done(RResult::RErr(fault));
+            return RequestStart::Done(RResult::RErr(fault));
         };
         let op = RSlice::from_slice(op.as_bytes());
         let json = RSlice::from_slice(json);
         if asynchronous {
-            Started::Pending(object.start(op, json, call.context()))
+            RequestStart::Pending(object.start(op, json, call.context()))
         } else {
-            Started::Done(object.call(op, json, call.context()))
+            RequestStart::Done(object.call(op, json, call.context()))
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for InstanceObject {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else {
             return;

@@ -18,11 +18,11 @@ use conjure_skill_sdk::protocol::Manifest;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tokio::sync::OnceCell;
 
-use super::file::{Candidate, pin};
+use super::file::{LibraryCandidate, pin};
 use super::health::PluginLimits;
 use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
-use super::{Pin, PluginError, PluginFile, Sha256, Store, layout};
+use super::{CopyStore, Pin, PluginError, PluginFile, Sha256, layout};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
 /// keys, a library takes at least one, and taking the last one ends the process.
@@ -60,18 +60,18 @@ impl Default for LoaderOptions {
 /// Opens plugins.
 #[derive(Debug, Clone)]
 pub struct Loader {
-    store: Store,
+    store: CopyStore,
     options: LoaderOptions,
 }
 
 impl Loader {
     /// A loader whose copies are in a store.
-    pub fn new(store: Store, options: LoaderOptions) -> Self {
+    pub fn new(store: CopyStore, options: LoaderOptions) -> Self {
         Self { store, options }
     }
 
     /// The store.
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &CopyStore {
         &self.store
     }
 
@@ -96,7 +96,7 @@ impl Loader {
     /// # Errors
     /// The first check that fails.
     pub fn load(&self, path: &Path, named: bool) -> Result<LoadedPlugin, PluginError> {
-        let candidate = Candidate::open(path)?;
+        let candidate = LibraryCandidate::open(path)?;
         match known::look_up(&self.store, &candidate) {
             Some(library) => self.load_known(library, &candidate, named),
             None => self.load_file(candidate.read(named)?),
@@ -107,7 +107,7 @@ impl Loader {
     fn load_known(
         &self,
         library: KnownLibrary,
-        candidate: &Candidate,
+        candidate: &LibraryCandidate,
         named: bool,
     ) -> Result<LoadedPlugin, PluginError> {
         let pin = pin(&library.path, named);
@@ -163,7 +163,7 @@ impl Loader {
     }
 
     /// The library with the file's contents: the one that is open already, or a new one.
-    fn library(&self, file: &PluginFile) -> Result<Opened, PluginError> {
+    fn library(&self, file: &PluginFile) -> Result<OpenLibrary, PluginError> {
         self.open_once(&file.path, &file.header, &file.sha256, || self.put(file))
     }
 
@@ -178,7 +178,7 @@ impl Loader {
     }
 
     /// Opens a library that was only listed so far.
-    fn open_known(&self, known: &KnownLibrary) -> Result<Opened, PluginError> {
+    fn open_known(&self, known: &KnownLibrary) -> Result<OpenLibrary, PluginError> {
         let opened = self.open_once(&known.path, &known.header, &known.sha256, || {
             if known::holds(&self.store, known) {
                 return Ok(self.store.copy_path(&known.sha256));
@@ -219,7 +219,7 @@ impl Loader {
         header: &HeaderFields,
         sha256: &Sha256,
         copy: impl FnOnce() -> Result<PathBuf, PluginError>,
-    ) -> Result<Opened, PluginError> {
+    ) -> Result<OpenLibrary, PluginError> {
         let slot = {
             let mut slots = lock(&LIBRARIES);
             Arc::clone(slots.entry(*sha256).or_default())
@@ -378,15 +378,15 @@ impl DeferredLibrary {
 
 /// A library that is open for good.
 #[derive(Clone)]
-struct Opened {
+struct OpenLibrary {
     root: RootRef,
     manifest: Arc<[u8]>,
 }
 
-type Outcome = Arc<Mutex<Option<Result<Opened, PluginError>>>>;
+type SharedLoad = Arc<Mutex<Option<Result<OpenLibrary, PluginError>>>>;
 
 /// What came of each content that this process has opened.
-static LIBRARIES: LazyLock<Mutex<HashMap<Sha256, Outcome>>> = LazyLock::new(Mutex::default);
+static LIBRARIES: LazyLock<Mutex<HashMap<Sha256, SharedLoad>>> = LazyLock::new(Mutex::default);
 
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
@@ -430,7 +430,7 @@ fn open_with_deadline(
     header: &HeaderFields,
     copy: PathBuf,
     deadline: Duration,
-) -> Result<Opened, PluginError> {
+) -> Result<OpenLibrary, PluginError> {
     let handover = Arc::new(Handover::default());
     let stage = Arc::new(AtomicU8::new(0));
     let (path, header) = (file.to_owned(), header.clone());
@@ -485,13 +485,13 @@ struct Handover {
 enum Handed {
     #[default]
     Nothing,
-    Outcome(Result<Opened, PluginError>),
+    Outcome(Result<OpenLibrary, PluginError>),
     GivenUp,
 }
 
 impl Handover {
     /// Says whether somebody still waits for it.
-    fn give(&self, outcome: Result<Opened, PluginError>) -> bool {
+    fn give(&self, outcome: Result<OpenLibrary, PluginError>) -> bool {
         let mut state = lock(&self.state);
         if matches!(*state, Handed::GivenUp) {
             return false;
@@ -502,7 +502,7 @@ impl Handover {
     }
 
     /// Waits for it; nothing when the time is up, and then the thread counts as lost.
-    fn take(&self, limit: Duration) -> Option<Result<Opened, PluginError>> {
+    fn take(&self, limit: Duration) -> Option<Result<OpenLibrary, PluginError>> {
         let nothing = |state: &mut Handed| matches!(state, Handed::Nothing);
         let (mut state, _) = self
             .came
@@ -530,7 +530,7 @@ fn open(
     header: &HeaderFields,
     copy: &Path,
     stage: &AtomicU8,
-) -> Result<Opened, PluginError> {
+) -> Result<OpenLibrary, PluginError> {
     #[expect(unsafe_code, reason = "opening a library runs its constructors")]
     // SAFETY: the bytes of the copy were judged (owner, structure, machine, header), and only
     // this user can change the copy. That a constructor of a pinned plugin is sound is what
@@ -587,7 +587,7 @@ fn open(
     })?;
     stage.store(3, Ordering::Release);
     let manifest = root.manifest()();
-    Ok(Opened {
+    Ok(OpenLibrary {
         root,
         manifest: manifest.as_slice().into(),
     })

@@ -11,15 +11,15 @@ use conjure_skill_sdk::protocol::{Create, Empty, Manifest, Request, op};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::call::Call;
-use super::health::{Health, PluginHealth, PluginLimits};
+use super::call::CallRecord;
+use super::health::{PluginHealth, PluginLimits, SharedHealth};
 use super::in_place::Earned;
 use super::instance::Instance;
 use super::link::InProcess;
 use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
-use super::{Pin, PluginError, Sha256, Stamp};
+use super::{FileStamp, Pin, PluginError, Sha256};
 
 /// A plugin that can make instances.
 pub struct LoadedPlugin {
@@ -27,7 +27,7 @@ pub struct LoadedPlugin {
     manifest: Arc<Manifest>,
     source: PluginSource,
     factory: Factory,
-    pub(super) health: Arc<Health>,
+    pub(super) health: Arc<SharedHealth>,
     pub(super) earned: Arc<Earned>,
 }
 
@@ -48,7 +48,7 @@ pub enum PluginSource {
         /// Why it may run inside the host.
         pin: Pin,
         /// How to recognise that the file changed.
-        stamp: Stamp,
+        stamp: FileStamp,
     },
     /// Part of the host's program.
     Linked,
@@ -83,22 +83,22 @@ pub(super) enum Factory {
 }
 
 /// What can make objects at once.
-enum Ready {
+enum ObjectSource {
     Library(RootRef),
     Linked(Arc<Make>),
 }
 
 impl Factory {
-    async fn ready(&self) -> Result<Ready, PluginError> {
+    async fn ready(&self) -> Result<ObjectSource, PluginError> {
         Ok(match self {
-            Self::Library(root) => Ready::Library(*root),
-            Self::Deferred(library) => Ready::Library(library.root().await?),
-            Self::Linked(make) => Ready::Linked(Arc::clone(make)),
+            Self::Library(root) => ObjectSource::Library(*root),
+            Self::Deferred(library) => ObjectSource::Library(library.root().await?),
+            Self::Linked(make) => ObjectSource::Linked(Arc::clone(make)),
         })
     }
 }
 
-impl Ready {
+impl ObjectSource {
     fn make(&self, config: &[u8], cx: CallContext) -> Result<PluginObject, String> {
         match self {
             Self::Library(root) => root.create()(RSlice::from_slice(config), cx)
@@ -128,7 +128,7 @@ impl LoadedPlugin {
         let declared = manifest.tools.iter().filter(|tool| tool.in_place);
         Self {
             earned: Arc::new(Earned::new(declared.map(|tool| tool.op.clone()))),
-            health: Arc::new(Health::new(id.clone(), limits)),
+            health: Arc::new(SharedHealth::new(id.clone(), limits)),
             id,
             manifest: Arc::new(manifest),
             source,
@@ -215,7 +215,7 @@ impl LoadedPlugin {
                 reason: reason.to_owned(),
             });
         }
-        let context = Call::new(
+        let context = CallRecord::new(
             Arc::clone(&self.health),
             Handle::current(),
             Arc::clone(&services),
@@ -243,7 +243,7 @@ impl LoadedPlugin {
     async fn object(
         &self,
         create: &Create,
-        context: &Arc<Call>,
+        context: &Arc<CallRecord>,
     ) -> Result<PluginObject, PluginError> {
         let refuse = |reason: String| PluginError::Create {
             plugin: self.id.to_string(),

@@ -19,25 +19,25 @@ const STACK: usize = 8 * 1024 * 1024;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The process's pool.
-pub(super) static POOL: Pool = Pool {
-    state: Mutex::new(State {
+pub(super) static POOL: WorkerPool = WorkerPool {
+    state: Mutex::new(PoolState {
         jobs: VecDeque::new(),
         idle: 0,
     }),
     wake: Condvar::new(),
 };
 
-pub(super) struct Pool {
-    state: Mutex<State>,
+pub(super) struct WorkerPool {
+    state: Mutex<PoolState>,
     wake: Condvar,
 }
 
-struct State {
+struct PoolState {
     jobs: VecDeque<Job>,
     idle: usize,
 }
 
-impl Pool {
+impl WorkerPool {
     /// Runs a job on a thread of its own, at once.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Pool {
         state.jobs.pop_front()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::loaded::{LINKED, LoadedPlugin};
-use super::{Found, Loader, PluginError, PluginId, Stamp};
+use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
 
 /// Changes that a snapshot remembers.
 const CHANGES: usize = 64;
@@ -21,7 +21,7 @@ const CHANGES: usize = 64;
 /// The plugins of a host.
 pub struct Registry {
     loader: Loader,
-    current: ArcSwap<Snapshot>,
+    current: ArcSwap<PluginSnapshot>,
     /// Held by whoever makes a new snapshot; never while a library is loaded.
     writing: Mutex<()>,
     /// One load of a path at a time, so that the last one wins.
@@ -31,12 +31,12 @@ pub struct Registry {
 
 /// The plugins of a host at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Snapshot {
+pub struct PluginSnapshot {
     /// Grows with every change.
     pub generation: u64,
     plugins: Vec<Arc<LoadedPlugin>>,
     failed: Vec<FailedPlugin>,
-    changes: VecDeque<Change>,
+    changes: VecDeque<RegistryChange>,
 }
 
 /// A file that is not loaded, or whose newest contents are not.
@@ -48,21 +48,21 @@ pub struct FailedPlugin {
     pub reason: Arc<PluginError>,
     /// What was loaded from this path before and is still used.
     pub kept: Option<PluginId>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
 /// Something that happened to the plugins.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct RegistryChange {
     /// The generation that it led to.
     pub generation: u64,
     /// What happened.
-    pub what: Changed,
+    pub what: RegistryEvent,
 }
 
 /// What happened to a plugin.
 #[derive(Debug, Clone)]
-pub enum Changed {
+pub enum RegistryEvent {
     /// It is new.
     Added(PluginId),
     /// Another one took its place.
@@ -85,7 +85,7 @@ pub enum Changed {
     },
 }
 
-impl fmt::Display for Changed {
+impl fmt::Display for RegistryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Added(id) => write!(f, "added {id}"),
@@ -103,7 +103,7 @@ impl fmt::Display for Changed {
     }
 }
 
-impl Snapshot {
+impl PluginSnapshot {
     /// Every loaded plugin, by name, the highest version first.
     pub fn plugins(&self) -> &[Arc<LoadedPlugin>] {
         &self.plugins
@@ -140,7 +140,7 @@ impl Snapshot {
     }
 
     /// What happened after a generation, the oldest first; at most the last 64 changes.
-    pub fn changes_since(&self, generation: u64) -> impl Iterator<Item = &Change> {
+    pub fn changes_since(&self, generation: u64) -> impl Iterator<Item = &RegistryChange> {
         self.changes
             .iter()
             .filter(move |change| change.generation > generation)
@@ -167,8 +167,8 @@ impl Snapshot {
         });
     }
 
-    fn note(&mut self, what: Changed) {
-        self.changes.push_back(Change {
+    fn note(&mut self, what: RegistryEvent) {
+        self.changes.push_back(RegistryChange {
             generation: self.generation,
             what,
         });
@@ -196,7 +196,7 @@ impl Registry {
     }
 
     /// The plugins at this moment.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<PluginSnapshot> {
         self.current.load_full()
     }
 
@@ -206,8 +206,8 @@ impl Registry {
     }
 
     /// Loads files in their order. What fails is listed as failed. Blocks.
-    pub fn load_all(&self, found: &[Found]) {
-        for Found { path, named } in found {
+    pub fn load_all(&self, found: &[FoundLibrary]) {
+        for FoundLibrary { path, named } in found {
             // The outcome is in the snapshot and in the log.
             let _ = self.add(path, *named);
         }
@@ -221,7 +221,7 @@ impl Registry {
     pub fn add(&self, path: &Path, named: bool) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         let path_lock = Arc::clone(lock(&self.paths).entry(path.to_owned()).or_default());
         let _adding = lock(&path_lock);
-        let stamp = Stamp::of(path);
+        let stamp = FileStamp::of(path);
         let outcome = self
             .loader
             .load(path, named)
@@ -272,14 +272,14 @@ impl Registry {
         if let Some(plugin) = &plugin {
             plugin.remove();
             tracing::info!(target: "plugin", "removed {}", plugin.id());
-            next.note(Changed::Removed(plugin.id().clone()));
+            next.note(RegistryEvent::Removed(plugin.id().clone()));
         }
         self.set(next);
         plugin
     }
 
     /// Whether the path holds what was last loaded, or refused, from it.
-    pub(super) fn knows(&self, path: &Path, stamp: &Stamp) -> bool {
+    pub(super) fn knows(&self, path: &Path, stamp: &FileStamp) -> bool {
         let snapshot = self.current.load();
         let failed = snapshot.failed.iter().find(|failed| failed.path == path);
         if let Some(failed) = failed {
@@ -335,17 +335,17 @@ impl Registry {
         });
         match old {
             Some(old) if old.id() == id => {}
-            Some(old) => next.note(Changed::Replaced {
+            Some(old) => next.note(RegistryEvent::Replaced {
                 old: old.id().clone(),
                 new: id.clone(),
             }),
-            None => next.note(Changed::Added(id.clone())),
+            None => next.note(RegistryEvent::Added(id.clone())),
         }
         self.set(next);
         Ok(plugin)
     }
 
-    fn fail(&self, path: &Path, reason: &Arc<PluginError>, stamp: Option<Stamp>) {
+    fn fail(&self, path: &Path, reason: &Arc<PluginError>, stamp: Option<FileStamp>) {
         let _writing = lock(&self.writing);
         let mut next = self.next();
         let kept = next.at(path).map(|plugin| plugin.id().clone());
@@ -361,7 +361,7 @@ impl Registry {
             stamp,
         });
         next.failed.sort_by(|a, b| a.path.cmp(&b.path));
-        next.note(Changed::Failed {
+        next.note(RegistryEvent::Failed {
             path: path.to_owned(),
             reason: Arc::clone(reason),
             kept,
@@ -370,13 +370,13 @@ impl Registry {
     }
 
     /// A copy of the snapshot, one generation on.
-    fn next(&self) -> Snapshot {
-        let mut next = Snapshot::clone(&self.current.load());
+    fn next(&self) -> PluginSnapshot {
+        let mut next = PluginSnapshot::clone(&self.current.load());
         next.generation += 1;
         next
     }
 
-    fn set(&self, next: Snapshot) {
+    fn set(&self, next: PluginSnapshot) {
         let generation = next.generation;
         self.current.store(Arc::new(next));
         self.generation.send_replace(generation);

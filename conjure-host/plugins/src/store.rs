@@ -24,11 +24,11 @@ const SAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The place of the copies: a directory with mode 0700, shared by all hosts of one user.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct CopyStore {
     dir: PathBuf,
 }
 
-impl Store {
+impl CopyStore {
     /// Opens the store, makes its directory, and removes what has not been used for 30 days.
     ///
     /// # Errors
@@ -173,9 +173,9 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn store() -> (tempfile::TempDir, Store) {
+    fn store() -> (tempfile::TempDir, CopyStore) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path().join("store")).unwrap();
+        let store = CopyStore::open(dir.path().join("store")).unwrap();
         (dir, store)
     }
 
@@ -206,7 +206,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let error = Store::open(dir.path()).unwrap_err();
+        let error = CopyStore::open(dir.path()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 
@@ -220,7 +220,7 @@ mod tests {
             .unwrap()
             .set_modified(long_ago)
             .unwrap();
-        let store = Store::open(store.dir()).unwrap();
+        let store = CopyStore::open(store.dir()).unwrap();
         assert_eq!(fs::entries(store.dir()).unwrap(), vec![new]);
     }
 

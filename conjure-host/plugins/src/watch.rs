@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::find::{is_library_name, libraries};
-use super::{PluginFile, Registry, Stamp};
+use super::{FileStamp, PluginFile, Registry};
 
 /// How the directories are watched.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ impl Watcher {
                 }
             });
         let looks = Arc::new(AtomicU64::new(0));
-        let watch = Watch {
+        let watch = DirectoryWatch {
             looks: Arc::clone(&looks),
             registry,
             dirs,
@@ -106,19 +106,19 @@ impl Drop for Watcher {
     }
 }
 
-struct Watch {
+struct DirectoryWatch {
     looks: Arc<AtomicU64>,
     registry: Arc<Registry>,
     dirs: Vec<PathBuf>,
     options: WatchOptions,
     watcher: Option<RecommendedWatcher>,
     watched: HashSet<PathBuf>,
-    pending: HashMap<PathBuf, Pending>,
+    pending: HashMap<PathBuf, PendingPath>,
 }
 
 /// A path that holds something else than the registry knows, or nothing.
-struct Pending {
-    stamp: Option<Stamp>,
+struct PendingPath {
+    stamp: Option<FileStamp>,
     /// When it was first seen like this.
     since: Instant,
     /// When it was first seen at all.
@@ -127,7 +127,7 @@ struct Pending {
     ready: bool,
 }
 
-impl Watch {
+impl DirectoryWatch {
     async fn run(mut self, mut events: mpsc::Receiver<notify::Result<notify::Event>>) {
         let mut ready = HashSet::new();
         loop {
@@ -190,7 +190,7 @@ impl Watch {
                 }
             }
             for path in present {
-                if let Some(stamp) = Stamp::of(&path)
+                if let Some(stamp) = FileStamp::of(&path)
                     && !self.registry.knows(&path, &stamp)
                 {
                     differ.insert(path, Some(stamp));
@@ -200,7 +200,7 @@ impl Watch {
         self.pending.retain(|path, _| differ.contains_key(path));
         for (path, stamp) in differ {
             let said = ready.contains(&path);
-            let pending = self.pending.entry(path).or_insert(Pending {
+            let pending = self.pending.entry(path).or_insert(PendingPath {
                 stamp,
                 since: now,
                 first: now,
@@ -236,11 +236,11 @@ impl Watch {
                 move || settle(&registry, &path, present, patient)
             };
             match tokio::task::spawn_blocking(work).await {
-                Ok(Outcome::Done) => {
+                Ok(SettleOutcome::Done) => {
                     removed |= !present;
                     self.pending.remove(&path);
                 }
-                Ok(Outcome::Later) => {
+                Ok(SettleOutcome::Later) => {
                     if let Some(pending) = self.pending.get_mut(&path) {
                         pending.since = Instant::now();
                         pending.ready = false;
@@ -258,7 +258,7 @@ impl Watch {
         }
     }
 
-    fn is_due(&self, pending: &Pending, now: Instant) -> bool {
+    fn is_due(&self, pending: &PendingPath, now: Instant) -> bool {
         pending.ready || now - pending.since >= self.options.settle
     }
 
@@ -282,25 +282,25 @@ impl Watch {
     }
 }
 
-enum Outcome {
+enum SettleOutcome {
     Done,
     Later,
 }
 
-fn settle(registry: &Registry, path: &Path, present: bool, patient: bool) -> Outcome {
+fn settle(registry: &Registry, path: &Path, present: bool, patient: bool) -> SettleOutcome {
     if !present {
         registry.remove(path);
-        return Outcome::Done;
+        return SettleOutcome::Done;
     }
     if patient
         && let Err(error) = PluginFile::read(path, false)
         && error.is_transient()
     {
-        return Outcome::Later;
+        return SettleOutcome::Later;
     }
     // The outcome is in the registry's snapshot and in the log.
     let _ = registry.add(path, false);
-    Outcome::Done
+    SettleOutcome::Done
 }
 
 /// Whether an event only tells that somebody read. Looking at a directory opens it: a look that

@@ -18,7 +18,7 @@ use secrecy::SecretString;
 use super::address::{Address, AddressError};
 use super::credentials::Credentials;
 use super::http::{Attempt, Clients, HttpOptions, Retry, retry_after, with_retries};
-use super::sse_reply::{self, Bounds, root_cause};
+use super::sse_reply::{self, ReplyBounds, root_cause};
 use super::{Provider, ProviderError, ReplySink, UnusableProvider, known};
 use conjure_config::SessionSpec;
 use conjure_config::{AuthName, OpenAuth};
@@ -339,7 +339,7 @@ impl HttpProvider {
             .filter_map(|(name, value)| Some((name.to_string(), shown(value)?)))
             .collect();
         // The status says what happened also when the rest of the body does not come.
-        let bounds = Bounds {
+        let bounds = ReplyBounds {
             first_byte: self.options.idle_timeout,
             bytes: ERROR_BYTES,
             ..self.bounds()
@@ -401,8 +401,8 @@ impl HttpProvider {
         }
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds {
+    pub(super) fn bounds(&self) -> ReplyBounds {
+        ReplyBounds {
             first_byte: self.options.first_byte_timeout,
             idle: self.options.idle_timeout,
             whole: self.options.reply_timeout,

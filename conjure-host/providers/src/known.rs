@@ -16,7 +16,7 @@ use conjure_config::env;
 
 /// A provider over HTTP that needs nothing but a key.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownProvider {
     /// Its name.
     pub name: &'static str,
     /// What it speaks, unless a session says otherwise.
@@ -31,7 +31,7 @@ pub struct Known {
     pub needs_key: bool,
 }
 
-impl Known {
+impl KnownProvider {
     /// The provider of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         KNOWN.iter().find(|known| known.name == name)
@@ -52,8 +52,8 @@ pub struct UnusableProvider {
 }
 
 /// All of them.
-pub static KNOWN: [Known; 9] = [
-    Known {
+pub static KNOWN: [KnownProvider; 9] = [
+    KnownProvider {
         name: "anthropic",
         wire: Wire::Anthropic,
         base_url: Some("https://api.anthropic.com"),
@@ -61,7 +61,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::ANTHROPIC_API_KEY],
         needs_key: true,
     },
-    Known {
+    KnownProvider {
         name: "openai",
         wire: Wire::OpenaiResponses,
         base_url: Some("https://api.openai.com/v1"),
@@ -69,7 +69,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::OPENAI_API_KEY],
         needs_key: true,
     },
-    Known {
+    KnownProvider {
         name: "gemini",
         wire: Wire::Gemini,
         base_url: Some("https://generativelanguage.googleapis.com"),
@@ -77,7 +77,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::GEMINI_API_KEY, env::GOOGLE_API_KEY],
         needs_key: true,
     },
-    Known {
+    KnownProvider {
         name: "deepseek",
         wire: Wire::OpenaiChat,
         base_url: Some("https://api.deepseek.com/v1"),
@@ -85,7 +85,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::DEEPSEEK_API_KEY],
         needs_key: true,
     },
-    Known {
+    KnownProvider {
         name: "mistral",
         wire: Wire::OpenaiChat,
         base_url: Some("https://api.mistral.ai/v1"),
@@ -93,7 +93,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::MISTRAL_API_KEY],
         needs_key: true,
     },
-    Known {
+    KnownProvider {
         name: "openrouter",
         wire: Wire::OpenaiChat,
         base_url: Some("https://openrouter.ai/api/v1"),
@@ -101,7 +101,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::OPENROUTER_API_KEY],
         needs_key: true,
     },
-    Known {
+    KnownProvider {
         name: "llamacpp",
         wire: Wire::OpenaiChat,
         base_url: Some("http://127.0.0.1:8080/v1"),
@@ -109,7 +109,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::LLAMACPP_API_KEY],
         needs_key: false,
     },
-    Known {
+    KnownProvider {
         name: "ollama",
         wire: Wire::OpenaiChat,
         base_url: Some("http://127.0.0.1:11434/v1"),
@@ -117,7 +117,7 @@ pub static KNOWN: [Known; 9] = [
         key_vars: &[env::OLLAMA_API_KEY],
         needs_key: false,
     },
-    Known {
+    KnownProvider {
         name: "openai-compatible",
         wire: Wire::OpenaiChat,
         base_url: None,
@@ -137,7 +137,7 @@ pub(super) fn provider(
     spec: &SessionSpec,
     clients: &Clients,
 ) -> Result<Option<HttpProvider>, String> {
-    let known = Known::named(name);
+    let known = KnownProvider::named(name);
     let own = spec.providers.get(name);
     if known.is_none() && own.is_none() {
         return Ok(None);
@@ -229,7 +229,7 @@ pub fn not_opened(auth: &AuthRef) -> String {
 
 /// What the provider of this name speaks, and how. Needs no key.
 pub fn spoken(name: &str, spec: &SessionSpec) -> Option<(Wire, Endpoint)> {
-    let known = Known::named(name);
+    let known = KnownProvider::named(name);
     let own = spec.providers.get(name);
     if known.is_none() && own.is_none() {
         return None;

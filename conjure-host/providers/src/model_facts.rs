@@ -28,12 +28,12 @@ pub struct ModelFacts {
 }
 
 /// Models by provider and name.
-type Table = BTreeMap<String, BTreeMap<String, ModelFacts>>;
+type ModelTable = BTreeMap<String, BTreeMap<String, ModelFacts>>;
 
 /// What is known of all models.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelBook {
-    table: Table,
+    table: ModelTable,
 }
 
 /// A data file that cannot be used.
@@ -89,7 +89,7 @@ impl ModelBook {
         models.flat_map(|models| models.keys().map(String::as_str))
     }
 
-    fn add(&mut self, more: Table) {
+    fn add(&mut self, more: ModelTable) {
         for (provider, models) in more {
             let known = self.table.entry(provider).or_default();
             for (model, facts) in models {
@@ -107,7 +107,7 @@ impl ModelBook {
     }
 }
 
-fn parse(text: &str, path: &str) -> Result<Table, ModelBookError> {
+fn parse(text: &str, path: &str) -> Result<ModelTable, ModelBookError> {
     toml::from_str(text).map_err(|error| ModelBookError::Parse {
         path: path.to_owned(),
         message: error.to_string().trim_end().to_owned(),
@@ -123,7 +123,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let book = ModelBook::read(dir.path()).unwrap();
         for (provider, models) in &book.table {
-            assert!(super::super::Known::named(provider).is_some(), "{provider}");
+            assert!(
+                super::super::KnownProvider::named(provider).is_some(),
+                "{provider}"
+            );
             for (model, facts) in models {
                 let price = facts.price;
                 assert_eq!(*model, model_family(model), "it would not be found");

@@ -50,7 +50,7 @@ impl HttpProvider {
 
     async fn page(&self, resource: &str) -> Result<Value, Attempt> {
         let reply = self.get(resource).await?;
-        let bounds = sse_reply::Bounds {
+        let bounds = sse_reply::ReplyBounds {
             bytes: PAGE_BYTES,
             ..self.bounds()
         };

@@ -185,7 +185,7 @@ impl HttpProvider {
         let resource = format!("{resource}/content");
         let bytes = with_retries(self.retry(), &sink, async || {
             let reply = self.ask(Method::GET, &resource, None, Some(BETA)).await?;
-            let bounds = sse_reply::Bounds {
+            let bounds = sse_reply::ReplyBounds {
                 bytes: SKILL_BYTES + 1,
                 ..self.bounds()
             };
@@ -284,7 +284,7 @@ impl HttpProvider {
         beta: Option<&'static str>,
     ) -> Result<Value, Attempt> {
         let reply = self.ask(method, resource, form, beta).await?;
-        let bounds = sse_reply::Bounds {
+        let bounds = sse_reply::ReplyBounds {
             bytes: ANSWER_BYTES,
             ..self.bounds()
         };

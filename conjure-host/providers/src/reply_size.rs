@@ -23,15 +23,15 @@ const VALUE: usize = 8;
 
 /// What is left of it while a reply streams.
 #[derive(Debug)]
-pub(super) struct Room(usize);
+pub(super) struct ReplyRoom(usize);
 
-impl Default for Room {
+impl Default for ReplyRoom {
     fn default() -> Self {
         Self(MOST)
     }
 }
 
-impl Room {
+impl ReplyRoom {
     /// Whether nothing more is taken.
     pub(super) fn is_used_up(&self) -> bool {
         self.0 == 0
@@ -87,7 +87,7 @@ impl Room {
 /// Cuts a reply to what is taken; whether there was more of it. What a signature belongs to and is
 /// no longer whole loses the signature, and calls without their whole arguments have none.
 pub(super) fn cut(response: &mut Response) -> bool {
-    let mut room = Room::default();
+    let mut room = ReplyRoom::default();
     let mut is_cut = response.parts.len() > MOST_PARTS;
     response.parts.truncate(MOST_PARTS);
     response.parts.retain_mut(|part| {
@@ -121,7 +121,7 @@ pub(super) fn end(response: &mut Response) {
 }
 
 /// Whether all of a part stays.
-fn cut_part(room: &mut Room, part: &mut Part) -> bool {
+fn cut_part(room: &mut ReplyRoom, part: &mut Part) -> bool {
     let is_whole = match &mut part.content {
         Content::Text { text } | Content::Reasoning { text } => room.cut(text),
         Content::FunctionCall(call) => {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn pieces_are_shown_as_far_as_there_is_room() {
-        let mut room = Room::default();
+        let mut room = ReplyRoom::default();
         let piece = |length| StreamEvent::Content {
             delta: "x".repeat(length),
         };

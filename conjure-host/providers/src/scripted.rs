@@ -28,7 +28,7 @@ pub struct Script {
     #[serde(default)]
     pub about: String,
     /// The answers, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
 }
 
 /// One answer. Texts and arguments may hold `{{…}}`: `{{user}}` (the newest user text),
@@ -36,7 +36,7 @@ pub struct Script {
 /// `{{CALL.json.FIELD.0}}` (the output read as JSON), where CALL is the `as` of an earlier call.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ScriptStep {
     /// The public name of a tool; where the session does not offer it, the step is left out.
     #[serde(default)]
     pub needs: Option<String>,
@@ -229,7 +229,7 @@ impl Provider for Scripted {
     }
 }
 
-fn stop(step: &Step) -> Stop {
+fn stop(step: &ScriptStep) -> Stop {
     let raw = step.stop.clone().unwrap_or_else(|| {
         if step.calls.is_empty() {
             "end_turn".to_owned()

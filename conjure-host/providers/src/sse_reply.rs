@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
-use conjure_core::wire::{Decoded, Decoder, WireError};
+use conjure_core::wire::{Decoded, ReplyDecoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
-use super::reply_size::{self, Room};
+use super::reply_size::{self, ReplyRoom};
 
 /// How long to wait for what, and how much to take.
-pub(crate) struct Bounds {
+pub(crate) struct ReplyBounds {
     /// Time for the first piece of the body.
     pub(crate) first_byte: Duration,
     /// Time for each piece after that.
@@ -27,13 +27,13 @@ pub(crate) struct Bounds {
 /// falls silent before any output, the error may be tried again.
 pub(crate) async fn read(
     mut reply: reqwest::Response,
-    mut decoder: Box<dyn Decoder>,
+    mut decoder: Box<dyn ReplyDecoder>,
     sink: &ReplySink,
-    bounds: &Bounds,
+    bounds: &ReplyBounds,
 ) -> Decoded {
     let end = after(bounds.whole);
     let mut events = Vec::new();
-    let mut room = Room::default();
+    let mut room = ReplyRoom::default();
     let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
@@ -127,7 +127,7 @@ pub(crate) struct Cut {
 /// Reads at most so many bytes of a body, as far as it comes in time; what is behind them is left.
 pub(crate) async fn read_bounded(
     mut reply: reqwest::Response,
-    bounds: &Bounds,
+    bounds: &ReplyBounds,
 ) -> (Vec<u8>, Option<Cut>) {
     let end = after(bounds.whole);
     let mut body = Vec::new();
@@ -198,7 +198,7 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
     }
 }
 
-fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut Room) {
+fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom) {
     for event in events.drain(..) {
         if let Some(event) = room.take(event) {
             sink.push(event);
@@ -230,7 +230,7 @@ mod tests {
         reqwest::get(format!("http://{address}/")).await.unwrap()
     }
 
-    const QUICK: Bounds = Bounds {
+    const QUICK: ReplyBounds = ReplyBounds {
         first_byte: Duration::from_secs(30),
         idle: Duration::from_millis(20),
         whole: Duration::from_secs(30),
@@ -269,7 +269,7 @@ mod tests {
         );
         let sink = ReplySink::new(|_| {}, |_| {});
         let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
-        let bounds = Bounds {
+        let bounds = ReplyBounds {
             idle: Duration::from_secs(30),
             bytes: 64 * 1024 * 1024,
             ..QUICK

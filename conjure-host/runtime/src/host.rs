@@ -42,8 +42,8 @@ use crate::session::{
 };
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
-    LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
-    Watcher,
+    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath,
+    WatchOptions, Watcher,
 };
 use conjure_providers::Clients;
 use conjure_providers::auths::Auths;
@@ -468,7 +468,7 @@ impl HostBuilder {
     /// # Errors
     /// [`HostError`].
     pub async fn build(self) -> Result<Host, HostError> {
-        let store = Store::open(self.data_dir.join("store")).map_err(HostError::Store)?;
+        let store = CopyStore::open(self.data_dir.join("store")).map_err(HostError::Store)?;
         sweep(&sessions_dir(&self.data_dir));
         let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
         let options = LoaderOptions {

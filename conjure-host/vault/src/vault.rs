@@ -49,7 +49,7 @@ pub enum KeyPlace {
     Keyring(String),
 }
 
-struct Held {
+struct LocatedKey {
     place: KeyPlace,
     key: MasterKey,
 }
@@ -60,9 +60,9 @@ pub struct Vault {
     file: PathBuf,
     entry: String,
     /// Keys of the environment and of files, the one that seals first.
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<LocatedKey>>,
     /// The keys of the keyring, once somebody asked for them.
-    in_keyring: OnceLock<Vec<Held>>,
+    in_keyring: OnceLock<Vec<LocatedKey>>,
 }
 
 impl Vault {
@@ -94,13 +94,13 @@ impl Vault {
                     place: variable.to_owned(),
                 })?;
                 let place = KeyPlace::Variable(variable);
-                held.push(Held { place, key });
+                held.push(LocatedKey { place, key });
             }
         }
         for path in [file.clone(), file::next(&file)] {
             if let Some(key) = file::read(&path)? {
                 let place = KeyPlace::File(path);
-                held.push(Held { place, key });
+                held.push(LocatedKey { place, key });
             }
         }
         Ok(Self {
@@ -193,12 +193,12 @@ impl Vault {
     }
 
     fn sealing(&self) -> Option<(KeyPlace, MasterKey)> {
-        let seals = |held: &Held| match &held.place {
+        let seals = |held: &LocatedKey| match &held.place {
             KeyPlace::Variable(name) => *name == Self::VARIABLE,
             KeyPlace::File(path) => *path == self.file,
             KeyPlace::Keyring(entry) => *entry == self.entry,
         };
-        let both = |held: &Held| (held.place.clone(), held.key.clone());
+        let both = |held: &LocatedKey| (held.place.clone(), held.key.clone());
         if let Some(found) = self.lock().iter().find(|held| seals(held)).map(both) {
             return Some(found);
         }
@@ -241,12 +241,12 @@ impl Vault {
     fn hold(&self, place: KeyPlace, key: MasterKey) {
         let mut held = self.lock();
         held.retain(|held| held.place != place);
-        held.push(Held { place, key });
+        held.push(LocatedKey { place, key });
     }
 
     /// The key of this name, wherever it is.
     fn key(&self, id: KeyId) -> Result<MasterKey, VaultError> {
-        let with_id = |held: &&Held| held.key.id() == id;
+        let with_id = |held: &&LocatedKey| held.key.id() == id;
         if let Some(held) = self.lock().iter().find(with_id) {
             return Ok(held.key.clone());
         }
@@ -300,7 +300,7 @@ impl Vault {
         )
     }
 
-    fn in_keyring(&self) -> Result<&[Held], VaultError> {
+    fn in_keyring(&self) -> Result<&[LocatedKey], VaultError> {
         if let Some(held) = self.in_keyring.get() {
             return Ok(held);
         }
@@ -309,7 +309,7 @@ impl Vault {
             for entry in [self.entry.clone(), next_entry(&self.entry)] {
                 if let Some(key) = self.read_keyring(&entry)? {
                     let place = KeyPlace::Keyring(entry);
-                    found.push(Held { place, key });
+                    found.push(LocatedKey { place, key });
                 }
             }
         }
@@ -332,7 +332,7 @@ impl Vault {
         set.map_err(keyring("keep"))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Held>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<LocatedKey>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::PROVIDER;
-use crate::config::{KEY, Settings};
+use crate::config::{AnthropicSettings, KEY};
 use crate::items::is_id;
 
 /// Attempts in all at a request that nothing came of.
@@ -26,7 +26,7 @@ const FIRST_BYTE: Duration = Duration::from_secs(120);
 
 /// The API of one configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct Api {
+pub(crate) struct AnthropicApi {
     client: reqwest::Client,
     base_url: String,
     model: String,
@@ -34,7 +34,7 @@ pub(crate) struct Api {
 }
 
 /// The body of a request, as often as it is sent.
-pub(crate) enum Body<'a> {
+pub(crate) enum RequestBody<'a> {
     None,
     /// A request of the Messages API.
     Encoded(&'a Encoded),
@@ -47,7 +47,7 @@ pub(crate) enum Body<'a> {
     },
 }
 
-impl Body<'_> {
+impl RequestBody<'_> {
     async fn put_into(&self, request: RequestBuilder) -> Result<RequestBuilder> {
         Ok(match self {
             Self::None => request,
@@ -78,7 +78,7 @@ impl Body<'_> {
 
 /// An answer that is not the one that was wanted.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct ApiFailure {
     /// The HTTP status; 0 when there was no answer.
     pub(crate) status: u16,
     /// What failed, why and what to do.
@@ -87,13 +87,13 @@ pub(crate) struct Refused {
     wait: Option<Duration>,
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<ApiFailure> for Error {
+    fn from(refused: ApiFailure) -> Self {
         Self::new(refused.message)
     }
 }
 
-impl Refused {
+impl ApiFailure {
     /// Something that is not sent again.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
@@ -121,8 +121,8 @@ impl Refused {
     }
 }
 
-impl Api {
-    pub(crate) fn new(settings: &Settings) -> Result<Self> {
+impl AnthropicApi {
+    pub(crate) fn new(settings: &AnthropicSettings) -> Result<Self> {
         let client = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
             .redirect(reqwest::redirect::Policy::none())
@@ -149,10 +149,10 @@ impl Api {
         &self,
         cx: &Cx,
         (method, path): (Method, &str),
-        body: Body<'_>,
-    ) -> Result<Response, Refused> {
+        body: RequestBody<'_>,
+    ) -> Result<Response, ApiFailure> {
         let key = cx.secret_async(KEY).await;
-        let key = key.map_err(|error| Refused::new(error.message()))?;
+        let key = key.map_err(|error| ApiFailure::new(error.message()))?;
         let mut attempt = 1;
         loop {
             let request = self
@@ -165,7 +165,7 @@ impl Api {
                 None => request,
             };
             let request = body.put_into(request).await;
-            let request = request.map_err(|error| Refused::new(error.message()))?;
+            let request = request.map_err(|error| ApiFailure::new(error.message()))?;
             let refused = match self.once(request, self.endpoint(&body)).await {
                 Ok(response) => return Ok(response),
                 Err(refused) => refused,
@@ -180,19 +180,19 @@ impl Api {
     }
 
     /// Where a request goes, for the words of its errors; only one to a model has a model.
-    fn endpoint(&self, body: &Body<'_>) -> Endpoint {
+    fn endpoint(&self, body: &RequestBody<'_>) -> Endpoint {
         let endpoint = Endpoint::new(PROVIDER).at(&self.base_url);
         match body {
-            Body::Encoded(_) => endpoint.with_model(&self.model),
-            Body::None | Body::File { .. } => endpoint,
+            RequestBody::Encoded(_) => endpoint.with_model(&self.model),
+            RequestBody::None | RequestBody::File { .. } => endpoint,
         }
     }
 
-    async fn once(&self, request: RequestBuilder, to: Endpoint) -> Result<Response, Refused> {
+    async fn once(&self, request: RequestBuilder, to: Endpoint) -> Result<Response, ApiFailure> {
         let response = match tokio::time::timeout(FIRST_BYTE, request.send()).await {
-            Ok(response) => response.map_err(|error| Refused::network(&error))?,
+            Ok(response) => response.map_err(|error| ApiFailure::network(&error))?,
             Err(_) => {
-                return Err(Refused::new(format!(
+                return Err(ApiFailure::new(format!(
                     "Anthropic gave no answer within {FIRST_BYTE:?}."
                 )));
             }
@@ -208,7 +208,7 @@ impl Api {
             .map(Duration::from_secs);
         let body = whole(response).await.unwrap_or_default();
         let error = Wire::Anthropic.error(&to, status.as_u16(), &[], &body);
-        Err(Refused {
+        Err(ApiFailure {
             status: status.as_u16(),
             message: error.message,
             retryable: error.retryable,
@@ -217,8 +217,10 @@ impl Api {
     }
 
     /// An answer that is JSON.
-    pub(crate) async fn json(&self, cx: &Cx, path: &str) -> Result<Value, Refused> {
-        let response = self.send(cx, (Method::GET, path), Body::None).await?;
+    pub(crate) async fn json(&self, cx: &Cx, path: &str) -> Result<Value, ApiFailure> {
+        let response = self
+            .send(cx, (Method::GET, path), RequestBody::None)
+            .await?;
         json(response).await
     }
 
@@ -229,13 +231,13 @@ impl Api {
         cx: &Cx,
         id: &str,
         version: Option<&str>,
-    ) -> Result<(String, String), Refused> {
+    ) -> Result<(String, String), ApiFailure> {
         let text = |value: &Value, names: &[&str]| {
             let mut found = names.iter().filter_map(|name| value.get(*name)?.as_str());
             found.next().unwrap_or_default().to_owned()
         };
         if !is_id(id) {
-            return Err(Refused::new(format!("`{id}` is no id of a skill")));
+            return Err(ApiFailure::new(format!("`{id}` is no id of a skill")));
         }
         let version = match version.filter(|version| *version != "latest") {
             Some(version) => version.to_owned(),
@@ -245,7 +247,7 @@ impl Api {
             }
         };
         if !is_id(&version) {
-            return Err(Refused::new(format!(
+            return Err(ApiFailure::new(format!(
                 "the skill `{id}` has no version `{version}`"
             )));
         }
@@ -254,28 +256,28 @@ impl Api {
             .await?;
         let name = text(&version, &["name", "directory"]);
         if name.is_empty() {
-            return Err(Refused::new(format!("the skill `{id}` has no name")));
+            return Err(ApiFailure::new(format!("the skill `{id}` has no name")));
         }
         Ok((name, text(&version, &["description"])))
     }
 }
 
 /// The JSON of an answer.
-pub(crate) async fn json(response: Response) -> Result<Value, Refused> {
+pub(crate) async fn json(response: Response) -> Result<Value, ApiFailure> {
     let bytes = whole(response).await?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Refused::new(format!("Anthropic's answer is no JSON: {error}")))
+        .map_err(|error| ApiFailure::new(format!("Anthropic's answer is no JSON: {error}")))
 }
 
-async fn whole(mut response: Response) -> Result<Vec<u8>, Refused> {
+async fn whole(mut response: Response) -> Result<Vec<u8>, ApiFailure> {
     let mut bytes = Vec::new();
     loop {
         let piece = response.chunk().await;
-        let Some(piece) = piece.map_err(|error| Refused::network(&error))? else {
+        let Some(piece) = piece.map_err(|error| ApiFailure::network(&error))? else {
             return Ok(bytes);
         };
         if bytes.len() + piece.len() > MOST_BYTES {
-            return Err(Refused::new("Anthropic's answer is too large."));
+            return Err(ApiFailure::new("Anthropic's answer is too large."));
         }
         bytes.extend_from_slice(&piece);
     }

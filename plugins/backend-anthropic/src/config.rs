@@ -15,19 +15,19 @@ pub(crate) const MOST_SKILLS: usize = 20;
 
 /// The settings of one backend instance.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct AnthropicSettings {
     pub(crate) base_url: String,
     pub(crate) model: String,
     pub(crate) max_tokens: u32,
     pub(crate) code_execution: String,
     pub(crate) betas: Vec<String>,
-    pub(crate) skills: Vec<Skill>,
+    pub(crate) skills: Vec<AnthropicSkill>,
     pub(crate) idle: Duration,
 }
 
 /// A skill, as a session names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Skill {
+pub(crate) struct AnthropicSkill {
     /// `anthropic` or `custom`.
     pub(crate) source: String,
     pub(crate) id: String,
@@ -37,7 +37,7 @@ pub(crate) struct Skill {
     pub(crate) description: Option<String>,
 }
 
-impl Skill {
+impl AnthropicSkill {
     /// As `container.skills` has it.
     pub(crate) fn reference(&self) -> Value {
         let mut reference = json!({ "type": self.source, "skill_id": self.id });
@@ -50,7 +50,7 @@ impl Skill {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct ConfigFile {
     base_url: Option<String>,
     #[serde(default = "default_model")]
     model: String,
@@ -61,7 +61,7 @@ struct Config {
     #[serde(default)]
     betas: Vec<String>,
     #[serde(default)]
-    skills: Vec<Named>,
+    skills: Vec<SkillChoice>,
     #[serde(default = "default_idle_timeout_ms")]
     idle_timeout_ms: u64,
 }
@@ -69,14 +69,14 @@ struct Config {
 /// A skill as a text or as a table.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Named {
+enum SkillChoice {
     Id(String),
-    Table(Table),
+    Table(SkillTable),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct SkillTable {
     #[serde(rename = "type")]
     source: Option<String>,
     #[serde(alias = "id")]
@@ -158,12 +158,12 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-impl Settings {
+impl AnthropicSettings {
     pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
         Self::new(setup.config()?, std::env::var(BASE_URL).ok())
     }
 
-    fn new(config: Config, elsewhere: Option<String>) -> Result<Self> {
+    fn new(config: ConfigFile, elsewhere: Option<String>) -> Result<Self> {
         if config.skills.len() > MOST_SKILLS {
             return Err(Error::invalid(format!(
                 "{} hosted skills are too many: Anthropic takes at most {MOST_SKILLS} a request; \
@@ -171,7 +171,7 @@ impl Settings {
                 config.skills.len()
             )));
         }
-        let mut skills: Vec<Skill> = Vec::new();
+        let mut skills: Vec<AnthropicSkill> = Vec::new();
         for named in config.skills {
             let skill = skill(named)?;
             if skills.iter().any(|known| known.id == skill.id) {
@@ -205,16 +205,16 @@ impl Settings {
     }
 }
 
-fn skill(named: Named) -> Result<Skill> {
+fn skill(named: SkillChoice) -> Result<AnthropicSkill> {
     let table = match named {
-        Named::Id(id) => Table {
+        SkillChoice::Id(id) => SkillTable {
             source: None,
             skill_id: id,
             version: None,
             name: None,
             description: None,
         },
-        Named::Table(table) => table,
+        SkillChoice::Table(table) => table,
     };
     let id = table.skill_id.trim().to_owned();
     let source = table.source.unwrap_or_else(|| {
@@ -227,7 +227,7 @@ fn skill(named: Named) -> Result<Skill> {
              `anthropic` or `custom`"
         )));
     }
-    Ok(Skill {
+    Ok(AnthropicSkill {
         name: table
             .name
             .or_else(|| (source == "anthropic").then(|| id.clone())),
@@ -242,8 +242,8 @@ fn skill(named: Named) -> Result<Skill> {
 mod tests {
     use super::*;
 
-    fn settings(config: Value) -> Result<Settings> {
-        Settings::new(serde_json::from_value(config).unwrap(), None)
+    fn settings(config: Value) -> Result<AnthropicSettings> {
+        AnthropicSettings::new(serde_json::from_value(config).unwrap(), None)
     }
 
     #[test]
@@ -253,7 +253,11 @@ mod tests {
             "base_url": "http://127.0.0.1:1/v1/",
         }))
         .unwrap();
-        let references: Vec<Value> = settings.skills.iter().map(Skill::reference).collect();
+        let references: Vec<Value> = settings
+            .skills
+            .iter()
+            .map(AnthropicSkill::reference)
+            .collect();
         assert_eq!(
             references,
             [

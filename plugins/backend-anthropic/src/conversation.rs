@@ -6,13 +6,13 @@
 use conjure_core::chat::{Content, Message, Meta, Part, Role, StopReason, StreamEvent, Usage};
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
-use conjure_core::wire::{Decoded, Decoder as _, anthropic};
+use conjure_core::wire::{Decoded, ReplyDecoder as _, anthropic};
 use conjure_skill_sdk::{Cx, Error, Result};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use crate::api::{Body, Refused};
-use crate::config::Skill;
+use crate::api::{ApiFailure, RequestBody};
+use crate::config::AnthropicSkill;
 use crate::{Hosted, PROVIDER, items};
 
 /// How often a reply may be paused.
@@ -24,7 +24,7 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 pub(crate) struct Conversation<'a> {
     hosted: &'a Hosted,
     cx: &'a Cx,
-    skill: &'a Skill,
+    skill: &'a AnthropicSkill,
     uploads: Vec<Value>,
     messages: Vec<Message>,
     /// Where it runs.
@@ -38,7 +38,7 @@ pub(crate) struct Conversation<'a> {
 }
 
 /// How a conversation ended.
-pub(crate) enum Ended {
+pub(crate) enum ConversationEnd {
     /// With an answer.
     Well,
     /// Before its end, and why.
@@ -51,7 +51,7 @@ impl<'a> Conversation<'a> {
     pub(crate) fn new(
         hosted: &'a Hosted,
         cx: &'a Cx,
-        skill: &'a Skill,
+        skill: &'a AnthropicSkill,
         task: &str,
         uploads: &[String],
         container: Option<String>,
@@ -73,7 +73,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Holds it.
-    pub(crate) async fn run(&mut self) -> Result<Ended> {
+    pub(crate) async fn run(&mut self) -> Result<ConversationEnd> {
         let mut pauses = 0;
         loop {
             let response = match self.ask().await {
@@ -92,17 +92,19 @@ impl<'a> Conversation<'a> {
             match stop.reason {
                 StopReason::Pause if pauses < MOST_PAUSES => pauses += 1,
                 StopReason::Pause => {
-                    return Ok(Ended::Short(format!(
+                    return Ok(ConversationEnd::Short(format!(
                         "The skill was paused {MOST_PAUSES} times and is not done. Give it a \
                          smaller task."
                     )));
                 }
-                StopReason::EndTurn | StopReason::StopSequence => return Ok(Ended::Well),
+                StopReason::EndTurn | StopReason::StopSequence => return Ok(ConversationEnd::Well),
                 StopReason::Refusal => {
-                    return Ok(Ended::Short("The skill refused the task.".to_owned()));
+                    return Ok(ConversationEnd::Short(
+                        "The skill refused the task.".to_owned(),
+                    ));
                 }
                 _ => {
-                    return Ok(Ended::Short(format!(
+                    return Ok(ConversationEnd::Short(format!(
                         "The skill stopped before it was done ({}). Give it a smaller task.",
                         stop.raw
                     )));
@@ -112,15 +114,17 @@ impl<'a> Conversation<'a> {
     }
 
     /// What was made before a failure is not lost by it.
-    fn broken(&self, why: &str) -> Result<Ended> {
+    fn broken(&self, why: &str) -> Result<ConversationEnd> {
         if self.text.is_empty() && self.files.is_empty() {
             return Err(Error::new(why));
         }
-        Ok(Ended::Short(format!("The skill broke off: {why}")))
+        Ok(ConversationEnd::Short(format!(
+            "The skill broke off: {why}"
+        )))
     }
 
     /// One reply; where the container is over, once more without it.
-    async fn ask(&mut self) -> Result<Decoded, Refused> {
+    async fn ask(&mut self) -> Result<Decoded, ApiFailure> {
         match self.once().await {
             Err(refused)
                 if self.container.is_some() && items::is_expired_container(&refused.message) =>
@@ -132,12 +136,16 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn once(&self) -> Result<Decoded, Refused> {
+    async fn once(&self) -> Result<Decoded, ApiFailure> {
         let encoded = anthropic::encode(&self.request());
         let mut response = self
             .hosted
             .api
-            .send(self.cx, (Method::POST, "messages"), Body::Encoded(&encoded))
+            .send(
+                self.cx,
+                (Method::POST, "messages"),
+                RequestBody::Encoded(&encoded),
+            )
             .await?;
         let mut decoder = anthropic::decoder();
         let mut events = Vec::new();
@@ -184,7 +192,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Shows what comes to whoever watches.
-    async fn show(&self, events: &mut Vec<StreamEvent>) -> Result<(), Refused> {
+    async fn show(&self, events: &mut Vec<StreamEvent>) -> Result<(), ApiFailure> {
         for event in events.drain(..) {
             let shown = match event {
                 StreamEvent::Content { delta } => self.cx.stdout_async(delta.as_bytes()).await,
@@ -194,7 +202,7 @@ impl<'a> Conversation<'a> {
                 },
                 _ => Ok(()),
             };
-            shown.map_err(|error| Refused::new(error.message()))?;
+            shown.map_err(|error| ApiFailure::new(error.message()))?;
         }
         Ok(())
     }

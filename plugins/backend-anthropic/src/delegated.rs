@@ -4,9 +4,9 @@ use conjure_skill_sdk::protocol::{BackendCall, Part, Spent, ToolDecl, ToolResult
 use conjure_skill_sdk::{Cx, Error, Result};
 use serde_json::{Value, json};
 
-use crate::api::Api;
-use crate::config::{Settings, Skill};
-use crate::conversation::{Conversation, Ended};
+use crate::api::AnthropicApi;
+use crate::config::{AnthropicSettings, AnthropicSkill};
+use crate::conversation::{Conversation, ConversationEnd};
 use crate::{Hosted, PROVIDER, files};
 
 /// The tool of every skill.
@@ -18,7 +18,7 @@ const LIMIT_MS: u64 = 600_000;
 /// A skill with what its tool is called.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedSkill {
-    pub(crate) skill: Skill,
+    pub(crate) skill: AnthropicSkill,
     pub(crate) name: String,
     pub(crate) description: String,
 }
@@ -40,7 +40,11 @@ pub(crate) async fn skills(hosted: &Hosted, cx: &Cx) -> Result<Vec<NamedSkill>> 
 }
 
 /// What the skills of the workspace are called is asked for, unless the configuration says it.
-async fn named(api: &Api, cx: &Cx, settings: &Settings) -> Result<Vec<NamedSkill>> {
+async fn named(
+    api: &AnthropicApi,
+    cx: &Cx,
+    settings: &AnthropicSettings,
+) -> Result<Vec<NamedSkill>> {
     let mut all = Vec::with_capacity(settings.skills.len());
     for skill in &settings.skills {
         let (name, description) = match &skill.name {
@@ -132,7 +136,7 @@ pub(crate) async fn run(
     let ended = tokio::select! {
         biased;
         ended = conversation.run() => ended,
-        () = cx.until_cancelled() => Ok(Ended::Cancelled),
+        () = cx.until_cancelled() => Ok(ConversationEnd::Cancelled),
     };
     // Also of a conversation that broke off: what it made is there, and what it cost.
     let Conversation {
@@ -153,20 +157,20 @@ pub(crate) async fn run(
         session.kept.state()
     })?;
     let ended = ended?;
-    let described = !matches!(ended, Ended::Cancelled);
+    let described = !matches!(ended, ConversationEnd::Cancelled);
     let mut result = match ended {
-        Ended::Well if text.trim().is_empty() => {
+        ConversationEnd::Well if text.trim().is_empty() => {
             ToolResult::text("The skill is done, and said nothing.")
         }
-        Ended::Well => ToolResult::text(text),
-        Ended::Cancelled => {
+        ConversationEnd::Well => ToolResult::text(text),
+        ConversationEnd::Cancelled => {
             let mut result = ToolResult::error("The work was stopped.");
             if !text.trim().is_empty() {
                 result.content.insert(0, Part::Text { text });
             }
             result
         }
-        Ended::Short(why) => {
+        ConversationEnd::Short(why) => {
             let mut result = ToolResult::error(why);
             if !text.trim().is_empty() {
                 result.content.insert(0, Part::Text { text });

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::Hosted;
-use crate::api::{self, Body, Refused};
+use crate::api::{self, ApiFailure, RequestBody};
 use crate::items::is_id;
 
 /// The most bytes of a file.
@@ -55,7 +55,7 @@ pub(crate) async fn put(hosted: &Hosted, cx: &Cx, file: &FileRef) -> Result<File
         .as_deref()
         .unwrap_or("application/octet-stream");
     let request = (Method::POST, "files");
-    let body = Body::File {
+    let body = RequestBody::File {
         path,
         size,
         name: &name,
@@ -163,7 +163,10 @@ pub(crate) async fn get(hosted: &Hosted, cx: &Cx, request: &FilesGet) -> Result<
 
 async fn content(hosted: &Hosted, cx: &Cx, id: &str, to: &Path, told: Option<u64>) -> Result<u64> {
     let path = format!("files/{id}/content");
-    let response = hosted.api.send(cx, (Method::GET, &path), Body::None).await;
+    let response = hosted
+        .api
+        .send(cx, (Method::GET, &path), RequestBody::None)
+        .await;
     let mut response = response.map_err(|refused| gone(refused, id))?;
     let mut file = tokio::fs::OpenOptions::new()
         .write(true)
@@ -194,7 +197,7 @@ fn too_large(id: &str) -> Error {
     ))
 }
 
-fn gone(refused: Refused, id: &str) -> Error {
+fn gone(refused: ApiFailure, id: &str) -> Error {
     if refused.status == 404 {
         return Error::not_found(format!(
             "the file `{id}` is no longer at Anthropic ({}); let the skill make it again",

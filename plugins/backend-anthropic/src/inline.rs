@@ -6,8 +6,8 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Cx, Result};
 use serde_json::{Map, Value, json};
 
-use crate::config::{Settings, Skill};
-use crate::session::Session;
+use crate::config::{AnthropicSettings, AnthropicSkill};
+use crate::session::AnthropicSession;
 use crate::{Hosted, files, items};
 
 /// The tool that brings files into the container.
@@ -37,12 +37,19 @@ pub(crate) fn upload_tool() -> ToolDecl {
 }
 
 /// What every request gets: the tool, the skills, the container of before, the files.
-pub(crate) fn contribution(settings: &Settings, session: &Session) -> Contribution {
+pub(crate) fn contribution(
+    settings: &AnthropicSettings,
+    session: &AnthropicSession,
+) -> Contribution {
     let mut container = Map::new();
     if let Some(id) = &session.kept.container {
         container.insert("id".to_owned(), id.as_str().into());
     }
-    let skills: Vec<Value> = settings.skills.iter().map(Skill::reference).collect();
+    let skills: Vec<Value> = settings
+        .skills
+        .iter()
+        .map(AnthropicSkill::reference)
+        .collect();
     if !skills.is_empty() {
         container.insert("skills".to_owned(), skills.into());
     }

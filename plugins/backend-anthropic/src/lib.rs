@@ -26,18 +26,18 @@ use conjure_skill_sdk::{
     Backend, BackendPlugin, Contributes, Cx, Error, Files, Result, export_backend,
 };
 
-use crate::api::Api;
-use crate::config::{KEY, Settings};
-use crate::session::Sessions;
+use crate::api::AnthropicApi;
+use crate::config::{AnthropicSettings, KEY};
+use crate::session::AnthropicSessions;
 
 /// The provider whose requests the skills ride in.
 const PROVIDER: &str = "anthropic";
 
 /// The hosted skills of one configuration, for many sessions at once.
 struct Hosted {
-    settings: Arc<Settings>,
-    api: Api,
-    sessions: Sessions,
+    settings: Arc<AnthropicSettings>,
+    api: AnthropicApi,
+    sessions: AnthropicSessions,
 }
 
 impl Hosted {
@@ -116,11 +116,11 @@ fn plugin() -> BackendPlugin<Hosted> {
         "anthropic",
         "Anthropic's hosted skills: documents, tables and slides made in its own container",
         |setup| {
-            let settings = Arc::new(Settings::from_setup(&setup)?);
+            let settings = Arc::new(AnthropicSettings::from_setup(&setup)?);
             Ok(Hosted {
-                api: Api::new(&settings)?,
+                api: AnthropicApi::new(&settings)?,
                 settings,
-                sessions: Sessions::default(),
+                sessions: AnthropicSessions::default(),
             })
         },
     )

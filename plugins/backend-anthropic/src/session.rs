@@ -14,15 +14,15 @@ const MOST_FILES: usize = 2000;
 
 /// The open sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<BTreeMap<String, Session>>);
+pub(crate) struct AnthropicSessions(Mutex<BTreeMap<String, AnthropicSession>>);
 
 /// A session.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Session {
+pub(crate) struct AnthropicSession {
     /// The skills, each with what its tool is called, once that was wanted.
     pub(crate) skills: Option<Vec<NamedSkill>>,
     /// What outlives the session.
-    pub(crate) kept: Kept,
+    pub(crate) kept: SessionRecord,
     /// Files that were uploaded, by what their content is known by.
     pub(crate) uploaded: BTreeMap<String, String>,
 }
@@ -30,13 +30,13 @@ pub(crate) struct Session {
 /// What is logged with the thread, and handed back when it goes on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Kept {
+pub(crate) struct SessionRecord {
     /// The container that the conversation runs in.
     pub(crate) container: Option<String>,
     /// Ids of files that it gets, of which nobody noted which call brought them.
     pub(crate) uploads: Vec<String>,
     /// Files that it gets, in their order, each with the call that brought it.
-    pub(crate) brought: Vec<Brought>,
+    pub(crate) brought: Vec<ContainerFile>,
     /// Ids of the files that it made.
     pub(crate) files: Vec<String>,
     /// The containers of delegated work, by skill.
@@ -45,14 +45,14 @@ pub(crate) struct Kept {
 
 /// A file that a call brought into the container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Brought {
+pub(crate) struct ContainerFile {
     /// The call.
     pub(crate) call: String,
     /// The file's id.
     pub(crate) file: String,
 }
 
-impl Kept {
+impl SessionRecord {
     /// Takes note of a file that a call brought. One that is there already stays where it is.
     pub(crate) fn brought(&mut self, call: &str, file: String) {
         let brought = self.brought.iter().map(|brought| &brought.file);
@@ -63,7 +63,7 @@ impl Kept {
             .any(|known| *known == file)
         {
             let call = call.to_owned();
-            self.brought.push(Brought { call, file });
+            self.brought.push(ContainerFile { call, file });
         }
     }
 
@@ -98,14 +98,14 @@ impl Kept {
     }
 }
 
-impl Sessions {
+impl AnthropicSessions {
     pub(crate) fn open(&self, id: Option<&str>, state: Option<Value>) {
-        let kept: Kept = state
+        let kept: SessionRecord = state
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
-        let session = Session {
+        let session = AnthropicSession {
             kept,
-            ..Session::default()
+            ..AnthropicSession::default()
         };
         self.all()
             .insert(id.unwrap_or_default().to_owned(), session);
@@ -119,7 +119,7 @@ impl Sessions {
     pub(crate) fn with<T>(
         &self,
         id: Option<&str>,
-        look: impl FnOnce(&mut Session) -> T,
+        look: impl FnOnce(&mut AnthropicSession) -> T,
     ) -> Result<T> {
         let mut all = self.all();
         let session = all.get_mut(id.unwrap_or_default());
@@ -127,7 +127,7 @@ impl Sessions {
         Ok(look(session))
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, AnthropicSession>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

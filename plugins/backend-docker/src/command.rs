@@ -11,7 +11,7 @@ use conjure_skill_sdk::{Cx, Error, Result};
 
 use crate::files::file_ref;
 use crate::place::WORKSPACE;
-use crate::session::{Session, World};
+use crate::session::{BackendState, DockerSession};
 use crate::to_error;
 
 /// How much of the output of a lost command the error shows.
@@ -21,8 +21,8 @@ const SHOWN: usize = 2_000;
 pub(crate) async fn run(
     cx: Cx,
     request: Bash,
-    session: Arc<Session>,
-    world: &Arc<World>,
+    session: Arc<DockerSession>,
+    world: &Arc<BackendState>,
 ) -> Result<BashOutput> {
     let begun = Instant::now();
     let _running = session.running();
@@ -52,7 +52,13 @@ pub(crate) async fn run(
     }
 }
 
-fn request_of(cx: &Cx, request: Bash, session: &Session, world: &World, limits: Limits) -> Request {
+fn request_of(
+    cx: &Cx,
+    request: Bash,
+    session: &DockerSession,
+    world: &BackendState,
+    limits: Limits,
+) -> Request {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let mut env = session.brought.env.clone();
     env.extend(request.env);

@@ -14,7 +14,7 @@ const IMAGE: &str = "conjure-workspace";
 /// The settings of one backend instance.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Settings {
+pub(crate) struct DockerSettings {
     /// The image of every container.
     pub(crate) image: String,
     /// Where the engine is; nothing: where it usually is.
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     pub(crate) timeout_ms: u64,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) files: Sharing,
-    pub(crate) stream: Transport,
+    pub(crate) stream: AgentTransport,
     pub(crate) selinux: bool,
     /// A program to use in place of the one that the plugin brings along.
     pub(crate) agent: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(crate) enum Sharing {
 /// How one speaks to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Transport {
+pub(crate) enum AgentTransport {
     /// Over a socket of the host's where the agent can reach it, else as `attach` where that is
     /// possible, else as `exec`.
     #[default]
@@ -63,7 +63,7 @@ pub(crate) enum Transport {
     Exec,
 }
 
-impl Default for Settings {
+impl Default for DockerSettings {
     fn default() -> Self {
         Self {
             image: IMAGE.to_owned(),
@@ -78,7 +78,7 @@ impl Default for Settings {
             timeout_ms: 30_000,
             env: BTreeMap::new(),
             files: Sharing::Auto,
-            stream: Transport::Auto,
+            stream: AgentTransport::Auto,
             selinux: false,
             agent: None,
         }
@@ -142,7 +142,7 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-impl Settings {
+impl DockerSettings {
     /// Reads the configuration.
     pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
         let settings: Self = setup.config()?;
@@ -202,8 +202,8 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn read(value: Value) -> Result<Settings> {
-        let settings: Settings = serde_json::from_value(value)?;
+    fn read(value: Value) -> Result<DockerSettings> {
+        let settings: DockerSettings = serde_json::from_value(value)?;
         settings.check().map(|()| settings)
     }
 

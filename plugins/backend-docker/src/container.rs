@@ -20,12 +20,12 @@ use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::config::{Settings, Transport};
+use crate::config::{AgentTransport, DockerSettings};
 use crate::engine::{Engine, explained};
-use crate::output::{Output, read};
-use crate::owner::{Owner, remove_container};
+use crate::output::{AgentOutput, read};
+use crate::owner::{ContainerOwner, remove_container};
 use crate::place::{AGENT, Mounted, SKILLS, TMP, WORKSPACE};
-use crate::socket::{self, Offer};
+use crate::socket::{self, AgentSocket};
 
 /// How long the agent may take to say who it is.
 const READY: Duration = Duration::from_secs(20);
@@ -50,29 +50,29 @@ pub(crate) struct Container {
 /// What a container is made from.
 pub(crate) struct Plan<'a> {
     pub(crate) engine: &'a Engine,
-    pub(crate) settings: &'a Settings,
-    pub(crate) owner: &'a Owner,
+    pub(crate) settings: &'a DockerSettings,
+    pub(crate) owner: &'a ContainerOwner,
     pub(crate) session: &'a str,
     pub(crate) mounted: Mounted,
 }
 
 impl Plan<'_> {
     /// Makes and starts the container and waits until its agent answers.
-    pub(crate) async fn start(self) -> Result<Container, Failed> {
+    pub(crate) async fn start(self) -> Result<Container, ContainerFailure> {
         match self.settings.stream {
-            Transport::Exec => self.started(true).await,
-            Transport::Attach => self.started(false).await,
-            Transport::Auto => match self.started(false).await {
-                Err(Failed::NotAttached(_)) => self.started(true).await,
+            AgentTransport::Exec => self.started(true).await,
+            AgentTransport::Attach => self.started(false).await,
+            AgentTransport::Auto => match self.started(false).await {
+                Err(ContainerFailure::NotAttached(_)) => self.started(true).await,
                 other => other,
             },
         }
     }
 
-    async fn started(&self, by_exec: bool) -> Result<Container, Failed> {
-        let may = self.settings.stream == Transport::Auto && self.mounted.is_here();
+    async fn started(&self, by_exec: bool) -> Result<Container, ContainerFailure> {
+        let may = self.settings.stream == AgentTransport::Auto && self.mounted.is_here();
         let offer = if may && !by_exec {
-            Offer::new(self.owner)
+            AgentSocket::new(self.owner)
         } else {
             None
         };
@@ -91,7 +91,7 @@ impl Plan<'_> {
         }
     }
 
-    async fn run(&self, id: &str, way: Way<'_>) -> Result<Container, Failed> {
+    async fn run(&self, id: &str, way: Way<'_>) -> Result<Container, ContainerFailure> {
         let docker = &self.engine.docker;
         let start = docker.start_container(id, None::<StartContainerOptions>);
         let failed = |error: EngineError| self.failed("starting a container", &error);
@@ -126,7 +126,7 @@ impl Plan<'_> {
             Ok(Err(why)) => {
                 let code = container.exit_code().await;
                 let code = code.map_or_else(String::new, |code| format!(" (exit code {code})"));
-                Err(Failed::Other(Error::new(format!(
+                Err(ContainerFailure::Other(Error::new(format!(
                     "the container of the image `{}` ended as soon as it started{code}: {}. The \
                      image must be for Linux and for the processor of the engine",
                     self.settings.image,
@@ -144,14 +144,14 @@ impl Plan<'_> {
                 ));
                 // A stream that opens and carries nothing is none.
                 Err(match way {
-                    Way::Exec => Failed::Other(silent),
-                    Way::Attach | Way::Socket(_) => Failed::NotAttached(silent),
+                    Way::Exec => ContainerFailure::Other(silent),
+                    Way::Attach | Way::Socket(_) => ContainerFailure::NotAttached(silent),
                 })
             }
         }
     }
 
-    async fn create(&self, way: Way<'_>) -> Result<String, Failed> {
+    async fn create(&self, way: Way<'_>) -> Result<String, ContainerFailure> {
         let name = format!("conjure-{}", uuid::Uuid::now_v7().simple());
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         let body = self.body(way);
@@ -163,11 +163,9 @@ impl Plan<'_> {
         }
         match made {
             Ok(made) => Ok(made.id),
-            Err(error) if crate::engine::sees_no_path(&error) => Err(Failed::NotHere(explained(
-                "making a container",
-                &self.settings.image,
-                &error,
-            ))),
+            Err(error) if crate::engine::sees_no_path(&error) => Err(ContainerFailure::NotHere(
+                explained("making a container", &self.settings.image, &error),
+            )),
             Err(error) => Err(self.failed("making a container", &error)),
         }
     }
@@ -175,7 +173,7 @@ impl Plan<'_> {
     fn body(&self, way: Way<'_>) -> ContainerCreateBody {
         let settings = self.settings;
         let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
-        let (quiet, socket) = (QUIET.to_string(), Offer::inside());
+        let (quiet, socket) = (QUIET.to_string(), AgentSocket::inside());
         let arguments = match way {
             Way::Exec => owned(&["hold", HOLD]),
             Way::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
@@ -255,7 +253,7 @@ impl Plan<'_> {
         }
     }
 
-    async fn attach(&self, id: &str) -> Result<(Output, Input), Failed> {
+    async fn attach(&self, id: &str) -> Result<(AgentOutput, Input), ContainerFailure> {
         let options = AttachContainerOptionsBuilder::new()
             .stream(true)
             .stdin(true)
@@ -265,12 +263,12 @@ impl Plan<'_> {
         let attached = self.engine.docker.attach_container(id, Some(options)).await;
         let AttachContainerResults { output, input } = attached.map_err(|error| {
             let image = &self.settings.image;
-            Failed::NotAttached(explained("attaching to a container", image, &error))
+            ContainerFailure::NotAttached(explained("attaching to a container", image, &error))
         })?;
         Ok((output, input))
     }
 
-    async fn exec(&self, id: &str) -> Result<(Output, Input), Failed> {
+    async fn exec(&self, id: &str) -> Result<(AgentOutput, Input), ContainerFailure> {
         let docker = &self.engine.docker;
         let failed = |error: EngineError| self.failed("running the agent in a container", &error);
         let quiet = QUIET.to_string();
@@ -285,7 +283,7 @@ impl Plan<'_> {
         let made = docker.create_exec(id, config).await.map_err(failed)?;
         match docker.start_exec(&made.id, None).await.map_err(failed)? {
             StartExecResults::Attached { output, input } => Ok((output, input)),
-            StartExecResults::Detached => Err(Failed::Other(Error::new(
+            StartExecResults::Detached => Err(ContainerFailure::Other(Error::new(
                 "the engine ran the agent without a stream to it",
             ))),
         }
@@ -314,12 +312,12 @@ impl Plan<'_> {
         exit
     }
 
-    fn failed(&self, what: &str, error: &EngineError) -> Failed {
+    fn failed(&self, what: &str, error: &EngineError) -> ContainerFailure {
         let explained = explained(what, &self.settings.image, error);
         if is_answer(error) {
-            Failed::Other(explained)
+            ContainerFailure::Other(explained)
         } else {
-            Failed::NoEngine(explained)
+            ContainerFailure::NoEngine(explained)
         }
     }
 }
@@ -328,7 +326,7 @@ impl Plan<'_> {
 #[derive(Debug, Clone, Copy)]
 enum Way<'a> {
     /// Over a socket, or as below where the agent cannot reach it.
-    Socket(&'a Offer),
+    Socket(&'a AgentSocket),
     /// Over the stream that is attached.
     Attach,
     /// Over the stream of an exec.
@@ -336,7 +334,11 @@ enum Way<'a> {
 }
 
 /// The way that the agent takes: it says its first word there.
-async fn met(offer: &Offer, attached: (Output, Input), until: Instant) -> (Output, Input) {
+async fn met(
+    offer: &AgentSocket,
+    attached: (AgentOutput, Input),
+    until: Instant,
+) -> (AgentOutput, Input) {
     let (output, input) = attached;
     let mut output = output.fuse();
     tokio::select! {
@@ -395,7 +397,7 @@ impl Container {
 
 /// Why there is no container.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum ContainerFailure {
     /// The engine does not see this machine's files.
     NotHere(Error),
     /// The container cannot be attached to.
@@ -405,13 +407,13 @@ pub(crate) enum Failed {
     Other(Error),
 }
 
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Self {
+impl From<ContainerFailure> for Error {
+    fn from(failed: ContainerFailure) -> Self {
         match failed {
-            Failed::NotHere(error)
-            | Failed::NotAttached(error)
-            | Failed::NoEngine(error)
-            | Failed::Other(error) => error,
+            ContainerFailure::NotHere(error)
+            | ContainerFailure::NotAttached(error)
+            | ContainerFailure::NoEngine(error)
+            | ContainerFailure::Other(error) => error,
         }
     }
 }

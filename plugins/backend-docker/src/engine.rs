@@ -25,12 +25,12 @@ pub(crate) struct Engine {
 
 /// The connection of a backend instance, made at first use.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct EngineConnection {
     address: Option<String>,
     made: Mutex<Option<Engine>>,
 }
 
-impl Connection {
+impl EngineConnection {
     pub(crate) fn new(address: Option<String>) -> Self {
         Self {
             address,

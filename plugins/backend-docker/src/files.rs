@@ -18,26 +18,30 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Cx, Error, Result};
 
 use crate::container::Container;
-use crate::session::{Running, Session, World, cancelled};
+use crate::session::{BackendState, CallGuard, DockerSession, cancelled};
 use crate::to_error;
 
 /// How long the agent may take beyond the call's own time to say that it gave up.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// A call about files, in its session's container.
-pub(crate) struct Work<'a> {
+pub(crate) struct FileCall<'a> {
     cx: &'a Cx,
-    session: Arc<Session>,
+    session: Arc<DockerSession>,
     container: Arc<Container>,
     until: Instant,
-    _running: Running,
+    _running: CallGuard,
 }
 
 /// Bytes that go in.
-type Source<'s> = Option<Box<dyn Read + Send + 's>>;
+type ByteSource<'s> = Option<Box<dyn Read + Send + 's>>;
 
-impl<'a> Work<'a> {
-    pub(crate) async fn new(cx: &'a Cx, session: Arc<Session>, world: &Arc<World>) -> Result<Self> {
+impl<'a> FileCall<'a> {
+    pub(crate) async fn new(
+        cx: &'a Cx,
+        session: Arc<DockerSession>,
+        world: &Arc<BackendState>,
+    ) -> Result<Self> {
         let limit = cx.time_limit().unwrap_or(world.settings.timeout());
         let until = Instant::now() + limit;
         let running = session.running();
@@ -181,7 +185,7 @@ impl<'a> Work<'a> {
     async fn ask(
         &self,
         request: &Request,
-        source: Source<'_>,
+        source: ByteSource<'_>,
         mut to: Option<&mut File>,
     ) -> Result<Reply> {
         let mut call = self.container.link.call(request);
@@ -236,7 +240,7 @@ impl<'a> Work<'a> {
 
 /// What goes in, as far as there is credit.
 struct Sending<'s> {
-    source: Source<'s>,
+    source: ByteSource<'s>,
     credit: usize,
 }
 

@@ -36,43 +36,43 @@ use conjure_skill_sdk::{
     Cx, Error, Executor, ExecutorPlugin, Files, Result, Setup, export_executor,
 };
 
-use crate::config::Settings;
-use crate::files::Work;
-use crate::owner::Owner;
+use crate::config::DockerSettings;
+use crate::files::FileCall;
+use crate::owner::ContainerOwner;
 use crate::place::{SKILLS, WORKSPACE};
-use crate::session::{Sessions, World};
+use crate::session::{BackendState, DockerSessions};
 
 /// Runs commands and keeps files in containers, for many sessions at once.
 struct Docker {
-    world: Arc<World>,
-    sessions: Sessions,
+    world: Arc<BackendState>,
+    sessions: DockerSessions,
 }
 
 impl Docker {
     fn new(setup: &Setup) -> Result<Self> {
-        let settings = Settings::from_setup(setup)?;
+        let settings = DockerSettings::from_setup(setup)?;
         let agent = agent(&settings)?;
         let data_dir = setup.create.data_dir.as_ref().map_or_else(
             || std::env::temp_dir().join("conjure-docker"),
             PathBuf::from,
         );
-        let owner = Owner::new(&data_dir, &agent)?;
-        let world = Arc::new(World::new(settings, owner));
+        let owner = ContainerOwner::new(&data_dir, &agent)?;
+        let world = Arc::new(BackendState::new(settings, owner));
         // What a killed host left behind goes at the next start, not at the next call.
         let sweeping = Arc::clone(&world);
         tokio::spawn(async move { sweeping.sweep().await });
         Ok(Self {
             world,
-            sessions: Sessions::default(),
+            sessions: DockerSessions::default(),
         })
     }
 
-    async fn work<'a>(&self, cx: &'a Cx) -> Result<Work<'a>> {
-        Work::new(cx, self.sessions.of(cx.session())?, &self.world).await
+    async fn work<'a>(&self, cx: &'a Cx) -> Result<FileCall<'a>> {
+        FileCall::new(cx, self.sessions.of(cx.session())?, &self.world).await
     }
 }
 
-fn agent(settings: &Settings) -> Result<std::borrow::Cow<'static, [u8]>> {
+fn agent(settings: &DockerSettings) -> Result<std::borrow::Cow<'static, [u8]>> {
     if let Some(path) = &settings.agent {
         let read = std::fs::read(path);
         let read = read.map_err(|error| {

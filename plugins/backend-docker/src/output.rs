@@ -8,13 +8,13 @@ use conjure_exec_agent::client::Feed;
 use futures_util::{Stream, StreamExt as _};
 
 /// What the agent writes.
-pub(crate) type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
+pub(crate) type AgentOutput = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 
 /// How much of what the agent complained about is kept.
 const COMPLAINT: usize = 2_000;
 
 /// Hands over what comes, to its end, and says why that came about.
-pub(crate) async fn read(mut output: Output, mut feed: Feed) -> String {
+pub(crate) async fn read(mut output: AgentOutput, mut feed: Feed) -> String {
     let mut complaint = Vec::new();
     loop {
         let bytes = match output.next().await {

@@ -33,7 +33,7 @@ const PROGRAM: &str = "agent";
 
 /// This host, as its containers name it.
 #[derive(Debug)]
-pub(crate) struct Owner {
+pub(crate) struct ContainerOwner {
     /// The directory of all hosts with the same data.
     all: PathBuf,
     name: String,
@@ -43,7 +43,7 @@ pub(crate) struct Owner {
     _lock: File,
 }
 
-impl Owner {
+impl ContainerOwner {
     /// A new owner. `data_dir` outlives the host.
     pub(crate) fn new(data_dir: &Path, agent: &[u8]) -> Result<Self> {
         let all = data_dir.join("hosts");
@@ -188,7 +188,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for ContainerOwner {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(self.all.join(&self.name));
     }
@@ -218,10 +218,10 @@ mod tests {
     #[test]
     fn only_what_a_gone_host_of_ours_left_is_a_leftover() {
         let dir = tempfile::tempdir().unwrap();
-        let ours = Owner::new(dir.path(), b"x").unwrap();
-        let living = Owner::new(dir.path(), b"x").unwrap();
+        let ours = ContainerOwner::new(dir.path(), b"x").unwrap();
+        let living = ContainerOwner::new(dir.path(), b"x").unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        let other = Owner::new(elsewhere.path(), b"x").unwrap();
+        let other = ContainerOwner::new(elsewhere.path(), b"x").unwrap();
         assert_eq!(ours.gone(&ours.labels("s")), None);
         assert_eq!(ours.gone(&living.labels("s")), None);
         assert_eq!(ours.gone(&other.labels("s")), None);
@@ -240,8 +240,8 @@ mod tests {
         for name in [LOCK, "bin/agent"] {
             fs::write(killed.join(name), "").unwrap();
         }
-        let living = Owner::new(dir.path(), b"x").unwrap();
-        let ours = Owner::new(dir.path(), b"x").unwrap();
+        let living = ContainerOwner::new(dir.path(), b"x").unwrap();
+        let ours = ContainerOwner::new(dir.path(), b"x").unwrap();
         ours.remove_directories(&[]);
         assert!(!killed.exists() && living.bin().exists() && ours.bin().exists());
     }

@@ -19,9 +19,9 @@ use bollard::query_parameters::{
 use conjure_skill_sdk::protocol::SkillMount;
 use conjure_skill_sdk::{Error, Result};
 
-use crate::config::Settings;
+use crate::config::DockerSettings;
 use crate::engine::{Engine, explained};
-use crate::owner::{Owner, remove_container};
+use crate::owner::{ContainerOwner, remove_container};
 use crate::skills;
 
 /// Where commands work.
@@ -44,7 +44,7 @@ const NOBODY: u32 = 65_534;
 
 /// What a session brings along.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Brought {
+pub(crate) struct SessionMounts {
     pub(crate) working_dir: PathBuf,
     pub(crate) skills: Vec<SkillMount>,
     pub(crate) env: Vec<(String, String)>,
@@ -55,11 +55,11 @@ pub(crate) struct Brought {
 pub(crate) struct Mounted {
     pub(crate) user: String,
     pub(crate) userns: Option<String>,
-    how: How,
+    how: PlaceKind,
 }
 
 #[derive(Debug, Clone)]
-enum How {
+enum PlaceKind {
     /// From this machine: each with its place inside, and whether it can be written to.
     Here {
         working_dir: PathBuf,
@@ -82,10 +82,10 @@ impl Mounted {
     /// This machine's directories.
     pub(crate) fn here(
         engine: &Engine,
-        settings: &Settings,
-        owner: &Owner,
+        settings: &DockerSettings,
+        owner: &ContainerOwner,
         session: &str,
-        brought: &Brought,
+        brought: &SessionMounts,
     ) -> Result<Self> {
         let (user, userns) = match &settings.user {
             Some(user) => (user.clone(), None),
@@ -116,7 +116,7 @@ impl Mounted {
         Ok(Self {
             user,
             userns,
-            how: How::Here {
+            how: PlaceKind::Here {
                 working_dir: brought.working_dir.clone(),
                 mounts,
                 private,
@@ -125,22 +125,22 @@ impl Mounted {
     }
 
     /// Volumes, which are there already.
-    pub(crate) fn volumes(settings: &Settings, volumes: &Volumes) -> Self {
+    pub(crate) fn volumes(settings: &DockerSettings, volumes: &Volumes) -> Self {
         Self {
             user: volume_user(settings),
             userns: None,
-            how: How::Volumes(volumes.clone()),
+            how: PlaceKind::Volumes(volumes.clone()),
         }
     }
 
     /// Whether it is of this machine.
     pub(crate) fn is_here(&self) -> bool {
-        matches!(self.how, How::Here { .. })
+        matches!(self.how, PlaceKind::Here { .. })
     }
 
     /// Mounts one more of this machine's directories.
     pub(crate) fn add(&mut self, mount: (PathBuf, String, bool)) {
-        if let How::Here { mounts, .. } = &mut self.how {
+        if let PlaceKind::Here { mounts, .. } = &mut self.how {
             mounts.push(mount);
         }
     }
@@ -181,7 +181,7 @@ impl Mounted {
             })
         };
         let covers: Vec<Mount> = match &self.how {
-            How::Here {
+            PlaceKind::Here {
                 working_dir,
                 private,
                 ..
@@ -189,23 +189,23 @@ impl Mounted {
                 .iter()
                 .filter_map(|path| cover(working_dir, path))
                 .collect(),
-            How::Volumes(_) => Vec::new(),
+            PlaceKind::Volumes(_) => Vec::new(),
         };
         match &self.how {
-            How::Here { mounts, .. } if relabel => {
+            PlaceKind::Here { mounts, .. } if relabel => {
                 let binds = mounts.iter().map(|(from, to, writable)| {
                     let mode = if *writable { "rw" } else { "ro" };
                     format!("{}:{to}:{mode},z", from.display())
                 });
                 (covers, binds.collect())
             }
-            How::Here { mounts, .. } => {
+            PlaceKind::Here { mounts, .. } => {
                 let mounts = mounts.iter().map(|(from, to, writable)| {
                     mount(MountType::BIND, &from.to_string_lossy(), to, *writable)
                 });
                 (mounts.chain(covers).collect(), Vec::new())
             }
-            How::Volumes(Volumes { work, read_only }) => (
+            PlaceKind::Volumes(Volumes { work, read_only }) => (
                 vec![
                     mount(MountType::VOLUME, work, WORKSPACE, true),
                     mount(MountType::VOLUME, read_only, READ_ONLY, false),
@@ -217,7 +217,7 @@ impl Mounted {
 
     /// A path of the container's as this machine has it, when it has it.
     pub(crate) fn on_this_machine(&self, path: &str) -> Option<PathBuf> {
-        let How::Here {
+        let PlaceKind::Here {
             working_dir,
             private,
             ..
@@ -235,7 +235,7 @@ impl Mounted {
 
     /// The first directory that it mounts and this machine does not have.
     pub(crate) fn missing(&self) -> Option<&Path> {
-        let How::Here { mounts, .. } = &self.how else {
+        let PlaceKind::Here { mounts, .. } = &self.how else {
             return None;
         };
         let places = mounts.iter().map(|(path, ..)| path.as_path());
@@ -244,7 +244,7 @@ impl Mounted {
 
     /// A path of this machine's as the container has it, when it is mounted there to work in.
     pub(crate) fn in_the_container(&self, path: &Path) -> Option<String> {
-        let How::Here { working_dir, .. } = &self.how else {
+        let PlaceKind::Here { working_dir, .. } = &self.how else {
             return None;
         };
         inside(working_dir, path)
@@ -258,7 +258,7 @@ fn inside(working_dir: &Path, path: &Path) -> Option<String> {
 }
 
 /// What of the host is below a working directory, as that is named.
-fn private_below(working_dir: &Path, owner: &Owner) -> Result<Vec<PathBuf>> {
+fn private_below(working_dir: &Path, owner: &ContainerOwner) -> Result<Vec<PathBuf>> {
     let real = working_dir
         .canonicalize()
         .unwrap_or_else(|_| working_dir.to_owned());
@@ -281,7 +281,7 @@ fn private_below(working_dir: &Path, owner: &Owner) -> Result<Vec<PathBuf>> {
     Ok(below)
 }
 
-fn volume_user(settings: &Settings) -> String {
+fn volume_user(settings: &DockerSettings) -> String {
     let nobody = || format!("{NOBODY}:{NOBODY}");
     settings.user.clone().unwrap_or_else(nobody)
 }
@@ -330,10 +330,10 @@ impl Volumes {
     /// Makes and fills them.
     pub(crate) async fn make(
         engine: &Engine,
-        settings: &Settings,
-        owner: &Owner,
+        settings: &DockerSettings,
+        owner: &ContainerOwner,
         session: &str,
-        brought: &Brought,
+        brought: &SessionMounts,
     ) -> Result<Self> {
         let name = uuid::Uuid::now_v7().simple();
         let volumes = Self {
@@ -364,10 +364,10 @@ impl Volumes {
     async fn fill(
         &self,
         engine: &Engine,
-        settings: &Settings,
-        owner: &Owner,
+        settings: &DockerSettings,
+        owner: &ContainerOwner,
         session: &str,
-        brought: &Brought,
+        brought: &SessionMounts,
     ) -> Result<()> {
         let failed = |error| explained("filling a volume", &settings.image, &error);
         let user = volume_user(settings);
@@ -442,7 +442,7 @@ fn ids(user: &str) -> (u32, u32) {
 }
 
 /// The agent and the skills, below the place that is read only.
-fn read_only(agent: &Path, brought: &Brought) -> io::Result<Vec<u8>> {
+fn read_only(agent: &Path, brought: &SessionMounts) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     archive.follow_symlinks(false);
     for place in [BIN, SKILLS] {
@@ -489,7 +489,7 @@ mod tests {
         let mounted = Mounted {
             user: String::new(),
             userns: None,
-            how: How::Here {
+            how: PlaceKind::Here {
                 working_dir: PathBuf::from("/home/me/project"),
                 mounts: Vec::new(),
                 private: Vec::new(),
@@ -514,7 +514,7 @@ mod tests {
         let mounted = Mounted {
             user: String::new(),
             userns: None,
-            how: How::Here {
+            how: PlaceKind::Here {
                 working_dir: dir.path().to_owned(),
                 mounts: vec![(dir.path().to_owned(), WORKSPACE.to_owned(), true)],
                 private: vec![data, key],

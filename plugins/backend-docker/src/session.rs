@@ -9,31 +9,31 @@ use conjure_skill_sdk::protocol::{ExecutorInit, PluginEvent};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 
-use crate::config::{Settings, Sharing};
-use crate::container::{Container, Failed, Plan};
-use crate::engine::{Connection, Engine};
-use crate::owner::Owner;
-use crate::place::{Brought, Mounted, Volumes};
+use crate::config::{DockerSettings, Sharing};
+use crate::container::{Container, ContainerFailure, Plan};
+use crate::engine::{Engine, EngineConnection};
+use crate::owner::ContainerOwner;
+use crate::place::{Mounted, SessionMounts, Volumes};
 
 /// How long the end of a session waits for its calls.
 const END: Duration = Duration::from_secs(3);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) settings: Settings,
-    pub(crate) connection: Connection,
-    pub(crate) owner: Owner,
+pub(crate) struct BackendState {
+    pub(crate) settings: DockerSettings,
+    pub(crate) connection: EngineConnection,
+    pub(crate) owner: ContainerOwner,
     /// Whether leftovers of hosts that are gone were looked for.
     pub(crate) swept: OnceCell<()>,
     /// Whether the engine was seen not to see this machine's files.
     elsewhere: watch::Sender<bool>,
 }
 
-impl World {
-    pub(crate) fn new(settings: Settings, owner: Owner) -> Self {
+impl BackendState {
+    pub(crate) fn new(settings: DockerSettings, owner: ContainerOwner) -> Self {
         Self {
-            connection: Connection::new(settings.engine.clone()),
+            connection: EngineConnection::new(settings.engine.clone()),
             settings,
             owner,
             swept: OnceCell::new(),
@@ -54,9 +54,9 @@ impl World {
 
 /// The sessions of a backend instance.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
+pub(crate) struct DockerSessions(Mutex<HashMap<String, Arc<DockerSession>>>);
 
-impl Sessions {
+impl DockerSessions {
     /// Prepares a session, or prepares it again.
     pub(crate) fn init(&self, id: &str, working_dir: &Path, request: ExecutorInit) -> Result<()> {
         for skill in &request.skills {
@@ -70,9 +70,9 @@ impl Sessions {
                 )));
             }
         }
-        let session = Arc::new(Session {
+        let session = Arc::new(DockerSession {
             id: id.to_owned(),
-            brought: Brought {
+            brought: SessionMounts {
                 working_dir: working_dir.to_owned(),
                 skills: request.skills,
                 env: request.env.into_iter().collect(),
@@ -86,51 +86,51 @@ impl Sessions {
     }
 
     /// A session that was prepared.
-    pub(crate) fn of(&self, id: Option<&str>) -> Result<Arc<Session>> {
+    pub(crate) fn of(&self, id: Option<&str>) -> Result<Arc<DockerSession>> {
         let found = self.lock().get(id.unwrap_or_default()).cloned();
         found.ok_or_else(|| {
             Error::invalid("the session has no container: it was not prepared, or is over")
         })
     }
 
-    pub(crate) fn take(&self, id: Option<&str>) -> Option<Arc<Session>> {
+    pub(crate) fn take(&self, id: Option<&str>) -> Option<Arc<DockerSession>> {
         self.lock().remove(id.unwrap_or_default())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<DockerSession>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One session.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct DockerSession {
     id: String,
-    pub(crate) brought: Brought,
-    slot: Arc<AsyncMutex<Slot>>,
+    pub(crate) brought: SessionMounts,
+    slot: Arc<AsyncMutex<ContainerSlot>>,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ContainerSlot {
     container: Option<Arc<Container>>,
     volumes: Option<Volumes>,
 }
 
-impl Slot {
+impl ContainerSlot {
     fn open(&self) -> Option<Arc<Container>> {
         let open = |container: &&Arc<Container>| container.link.is_open();
         self.container.as_ref().filter(open).cloned()
     }
 }
 
-impl Session {
+impl DockerSession {
     /// The session's container. The first call starts it, and so does the first one after it
     /// ended. Starting goes on when the call has no more time for it.
     pub(crate) async fn container(
         self: &Arc<Self>,
-        world: &Arc<World>,
+        world: &Arc<BackendState>,
         cx: &Cx,
         limit: Duration,
     ) -> Result<Arc<Container>> {
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    async fn start(&self, world: &World, cx: &Cx) -> Result<Arc<Container>> {
+    async fn start(&self, world: &BackendState, cx: &Cx) -> Result<Arc<Container>> {
         let mut slot = self.slot.lock().await;
         // Its end does not wait for who begins after it.
         if *self.over.borrow() {
@@ -167,7 +167,7 @@ impl Session {
         world.sweep().await;
         let mut engine = world.connection.engine().await?;
         let mut started = self.started(world, &engine, &mut slot).await;
-        if let Err(Failed::NoEngine(_)) = &started {
+        if let Err(ContainerFailure::NoEngine(_)) = &started {
             // It may have come back since, or be another one now; else this says what to do.
             world.connection.forget().await;
             world.elsewhere.send_replace(false);
@@ -197,11 +197,11 @@ impl Session {
 
     async fn started(
         &self,
-        world: &World,
+        world: &BackendState,
         engine: &Engine,
-        slot: &mut Slot,
-    ) -> Result<Container, Failed> {
-        let World {
+        slot: &mut ContainerSlot,
+    ) -> Result<Container, ContainerFailure> {
+        let BackendState {
             settings, owner, ..
         } = world;
         let plan = |mounted| Plan {
@@ -218,12 +218,12 @@ impl Session {
         };
         if mount {
             let mounted = Mounted::here(engine, settings, owner, &self.id, &self.brought);
-            let mounted = mounted.map_err(Failed::Other)?;
+            let mounted = mounted.map_err(ContainerFailure::Other)?;
             match plan(mounted.clone()).start().await {
-                Err(Failed::NotHere(_)) if settings.files == Sharing::Auto => {
+                Err(ContainerFailure::NotHere(_)) if settings.files == Sharing::Auto => {
                     // The engine sees none of this machine's files only if this machine has them.
                     if let Some(missing) = mounted.missing() {
-                        return Err(Failed::Other(Error::new(format!(
+                        return Err(ContainerFailure::Other(Error::new(format!(
                             "{} is not there, so it cannot be brought into the container. Make it \
                              again, and call again",
                             missing.display()
@@ -238,7 +238,7 @@ impl Session {
             Some(volumes) => volumes.clone(),
             None => {
                 let made = Volumes::make(engine, settings, owner, &self.id, &self.brought);
-                let made = made.await.map_err(Failed::Other)?;
+                let made = made.await.map_err(ContainerFailure::Other)?;
                 slot.volumes.insert(made).clone()
             }
         };
@@ -246,7 +246,7 @@ impl Session {
     }
 
     /// Ends the session's calls and removes what it had on the engine.
-    pub(crate) async fn end(&self, world: &World) -> Result<()> {
+    pub(crate) async fn end(&self, world: &BackendState) -> Result<()> {
         self.over.send_replace(true);
         let mut running = self.running.subscribe();
         let _ = tokio::time::timeout(END, running.wait_for(|count| *count == 0)).await;
@@ -269,9 +269,9 @@ impl Session {
     }
 
     /// Counts a call as running for as long as the value lives.
-    pub(crate) fn running(self: &Arc<Self>) -> Running {
+    pub(crate) fn running(self: &Arc<Self>) -> CallGuard {
         self.running.send_modify(|count| *count += 1);
-        Running(Arc::clone(self))
+        CallGuard(Arc::clone(self))
     }
 
     /// Becomes ready when the session is over.
@@ -282,9 +282,9 @@ impl Session {
 
 /// A call of a session.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Session>);
+pub(crate) struct CallGuard(Arc<DockerSession>);
 
-impl Drop for Running {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.running.send_modify(|count| *count -= 1);
     }

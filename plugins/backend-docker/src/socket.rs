@@ -20,8 +20,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::output::Output;
-use crate::owner::Owner;
+use crate::output::AgentOutput;
+use crate::owner::ContainerOwner;
 
 /// Where a container has the directory.
 const PLACE: &str = "/mnt/link";
@@ -34,14 +34,14 @@ const COMPLAINS: Duration = Duration::from_millis(500);
 
 /// A socket that waits for the agent.
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct AgentSocket {
     dir: PathBuf,
     listener: UnixListener,
 }
 
-impl Offer {
+impl AgentSocket {
     /// A new one; nothing where there can be none.
-    pub(crate) fn new(owner: &Owner) -> Option<Self> {
+    pub(crate) fn new(owner: &ContainerOwner) -> Option<Self> {
         let all = owner.links();
         let dir = all.join(uuid::Uuid::now_v7().simple().to_string());
         let listening = || -> io::Result<UnixListener> {
@@ -85,7 +85,7 @@ impl Offer {
     }
 }
 
-impl Drop for Offer {
+impl Drop for AgentSocket {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
@@ -102,7 +102,7 @@ fn listen(dir: &Path) -> io::Result<UnixListener> {
 
 /// The stream to the agent over its socket. What is attached says only what goes wrong, and stays
 /// for as long as the socket.
-pub(crate) fn stream(socket: UnixStream, attached: (Output, Input)) -> (Output, Input) {
+pub(crate) fn stream(socket: UnixStream, attached: (AgentOutput, Input)) -> (AgentOutput, Input) {
     let (reads, writes) = socket.into_split();
     let (said, kept) = attached;
     let both = Both {
@@ -121,7 +121,7 @@ pub(crate) fn stream(socket: UnixStream, attached: (Output, Input)) -> (Output, 
 struct Both {
     /// Until the socket is closed.
     reads: Option<OwnedReadHalf>,
-    said: Output,
+    said: AgentOutput,
     _kept: Input,
 }
 

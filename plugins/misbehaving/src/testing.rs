@@ -15,10 +15,10 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// One call, seen from the host.
 #[derive(Clone, Default)]
-pub(crate) struct Call(Arc<State>);
+pub(crate) struct ObservedCall(Arc<ObservedState>);
 
 #[derive(Default)]
-struct State {
+struct ObservedState {
     over: Mutex<bool>,
     changed: Condvar,
     emitted: Mutex<Vec<(u32, Vec<u8>)>>,
@@ -28,14 +28,18 @@ struct State {
 /// Makes an instance through the root.
 pub(crate) fn create() -> PluginObject {
     let create = json!({ "host": { "name": "test", "version": "1" } }).to_string();
-    match crate::load::create(create.as_bytes().into(), Call::default().context()) {
+    match crate::load::create(create.as_bytes().into(), ObservedCall::default().context()) {
         RResult::ROk(plugin) => plugin,
         RResult::RErr(fault) => panic!("{}", fault.text()),
     }
 }
 
 /// Runs `execute`.
-pub(crate) fn execute(plugin: &PluginObject, command: &str, call: &Call) -> Result<Vec<u8>, Fault> {
+pub(crate) fn execute(
+    plugin: &PluginObject,
+    command: &str,
+    call: &ObservedCall,
+) -> Result<Vec<u8>, Fault> {
     request(
         plugin,
         "skill.execute",
@@ -50,13 +54,18 @@ pub(crate) fn read(plugin: &PluginObject, path: &str) -> String {
         plugin,
         "skill.read",
         &json!({ "path": path }),
-        &Call::default(),
+        &ObservedCall::default(),
     );
     let result: Value = serde_json::from_slice(&reply.unwrap()).unwrap();
     result["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-fn request(plugin: &PluginObject, op: &str, body: &Value, call: &Call) -> Result<Vec<u8>, Fault> {
+fn request(
+    plugin: &PluginObject,
+    op: &str,
+    body: &Value,
+    call: &ObservedCall,
+) -> Result<Vec<u8>, Fault> {
     let json = json!({ "session": "s", "body": body }).to_string();
     match plugin.call(op.as_bytes().into(), json.as_bytes().into(), call.context()) {
         RResult::ROk(reply) => Ok(reply.into()),
@@ -64,7 +73,7 @@ fn request(plugin: &PluginObject, op: &str, body: &Value, call: &Call) -> Result
     }
 }
 
-impl Call {
+impl ObservedCall {
     /// Cancels the call, or says that it is over: it is the same to the plugin.
     pub(crate) fn end(&self) {
         *self.0.over.lock().unwrap() = true;
@@ -89,7 +98,7 @@ impl Call {
     }
 }
 
-impl CallCx for Call {
+impl CallCx for ObservedCall {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
         if self.cancelled() {
             return 1;

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::load;
 use crate::modes::MODES;
-use crate::testing::{Call, create, execute, read};
+use crate::testing::{ObservedCall, create, execute, read};
 
 /// Tells the child what to do.
 const CHILD: &str = "MISBEHAVING_TEST_CHILD";
 
 fn reply(command: &str) -> Value {
-    let reply = execute(&create(), command, &Call::default()).unwrap();
+    let reply = execute(&create(), command, &ObservedCall::default()).unwrap();
     serde_json::from_slice(&reply).unwrap()
 }
 
@@ -49,17 +49,17 @@ fn panics_are_caught_by_the_sdk() {
         ("panic", "asked to panic"),
         ("panic-nonstring", "(a panic without a message)"),
     ] {
-        let fault = execute(&plugin, command, &Call::default()).unwrap_err();
+        let fault = execute(&plugin, command, &ObservedCall::default()).unwrap_err();
         assert_eq!(fault.code, code::PANIC, "{command}");
         assert!(fault.text().ends_with(message), "{}", fault.text());
     }
-    assert!(execute(&plugin, "echo on", &Call::default()).is_ok());
+    assert!(execute(&plugin, "echo on", &ObservedCall::default()).is_ok());
 }
 
 #[test]
 fn hanging_politely_ends_with_a_cancel() {
     let plugin = create();
-    let call = Call::default();
+    let call = ObservedCall::default();
     let result = thread::scope(|scope| {
         let hanging = scope.spawn(|| execute(&plugin, "hang-politely", &call));
         call.end();
@@ -72,21 +72,21 @@ fn hanging_politely_ends_with_a_cancel() {
 #[test]
 fn floods_have_the_size_that_was_asked_for() {
     let size = |command| {
-        let call = Call::default();
+        let call = ObservedCall::default();
         execute(&create(), command, &call).unwrap();
         call.emitted().iter().map(|(_, b)| b.len()).sum::<usize>()
     };
     assert_eq!(size("flood 2"), 2 * 1024 * 1024);
     assert_eq!(size("flood-rudely 2"), 2 * 1024 * 1024);
     assert_eq!(text("flood-reply 2").len(), 2 * 1024 * 1024);
-    let call = Call::default();
+    let call = ObservedCall::default();
     execute(&create(), "log-flood 1000", &call).unwrap();
     assert_eq!(call.logged(), 1000);
 }
 
 #[test]
 fn the_lies_are_lies() {
-    let raw = |command| execute(&create(), command, &Call::default());
+    let raw = |command| execute(&create(), command, &ObservedCall::default());
     assert!(serde_json::from_slice::<Value>(&raw("lie-json").unwrap()).is_err());
     assert!(std::str::from_utf8(&raw("invalid-utf8-reply").unwrap()).is_err());
     assert!(serde_json::from_value::<ToolResult>(reply("lie-schema")).is_err());
@@ -99,11 +99,11 @@ fn the_lies_are_lies() {
 
 #[test]
 fn what_is_emitted_is_wrong() {
-    let call = Call::default();
+    let call = ObservedCall::default();
     execute(&create(), "invalid-utf8", &call).unwrap();
     let kinds: Vec<u32> = call.emitted().iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [0, 1, 2, 2]);
-    let call = Call::default();
+    let call = ObservedCall::default();
     execute(&create(), "wrong-call", &call).unwrap();
     let kinds: Vec<u32> = call.emitted().iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [77, 2]);
@@ -128,7 +128,7 @@ fn what_comes_after_the_return_can_be_read() {
         ("emit-after-return", "emit: Cancelled"),
     ] {
         let plugin = create();
-        let call = Call::default();
+        let call = ObservedCall::default();
         execute(&plugin, command, &call).unwrap();
         assert_eq!(read(&plugin, "after-return"), "");
         call.end();
@@ -142,10 +142,10 @@ fn what_comes_after_the_return_can_be_read() {
 
 #[test]
 fn an_orphan_keeps_the_context() {
-    let call = Call::default();
+    let call = ObservedCall::default();
     execute(&create(), "spawn-orphan", &call).unwrap();
     assert_eq!(call.references(), 2);
-    let call = Call::default();
+    let call = ObservedCall::default();
     execute(&create(), "leak-thread", &call).unwrap();
     assert_eq!(call.references(), 1);
 }
@@ -221,7 +221,7 @@ fn in_the_child() {
     match verb {
         "nothing" => {}
         "run" => {
-            let _ = execute(&create(), argument, &Call::default());
+            let _ = execute(&create(), argument, &ObservedCall::default());
         }
         "manifest" => {
             let (pointer, value) = argument.split_once('=').unwrap();
@@ -237,7 +237,7 @@ fn in_the_child() {
         }
         "create" => {
             let config = json!({ "host": { "name": "test", "version": "1" } }).to_string();
-            let made = load::create(config.as_bytes().into(), Call::default().context());
+            let made = load::create(config.as_bytes().into(), ObservedCall::default().context());
             let fault = made.into_result().err().unwrap();
             assert_eq!(fault.code.to_string(), argument);
         }

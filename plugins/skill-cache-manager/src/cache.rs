@@ -17,7 +17,7 @@ const MAX_LISTED: usize = 200;
 
 /// Values under keys.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Cache {
+pub(crate) struct KeyValueCache {
     // Ordered, so that listing by prefix needs no sorting.
     entries: BTreeMap<String, String>,
     #[serde(default)]
@@ -41,7 +41,7 @@ pub(crate) struct Stats {
     pub(crate) bytes: usize,
 }
 
-impl Cache {
+impl KeyValueCache {
     /// The cache that another version exported.
     pub(crate) fn from_state(state: Value) -> Result<Self> {
         let mut cache: Self = serde_json::from_value(state)
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_list_is_in_order_and_by_prefix() {
-        let mut cache = Cache::default();
+        let mut cache = KeyValueCache::default();
         for key in ["b", "a/2", "a/1", "c"] {
             cache.set(key, "xyz").unwrap();
         }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_long_list_says_that_there_is_more() {
-        let mut cache = Cache::default();
+        let mut cache = KeyValueCache::default();
         for n in 0..=MAX_LISTED {
             cache.set(&format!("{n:04}"), "").unwrap();
         }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_refuses_and_stays_as_it_was() {
-        let mut cache = Cache::default();
+        let mut cache = KeyValueCache::default();
         cache.set("k", "v").unwrap();
         let large = "x".repeat(MAX_BYTES);
         assert!(cache.set("k", &large).is_err());

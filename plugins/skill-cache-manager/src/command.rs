@@ -10,7 +10,7 @@ pub(crate) const GRAMMAR: &str = "clear | set K V | get K | delete K | list [PRE
 
 /// A command; it borrows from the text that it was read from.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Command<'a> {
+pub(crate) enum CacheCommand<'a> {
     Clear,
     Set { key: &'a str, value: &'a str },
     Get { key: &'a str },
@@ -18,7 +18,7 @@ pub(crate) enum Command<'a> {
     List { prefix: &'a str },
 }
 
-impl<'a> Command<'a> {
+impl<'a> CacheCommand<'a> {
     /// Reads a command; what is wrong with it is said together with the grammar.
     pub(crate) fn parse(text: &'a str) -> Result<Self> {
         let (verb, rest) = word(text.trim_start());
@@ -85,37 +85,37 @@ mod tests {
     #[test]
     fn every_command_is_read() {
         let cases = [
-            ("clear", Command::Clear),
-            ("  clear  ", Command::Clear),
+            ("clear", CacheCommand::Clear),
+            ("  clear  ", CacheCommand::Clear),
             (
                 "set k v",
-                Command::Set {
+                CacheCommand::Set {
                     key: "k",
                     value: "v",
                 },
             ),
             (
                 "set k  two words \"as they stand\"\n",
-                Command::Set {
+                CacheCommand::Set {
                     key: "k",
                     value: " two words \"as they stand\"\n",
                 },
             ),
             (
                 "set \"a key\" {\"x\": 1}",
-                Command::Set {
+                CacheCommand::Set {
                     key: "a key",
                     value: "{\"x\": 1}",
                 },
             ),
-            ("get k", Command::Get { key: "k" }),
-            ("get \"a key\"", Command::Get { key: "a key" }),
-            ("delete k", Command::Delete { key: "k" }),
-            ("list", Command::List { prefix: "" }),
-            ("list user/", Command::List { prefix: "user/" }),
+            ("get k", CacheCommand::Get { key: "k" }),
+            ("get \"a key\"", CacheCommand::Get { key: "a key" }),
+            ("delete k", CacheCommand::Delete { key: "k" }),
+            ("list", CacheCommand::List { prefix: "" }),
+            ("list user/", CacheCommand::List { prefix: "user/" }),
         ];
         for (text, expected) in cases {
-            assert_eq!(Command::parse(text).unwrap(), expected, "{text:?}");
+            assert_eq!(CacheCommand::parse(text).unwrap(), expected, "{text:?}");
         }
     }
 
@@ -134,7 +134,7 @@ mod tests {
             "clear all",
             "SET k v",
         ] {
-            let error = Command::parse(text).unwrap_err();
+            let error = CacheCommand::parse(text).unwrap_err();
             assert!(error.message().ends_with(GRAMMAR), "{text:?}: {error}");
         }
     }

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conjure_skill_sdk::protocol::{Execute, Read, State, ToolResult};
 use conjure_skill_sdk::{Error, Result, Skill, ToolOptions, export_skill};
 
-use crate::cache::Cache;
-use crate::command::{Command, GRAMMAR};
+use crate::cache::KeyValueCache;
+use crate::command::{CacheCommand, GRAMMAR};
 
 fn skill() -> Skill {
-    let cache = Shared::default();
+    let cache = SharedCache::default();
     let (executing, reading) = (cache.clone(), cache.clone());
     let (exporting, importing) = (cache.clone(), cache);
     Skill::new(
@@ -36,7 +36,7 @@ fn skill() -> Skill {
     .upgrade(
         move |_cx| Ok(serde_json::to_value(&*exporting.lock())?),
         move |_cx, state: State| {
-            *importing.lock() = Cache::from_state(state.state)?;
+            *importing.lock() = KeyValueCache::from_state(state.state)?;
             Ok(())
         },
     )
@@ -54,32 +54,32 @@ fn skill() -> Skill {
 
 export_skill!(skill, name = "cache-manager");
 
-fn execute(cache: &mut Cache, text: &str) -> Result<ToolResult> {
-    Ok(match Command::parse(text)? {
-        Command::Set { key, value } => {
+fn execute(cache: &mut KeyValueCache, text: &str) -> Result<ToolResult> {
+    Ok(match CacheCommand::parse(text)? {
+        CacheCommand::Set { key, value } => {
             cache.set(key, value)?;
             ToolResult::text("stored")
         }
-        Command::Get { key } => match cache.get(key) {
+        CacheCommand::Get { key } => match cache.get(key) {
             Some(value) => ToolResult::text(value),
             None => ToolResult::error(format!(
                 "`{key}` is not in the cache. `list` shows what is."
             )),
         },
-        Command::Delete { key } => ToolResult::text(if cache.delete(key) {
+        CacheCommand::Delete { key } => ToolResult::text(if cache.delete(key) {
             "deleted"
         } else {
             "there was nothing to delete"
         }),
-        Command::Clear => ToolResult::text(match cache.clear() {
+        CacheCommand::Clear => ToolResult::text(match cache.clear() {
             1 => "cleared 1 entry".to_owned(),
             count => format!("cleared {count} entries"),
         }),
-        Command::List { prefix } => ToolResult::text(cache.list(prefix)),
+        CacheCommand::List { prefix } => ToolResult::text(cache.list(prefix)),
     })
 }
 
-fn read(cache: &Cache, path: &str) -> Result<ToolResult> {
+fn read(cache: &KeyValueCache, path: &str) -> Result<ToolResult> {
     match path.trim().trim_start_matches('/') {
         "stats" => Ok(ToolResult::json(serde_json::to_value(cache.stats())?)),
         other => Err(Error::not_found(format!(
@@ -91,10 +91,10 @@ fn read(cache: &Cache, path: &str) -> Result<ToolResult> {
 
 /// The cache of one instance.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Cache>>);
+struct SharedCache(Arc<Mutex<KeyValueCache>>);
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Cache> {
+impl SharedCache {
+    fn lock(&self) -> MutexGuard<'_, KeyValueCache> {
         // No step leaves a cache half changed, so one that panicked has not broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,11 +105,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::skill;
-    use crate::testing::Instance;
+    use crate::testing::CacheInstance;
 
     #[test]
     fn values_stay_from_call_to_call() {
-        let cache = Instance::of(skill());
+        let cache = CacheInstance::of(skill());
         assert_eq!(cache.execute("set city Lyon"), ok("stored"));
         assert_eq!(cache.execute("get city"), ok("Lyon"));
         assert_eq!(cache.execute("set city Nice"), ok("stored"));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn two_instances_share_nothing() {
-        let (one, two) = (Instance::of(skill()), Instance::of(skill()));
+        let (one, two) = (CacheInstance::of(skill()), CacheInstance::of(skill()));
         one.execute("set k 1");
         assert_eq!(
             two.execute("get k"),
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_stats_count_hits_and_misses() {
-        let cache = Instance::of(skill());
+        let cache = CacheInstance::of(skill());
         cache.execute("set a 12345");
         cache.execute("set b 1");
         cache.execute("get a");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_mistake_is_answered_with_the_grammar() {
-        let cache = Instance::of(skill());
+        let cache = CacheInstance::of(skill());
         let answer = cache.execute("increment k");
         assert_eq!(
             answer,
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn an_upgrade_keeps_entries_and_counts() {
-        let old = Instance::of(skill());
+        let old = CacheInstance::of(skill());
         old.execute("set a 1");
         old.execute("get a");
         let state = old.call("state.export", &json!({})).unwrap();
-        let new = Instance::of(skill());
+        let new = CacheInstance::of(skill());
         new.call("state.import", &state).unwrap();
         assert_eq!(new.execute("get a"), ok("1"));
         assert_eq!(
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_state_that_does_not_fit_changes_nothing() {
-        let cache = Instance::of(skill());
+        let cache = CacheInstance::of(skill());
         cache.execute("set a 1");
         let bad = json!({ "version": "9", "state": { "entries": [1, 2] } });
         assert!(cache.call("state.import", &bad).is_err());

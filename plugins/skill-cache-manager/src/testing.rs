@@ -8,9 +8,9 @@ use conjure_skill_sdk::abi::{
 use conjure_skill_sdk::export::create_linked;
 use serde_json::{Value, json};
 
-pub(crate) struct Instance(PluginObject);
+pub(crate) struct CacheInstance(PluginObject);
 
-impl Instance {
+impl CacheInstance {
     pub(crate) fn of(skill: Skill) -> Self {
         let create = json!({ "host": { "name": "test", "version": "1" } }).to_string();
         Self(create_linked(|| skill, create.as_bytes(), context()).unwrap())

@@ -3,7 +3,7 @@
 //! Takes the common form, the combined form (with the referrer and the user agent), and both with
 //! the virtual host ahead. A request has no level of its own: its status gives one.
 
-use crate::entry::{Client, Entry, Level};
+use crate::entry::{LogEntry, LogSeverity, WebClient};
 use crate::timestamp;
 
 /// The fields before the time: client, identity, user, and a virtual host ahead of them.
@@ -11,7 +11,7 @@ const LEAST_AHEAD: usize = 3;
 
 /// The entry of a line such as
 /// `192.0.2.7 - ada [15/Jan/2024:10:30:00 +0000] "GET / HTTP/1.1" 200 512 "-" "curl/8.5"`.
-pub(crate) fn from_access(line: &str) -> Option<Entry> {
+pub(crate) fn from_access(line: &str) -> Option<LogEntry> {
     let (ahead, rest) = line.split_once(" [")?;
     let (time, rest) = rest.split_once("] \"")?;
     let timestamp = timestamp::from_access(time)?;
@@ -32,13 +32,13 @@ pub(crate) fn from_access(line: &str) -> Option<Entry> {
         return None;
     }
     let (referrer, agent) = referrer_and_agent(fields.next().unwrap_or_default());
-    Some(Entry {
+    Some(LogEntry {
         timestamp: Some(timestamp),
         level: Some(level_of(status)),
         host: host.map(|host| without_port(host).to_owned()),
         service: None,
         message: Some(message(&request, status)),
-        client: Some(Box::new(Client {
+        client: Some(Box::new(WebClient {
             address: client.to_owned(),
             referrer,
             agent,
@@ -72,11 +72,11 @@ fn message(request: &str, status: u16) -> String {
     }
 }
 
-fn level_of(status: u16) -> Level {
+fn level_of(status: u16) -> LogSeverity {
     match status {
-        500.. => Level::Error,
-        400..=499 => Level::Warn,
-        _ => Level::Info,
+        500.. => LogSeverity::Error,
+        400..=499 => LogSeverity::Warn,
+        _ => LogSeverity::Info,
     }
 }
 

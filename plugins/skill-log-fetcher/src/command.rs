@@ -2,7 +2,7 @@
 
 use conjure_skill_sdk::{Error, Result};
 
-use crate::entry::Level;
+use crate::entry::LogSeverity;
 
 /// The grammar, as the model sees it.
 pub(crate) const GRAMMAR: &str = "fetch <source> [--limit N] [--level L]. The source is a file \
@@ -17,16 +17,16 @@ const MAX_LIMIT: usize = 100_000;
 
 /// The command.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fetch {
+pub(crate) struct FetchCommand {
     /// A file or a URL.
     pub(crate) source: String,
     /// How many entries to keep: the newest ones, which stand last.
     pub(crate) limit: usize,
     /// The least severe level that is kept.
-    pub(crate) level: Option<Level>,
+    pub(crate) level: Option<LogSeverity>,
 }
 
-impl Fetch {
+impl FetchCommand {
     /// Reads a command; what is wrong with it is said together with the grammar.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut words = words(text)?.into_iter();
@@ -60,7 +60,7 @@ impl Fetch {
                 "--limit" => limit = parse_limit(&value)?,
                 "--level" => {
                     level = Some(
-                        Level::parse(&value)
+                        LogSeverity::parse(&value)
                             .ok_or_else(|| wrong(&format!("`{value}` is not a level")))?,
                     );
                 }
@@ -89,12 +89,12 @@ fn parse_limit(value: &str) -> Result<usize> {
         })
 }
 
-struct Word {
+struct CommandWord {
     text: String,
     quoted: bool,
 }
 
-fn words(text: &str) -> Result<Vec<Word>> {
+fn words(text: &str) -> Result<Vec<CommandWord>> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -108,7 +108,7 @@ fn words(text: &str) -> Result<Vec<Word>> {
             }
             _ => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
         };
-        words.push(Word {
+        words.push(CommandWord {
             text: word.to_owned(),
             quoted: matches!(first, '"' | '\''),
         });
@@ -125,8 +125,8 @@ fn wrong(what: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn fetch(source: &str, limit: usize, level: Option<Level>) -> Fetch {
-        Fetch {
+    fn fetch(source: &str, limit: usize, level: Option<LogSeverity>) -> FetchCommand {
+        FetchCommand {
             source: source.to_owned(),
             limit,
             level,
@@ -140,15 +140,15 @@ mod tests {
             ("  fetch   app.log  ", fetch("app.log", 100, None)),
             (
                 "fetch https://h/x?a=b --limit 5 --level warning",
-                fetch("https://h/x?a=b", 5, Some(Level::Warn)),
+                fetch("https://h/x?a=b", 5, Some(LogSeverity::Warn)),
             ),
             (
                 "fetch --level=ERROR --limit=7 \"my logs/a b.log\"",
-                fetch("my logs/a b.log", 7, Some(Level::Error)),
+                fetch("my logs/a b.log", 7, Some(LogSeverity::Error)),
             ),
             ("fetch '--limit'", fetch("--limit", 100, None)),
         ] {
-            assert_eq!(Fetch::parse(text).unwrap(), expected, "{text}");
+            assert_eq!(FetchCommand::parse(text).unwrap(), expected, "{text}");
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
             "fetch a --colour red",
             "fetch \"a",
         ] {
-            let error = Fetch::parse(text).unwrap_err();
+            let error = FetchCommand::parse(text).unwrap_err();
             assert!(error.message().ends_with(GRAMMAR), "{text}: {error}");
         }
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How severe an entry is, the least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(crate) enum Level {
+pub(crate) enum LogSeverity {
     Trace,
     Debug,
     Info,
@@ -13,7 +13,7 @@ pub(crate) enum Level {
     Error,
 }
 
-impl Level {
+impl LogSeverity {
     /// All of them, the most severe first.
     pub(crate) const ALL: [Self; 5] = [
         Self::Error,
@@ -25,13 +25,13 @@ impl Level {
 
     /// Reads a level's name in any of its usual spellings.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        const NAMES: [(Level, &[&str]); 5] = [
-            (Level::Trace, &["trace", "trc", "verbose", "finest"]),
-            (Level::Debug, &["debug", "dbg", "fine"]),
-            (Level::Info, &["info", "inf", "information", "notice"]),
-            (Level::Warn, &["warn", "warning", "wrn"]),
+        const NAMES: [(LogSeverity, &[&str]); 5] = [
+            (LogSeverity::Trace, &["trace", "trc", "verbose", "finest"]),
+            (LogSeverity::Debug, &["debug", "dbg", "fine"]),
+            (LogSeverity::Info, &["info", "inf", "information", "notice"]),
+            (LogSeverity::Warn, &["warn", "warning", "wrn"]),
             (
-                Level::Error,
+                LogSeverity::Error,
                 &[
                     "error",
                     "err",
@@ -76,12 +76,12 @@ impl Level {
 
 /// An entry. The order of the fields is the order in the file that is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     /// As the source has it; seconds and milliseconds since 1970 become RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timestamp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) level: Option<Level>,
+    pub(crate) level: Option<LogSeverity>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,12 +90,12 @@ pub(crate) struct Entry {
     pub(crate) message: Option<String>,
     /// Who asked, of a web server's request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) client: Option<Box<Client>>,
+    pub(crate) client: Option<Box<WebClient>>,
 }
 
 /// Who sent a request to a web server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Client {
+pub(crate) struct WebClient {
     /// An IP address, or a name where the server looks names up.
     pub(crate) address: String,
     /// The page that led there.
@@ -106,7 +106,7 @@ pub(crate) struct Client {
     pub(crate) agent: Option<String>,
 }
 
-impl Entry {
+impl LogEntry {
     /// Whether it says enough to be one: what happened, or at least when and how bad it was.
     pub(crate) fn is_readable(&self) -> bool {
         self.message.is_some() || (self.timestamp.is_some() && self.level.is_some())
@@ -116,12 +116,12 @@ impl Entry {
     pub(crate) fn size(&self) -> usize {
         let texts = [&self.timestamp, &self.host, &self.service, &self.message];
         let bytes = texts.into_iter().flatten().map(String::len).sum::<usize>();
-        let client = self.client.as_deref().map_or(0, Client::size);
+        let client = self.client.as_deref().map_or(0, WebClient::size);
         bytes + client + size_of::<Self>()
     }
 }
 
-impl Client {
+impl WebClient {
     fn size(&self) -> usize {
         let more = [&self.referrer, &self.agent];
         let more = more.into_iter().flatten().map(String::len).sum::<usize>();

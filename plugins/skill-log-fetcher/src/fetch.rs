@@ -8,9 +8,9 @@ use conjure_skill_sdk::protocol::ToolResult;
 use conjure_skill_sdk::{Cx, Error, Result};
 use serde_json::{Map, Value, json};
 
-use crate::command::Fetch;
-use crate::entry::{Entry, Level};
-use crate::reader::{self, Report};
+use crate::command::FetchCommand;
+use crate::entry::{LogEntry, LogSeverity};
+use crate::reader::{self, ReadReport};
 use crate::{output, source};
 
 /// The most bytes of entries that are kept, whatever the limit is.
@@ -20,18 +20,22 @@ const MAX_RECENT: usize = 1_000;
 
 /// What was fetched last, for `read`.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct LastFetch {
     structured: Value,
     source: String,
     /// The newest entries, the newest last.
-    recent: Vec<Entry>,
+    recent: Vec<LogEntry>,
 }
 
 /// Runs the command.
-pub(crate) fn run(cx: &Cx, command: &Fetch, roots: &[PathBuf]) -> Result<(ToolResult, Fetched)> {
+pub(crate) fn run(
+    cx: &Cx,
+    command: &FetchCommand,
+    roots: &[PathBuf],
+) -> Result<(ToolResult, LastFetch)> {
     let dir = source::working_dir(cx)?.to_owned();
     let opened = source::open(cx, &command.source, roots)?;
-    let mut kept = Kept::new(command);
+    let mut kept = NewestEntries::new(command);
     let report =
         reader::read(opened, || cx.check(), |entry| kept.push(entry)).map_err(|error| {
             Error::with_code(
@@ -42,7 +46,7 @@ pub(crate) fn run(cx: &Cx, command: &Fetch, roots: &[PathBuf]) -> Result<(ToolRe
     let file = output::write(&dir, kept.entries.iter())?;
     let structured = kept.structured(&file.name, &report);
     let text = kept.summary(command, &file.name, &report);
-    let fetched = Fetched {
+    let fetched = LastFetch {
         structured: structured.clone(),
         source: command.source.clone(),
         recent: kept.into_recent(),
@@ -54,7 +58,7 @@ pub(crate) fn run(cx: &Cx, command: &Fetch, roots: &[PathBuf]) -> Result<(ToolRe
     Ok((result.with_file(file), fetched))
 }
 
-impl Fetched {
+impl LastFetch {
     pub(crate) fn stats(&self) -> Result<Value> {
         let mut stats = self.structured.clone();
         let object = stats
@@ -85,17 +89,17 @@ impl Fetched {
 }
 
 /// The newest entries that fit the command.
-struct Kept {
-    entries: VecDeque<Entry>,
+struct NewestEntries {
+    entries: VecDeque<LogEntry>,
     bytes: usize,
     limit: usize,
-    level: Option<Level>,
+    level: Option<LogSeverity>,
     /// How many entries had the level, kept or not.
     matching: u64,
 }
 
-impl Kept {
-    fn new(command: &Fetch) -> Self {
+impl NewestEntries {
+    fn new(command: &FetchCommand) -> Self {
         Self {
             entries: VecDeque::new(),
             bytes: 0,
@@ -105,7 +109,7 @@ impl Kept {
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: LogEntry) {
         if self.level.is_some() && entry.level < self.level {
             return;
         }
@@ -121,10 +125,10 @@ impl Kept {
     }
 
     /// How many there are of each level, and without one.
-    fn levels(&self) -> ([(Level, usize); 5], usize) {
+    fn levels(&self) -> ([(LogSeverity, usize); 5], usize) {
         let count = |level| self.entries.iter().filter(|e| e.level == level).count();
         (
-            Level::ALL.map(|level| (level, count(Some(level)))),
+            LogSeverity::ALL.map(|level| (level, count(Some(level)))),
             count(None),
         )
     }
@@ -135,7 +139,7 @@ impl Kept {
         Some((first, times.next_back().unwrap_or(first)))
     }
 
-    fn structured(&self, file: &str, report: &Report) -> Value {
+    fn structured(&self, file: &str, report: &ReadReport) -> Value {
         let (levels, without) = self.levels();
         let mut counts = Map::new();
         for (level, count) in levels {
@@ -158,7 +162,7 @@ impl Kept {
         structured
     }
 
-    fn summary(&self, command: &Fetch, file: &str, report: &Report) -> String {
+    fn summary(&self, command: &FetchCommand, file: &str, report: &ReadReport) -> String {
         let mut text = format!(
             "Kept {} of {} entries from {}",
             self.entries.len(),
@@ -166,7 +170,7 @@ impl Kept {
             command.source
         );
         if let Some(level) = command.level {
-            let and_more = if level == Level::Error {
+            let and_more = if level == LogSeverity::Error {
                 ""
             } else {
                 " and more severe"
@@ -212,7 +216,7 @@ impl Kept {
         text
     }
 
-    fn into_recent(self) -> Vec<Entry> {
+    fn into_recent(self) -> Vec<LogEntry> {
         let skip = self.entries.len().saturating_sub(MAX_RECENT);
         self.entries.into_iter().skip(skip).collect()
     }

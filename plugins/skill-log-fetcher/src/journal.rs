@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::entry::{Entry, Level};
+use crate::entry::{LogEntry, LogSeverity};
 
 /// Every entry has it, whichever fields were asked for.
 const RECEIVED: &str = "__REALTIME_TIMESTAMP";
@@ -16,7 +16,7 @@ const SENT: &str = "_SOURCE_REALTIME_TIMESTAMP";
 const TOO_LONG: &str = "(a message that is too long for `journalctl -o json`; `--all` shows it)";
 
 /// The entry of an object, if the object is one of the journal.
-pub(crate) fn from_journal(object: &Map<String, Value>) -> Option<Entry> {
+pub(crate) fn from_journal(object: &Map<String, Value>) -> Option<LogEntry> {
     let received = object.get(RECEIVED)?;
     let timestamp = object.get(SENT).and_then(time).or_else(|| time(received));
     let level = field(object, "PRIORITY").and_then(|priority| priority.parse().ok());
@@ -28,9 +28,9 @@ pub(crate) fn from_journal(object: &Map<String, Value>) -> Option<Entry> {
         Some(value) => text(value),
         None => None,
     };
-    let entry = Entry {
+    let entry = LogEntry {
         timestamp,
-        level: level.map(Level::of_syslog),
+        level: level.map(LogSeverity::of_syslog),
         host: field(object, "_HOSTNAME"),
         service,
         message: message.map(|message| message.trim_end().to_owned()),
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(value: &Value) -> Option<Entry> {
+    fn entry(value: &Value) -> Option<LogEntry> {
         from_journal(value.as_object().unwrap())
     }
 
@@ -83,9 +83,9 @@ mod tests {
             "_COMM": "sshd", "MESSAGE": "it broke",
         });
         let some = |text: &str| Some(text.to_owned());
-        let expected = Entry {
+        let expected = LogEntry {
             timestamp: some("2024-01-15T10:30:00.123456Z"),
-            level: Some(Level::Error),
+            level: Some(LogSeverity::Error),
             host: some("web-1"),
             service: some("sshd"),
             message: some("it broke"),

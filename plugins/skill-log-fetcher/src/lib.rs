@@ -30,8 +30,8 @@ use conjure_skill_sdk::{Error, Result, Skill, ToolOptions, export_skill};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::command::{Fetch, GRAMMAR};
-use crate::fetch::Fetched;
+use crate::command::{FetchCommand, GRAMMAR};
+use crate::fetch::LastFetch;
 
 /// How many entries `read recent` gives when the call does not say.
 const RECENT: u64 = 20;
@@ -41,7 +41,7 @@ const TIMEOUT_MS: u64 = 120_000;
 /// What a person can configure.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct FetcherConfig {
     /// Directories whose files may be fetched, besides the working directory.
     #[serde(default)]
     roots: Vec<PathBuf>,
@@ -49,7 +49,7 @@ struct Config {
 
 fn skill() -> Skill {
     let roots = Arc::new(OnceLock::<Vec<PathBuf>>::new());
-    let last = Arc::new(Mutex::new(None::<Fetched>));
+    let last = Arc::new(Mutex::new(None::<LastFetch>));
     let (configured, reading) = (Arc::clone(&roots), Arc::clone(&last));
     Skill::new(
         "log-fetcher",
@@ -57,7 +57,7 @@ fn skill() -> Skill {
          `journalctl -o json`, logfmt, access logs of nginx and Apache, syslog and text lines.",
     )
     .execute(GRAMMAR, move |cx, request: Execute| {
-        let command = Fetch::parse(&request.command)?;
+        let command = FetchCommand::parse(&request.command)?;
         let roots = roots.get().map(Vec::as_slice).unwrap_or_default();
         let (result, fetched) = fetch::run(cx, &command, roots)?;
         *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
@@ -89,7 +89,7 @@ fn skill() -> Skill {
         "additionalProperties": false
     }))
     .on_create(move |setup| {
-        let config: Config = setup.config()?;
+        let config: FetcherConfig = setup.config()?;
         if let Some(root) = config.roots.iter().find(|root| !root.is_absolute()) {
             return Err(Error::invalid(format!(
                 "`roots` holds `{}`; it must be an absolute directory",
@@ -108,7 +108,7 @@ fn skill() -> Skill {
 
 export_skill!(skill, name = "log-fetcher");
 
-fn read(last: Option<&Fetched>, request: &Read) -> Result<ToolResult> {
+fn read(last: Option<&LastFetch>, request: &Read) -> Result<ToolResult> {
     let path = request.path.trim().trim_start_matches('/');
     if !matches!(path, "recent" | "stats") {
         return Err(Error::not_found(format!(

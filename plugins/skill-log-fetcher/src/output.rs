@@ -7,13 +7,16 @@ use std::path::Path;
 use conjure_skill_sdk::protocol::FileRef;
 use conjure_skill_sdk::{Error, Result};
 
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 
 /// How many names are tried.
 const MAX_NAMES: u32 = 10_000;
 
 /// Writes the entries, one object a line, and gives the file.
-pub(crate) fn write<'a>(dir: &Path, entries: impl Iterator<Item = &'a Entry>) -> Result<FileRef> {
+pub(crate) fn write<'a>(
+    dir: &Path,
+    entries: impl Iterator<Item = &'a LogEntry>,
+) -> Result<FileRef> {
     let (file, name) = create(dir)?;
     let path = dir.join(&name);
     let write = |file: File| -> std::io::Result<u64> {
@@ -69,24 +72,24 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::entry::Level;
+    use crate::entry::LogSeverity;
 
     #[test]
     fn fields_are_in_order_and_absent_ones_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let text = |text: &str| Some(text.to_owned());
         let entries = [
-            Entry {
+            LogEntry {
                 message: text("m \"1\""),
                 service: text("s"),
                 host: text("h"),
-                level: Some(Level::Warn),
+                level: Some(LogSeverity::Warn),
                 timestamp: text("t"),
                 client: None,
             },
-            Entry {
+            LogEntry {
                 message: text("m"),
-                ..Entry::default()
+                ..LogEntry::default()
             },
         ];
         let file = write(dir.path(), entries.iter()).unwrap();

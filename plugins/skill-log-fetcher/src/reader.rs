@@ -13,7 +13,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::content::{self, FORMS};
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::structured::from_json;
 use crate::text::from_line;
 
@@ -36,8 +36,8 @@ const CHECK: u64 = 256;
 pub(crate) fn read(
     mut source: impl BufRead,
     check: impl Fn() -> Result<()>,
-    take: impl FnMut(Entry),
-) -> Result<Report> {
+    take: impl FnMut(LogEntry),
+) -> Result<ReadReport> {
     let start = loop {
         match source.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -60,7 +60,7 @@ pub(crate) fn read(
     let mut reading = Reading {
         check,
         take,
-        report: Report::default(),
+        report: ReadReport::default(),
         pending: None,
         seen: 0,
     };
@@ -79,7 +79,7 @@ pub(crate) fn read(
 
 /// What reading a source came to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct ReadReport {
     /// How many entries there were.
     pub(crate) entries: u64,
     /// How many lines or elements were no entries.
@@ -88,7 +88,7 @@ pub(crate) struct Report {
     pub(crate) shown: Vec<String>,
 }
 
-impl Report {
+impl ReadReport {
     /// What could not be read, with its number; empty if everything could.
     pub(crate) fn unreadable(&self) -> String {
         if self.skipped == 0 {
@@ -111,13 +111,13 @@ impl Report {
 struct Reading<C, T> {
     check: C,
     take: T,
-    report: Report,
+    report: ReadReport,
     /// The last entry of a text, which the next line may go on with.
-    pending: Option<Entry>,
+    pending: Option<LogEntry>,
     seen: u64,
 }
 
-impl<C: Fn() -> Result<()>, T: FnMut(Entry)> Reading<C, T> {
+impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
     fn lines(&mut self, mut source: impl BufRead) -> Result<()> {
         let mut line = Vec::new();
         loop {
@@ -208,7 +208,7 @@ impl<C: Fn() -> Result<()>, T: FnMut(Entry)> Reading<C, T> {
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) {
+    fn entry(&mut self, entry: LogEntry) {
         self.hand_over();
         self.report.entries += 1;
         (self.take)(entry);
@@ -236,7 +236,7 @@ struct Elements<'a, C, T> {
     stopped: &'a mut Option<Error>,
 }
 
-impl<'de, C: Fn() -> Result<()>, T: FnMut(Entry)> Visitor<'de> for Elements<'_, C, T> {
+impl<'de, C: Fn() -> Result<()>, T: FnMut(LogEntry)> Visitor<'de> for Elements<'_, C, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -302,24 +302,24 @@ fn is_array(start: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Level;
+    use crate::entry::LogSeverity;
 
-    fn all(source: &str) -> (Vec<String>, Report) {
+    fn all(source: &str) -> (Vec<String>, ReadReport) {
         let mut entries = Vec::new();
         let report = read(
             // A small buffer, so that nothing depends on where a piece ends.
             io::BufReader::with_capacity(16, source.as_bytes()),
             || Ok(()),
             |entry| {
-                let level = entry.level.map_or("-", Level::as_str);
+                let level = entry.level.map_or("-", LogSeverity::as_str);
                 entries.push(format!("{level} {}", entry.message.unwrap_or_default()));
             },
         );
         (entries, report.unwrap())
     }
 
-    fn report(entries: u64, shown: &[&str]) -> Report {
-        Report {
+    fn report(entries: u64, shown: &[&str]) -> ReadReport {
+        ReadReport {
             entries,
             skipped: shown.len() as u64,
             shown: shown.iter().map(|shown| (*shown).to_owned()).collect(),

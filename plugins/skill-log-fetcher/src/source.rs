@@ -10,13 +10,13 @@ use conjure_skill_sdk::protocol::HttpRequest;
 use conjure_skill_sdk::{Cx, Error, Result};
 
 /// A source that is open.
-pub(crate) type Source = BufReader<Box<dyn Read>>;
+pub(crate) type LogSource = BufReader<Box<dyn Read>>;
 
 /// The size of a read.
 const BUFFER: usize = 64 * 1024;
 
 /// Opens a source.
-pub(crate) fn open(cx: &Cx, name: &str, roots: &[PathBuf]) -> Result<Source> {
+pub(crate) fn open(cx: &Cx, name: &str, roots: &[PathBuf]) -> Result<LogSource> {
     let reader: Box<dyn Read> = match name.split_once("://") {
         Some(("http" | "https", _)) => get(cx, name)?,
         Some(("file", path)) => Box::new(file(cx, path, roots)?),

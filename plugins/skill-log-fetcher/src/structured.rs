@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::entry::{Entry, Level};
+use crate::entry::{LogEntry, LogSeverity};
 use crate::journal::from_journal;
 use crate::timestamp;
 
@@ -29,11 +29,11 @@ const SERVICE: &[&str] = &[
 const MESSAGE: &[&str] = &["message", "msg", "text", "event", "error", "err"];
 
 /// The entry of a JSON object.
-pub(crate) fn from_json(object: &Map<String, Value>) -> Option<Entry> {
+pub(crate) fn from_json(object: &Map<String, Value>) -> Option<LogEntry> {
     if let Some(entry) = from_journal(object) {
         return Some(entry);
     }
-    let entry = Entry {
+    let entry = LogEntry {
         timestamp: find(object, TIMESTAMP).and_then(time),
         level: find(object, LEVEL).and_then(level),
         host: find(object, HOST).and_then(text),
@@ -45,7 +45,7 @@ pub(crate) fn from_json(object: &Map<String, Value>) -> Option<Entry> {
 }
 
 /// The entry of a line such as `ts=2024-01-15T10:30:00Z level=info msg="it works"`.
-pub(crate) fn from_logfmt(line: &str) -> Option<Entry> {
+pub(crate) fn from_logfmt(line: &str) -> Option<LogEntry> {
     let whole = is_logfmt(line);
     // Where there are other words too, a message with a `=` in it is not yet logfmt.
     let named = |names| has_name(line, names);
@@ -180,17 +180,17 @@ fn time(value: &Value) -> Option<String> {
     }
 }
 
-fn level(value: &Value) -> Option<Level> {
+fn level(value: &Value) -> Option<LogSeverity> {
     match value {
-        Value::String(name) => Level::parse(name.trim()),
+        Value::String(name) => LogSeverity::parse(name.trim()),
         // 0 to 7 are those of syslog, 10 to 60 those of the loggers of Node.js.
         Value::Number(number) => match number.as_u64()? {
-            severity @ 0..=7 => Some(Level::of_syslog(severity)),
-            8..=14 => Some(Level::Trace),
-            15..=24 => Some(Level::Debug),
-            25..=34 => Some(Level::Info),
-            35..=44 => Some(Level::Warn),
-            _ => Some(Level::Error),
+            severity @ 0..=7 => Some(LogSeverity::of_syslog(severity)),
+            8..=14 => Some(LogSeverity::Trace),
+            15..=24 => Some(LogSeverity::Debug),
+            25..=34 => Some(LogSeverity::Info),
+            35..=44 => Some(LogSeverity::Warn),
+            _ => Some(LogSeverity::Error),
         },
         _ => None,
     }
@@ -215,10 +215,10 @@ mod tests {
 
     use super::*;
 
-    fn entry(parts: [&str; 4], level: Option<Level>) -> Entry {
+    fn entry(parts: [&str; 4], level: Option<LogSeverity>) -> LogEntry {
         let [timestamp, host, service, message] =
             parts.map(|part| (!part.is_empty()).then(|| part.to_owned()));
-        Entry {
+        LogEntry {
             timestamp,
             level,
             host,
@@ -228,13 +228,16 @@ mod tests {
         }
     }
 
-    fn json_entry(value: &Value) -> Option<Entry> {
+    fn json_entry(value: &Value) -> Option<LogEntry> {
         from_json(value.as_object().unwrap())
     }
 
     #[test]
     fn keys_have_many_names() {
-        let expected = entry(["2024-01-15T10:30:00Z", "h", "s", "m"], Some(Level::Warn));
+        let expected = entry(
+            ["2024-01-15T10:30:00Z", "h", "s", "m"],
+            Some(LogSeverity::Warn),
+        );
         for value in [
             json!({ "timestamp": "2024-01-15T10:30:00Z", "level": "WARN", "host": "h", "service": "s", "message": "m" }),
             json!({ "time": "2024-01-15T10:30:00Z", "severity": "warning", "hostname": "h", "app": "s", "msg": "m" }),
@@ -265,7 +268,7 @@ mod tests {
             from_logfmt(r#"ts=2024-01-15T10:30:00Z level=err host=h app=s msg="say \"hi\" = ok""#),
             Some(entry(
                 ["2024-01-15T10:30:00Z", "h", "s", "say \"hi\" = ok"],
-                Some(Level::Error)
+                Some(LogSeverity::Error)
             ))
         );
         assert_eq!(
@@ -283,7 +286,7 @@ mod tests {
             ),
             (
                 "level=error err=\"it broke\" caller=main.go:12",
-                entry(["", "", "", "it broke"], Some(Level::Error)),
+                entry(["", "", "", "it broke"], Some(LogSeverity::Error)),
             ),
             (
                 "time=2024-01-15T10:30:00Z method=GET path=/a=b status=200 note=",

@@ -12,7 +12,7 @@ use conjure_skill_sdk::protocol::{HttpResponse, host_op};
 use serde_json::{Value, json};
 
 /// A plugin instance with a working directory.
-pub(crate) struct Host {
+pub(crate) struct FetcherHost {
     dir: tempfile::TempDir,
     plugin: PluginObject,
     web: Web,
@@ -25,7 +25,7 @@ pub(crate) struct Web {
     requests: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Host {
+impl FetcherHost {
     pub(crate) fn new() -> Self {
         Self::configured(|_| json!({})).unwrap()
     }

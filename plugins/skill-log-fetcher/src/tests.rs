@@ -7,13 +7,13 @@ use conjure_skill_sdk::protocol::{FileRef, HttpResponse};
 use serde_json::{Value, json};
 
 use crate::content::FORMS;
-use crate::testing::Host;
+use crate::testing::FetcherHost;
 
-fn read(host: &Host, body: &Value) -> Value {
+fn read(host: &FetcherHost, body: &Value) -> Value {
     host.call("skill.read", body)
 }
 
-fn lines(host: &Host, name: &str) -> Vec<Value> {
+fn lines(host: &FetcherHost, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(host.work(name)).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -34,7 +34,7 @@ fn fifty_lines() -> String {
 
 #[test]
 fn a_text_log_becomes_json_lines_with_its_figures() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     fs::write(host.work("app.log"), fifty_lines()).unwrap();
     let result = host.execute("fetch app.log");
     let path = host.work("logs.jsonl");
@@ -79,7 +79,7 @@ fn a_text_log_becomes_json_lines_with_its_figures() {
 
 #[test]
 fn the_limit_keeps_the_newest_and_is_100_by_default() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     let log: String = (0..150).map(|n| format!("INFO: {n}\n")).collect();
     fs::write(host.work("app.log"), log).unwrap();
     assert_eq!(host.execute("fetch app.log")["structured"]["count"], 100);
@@ -95,7 +95,7 @@ fn the_limit_keeps_the_newest_and_is_100_by_default() {
 
 #[test]
 fn the_level_keeps_what_is_as_severe_or_more() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     let log = format!("{}10:00:00 without a level\n", fifty_lines());
     fs::write(host.work("app.log"), log).unwrap();
     let result = host.execute("fetch app.log --level warning");
@@ -108,7 +108,7 @@ fn the_level_keeps_what_is_as_severe_or_more() {
 
 #[test]
 fn bad_lines_are_counted_and_shown() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     fs::write(host.work("app.log"), "what?\nERROR: a\n???\nINFO: b\n").unwrap();
     let result = host.execute("fetch app.log");
     assert_eq!(result["structured"]["skipped"], 2);
@@ -121,7 +121,7 @@ fn bad_lines_are_counted_and_shown() {
 
 #[test]
 fn broken_lines_of_every_form_are_counted_beside_whole_ones() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     let sample = "../../tests/demo/samples/mixed.log";
     let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(sample);
     fs::copy(sample, host.work("mixed.log")).unwrap();
@@ -137,7 +137,7 @@ fn broken_lines_of_every_form_are_counted_beside_whole_ones() {
 
 #[test]
 fn a_source_without_entries_is_an_error_and_writes_nothing() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     for (content, expected) in [
         (
             &b""[..],
@@ -167,7 +167,7 @@ fn a_source_without_entries_is_an_error_and_writes_nothing() {
 
 #[test]
 fn only_files_that_may_be_read_are_read() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     fs::write(host.path("outside.log"), "ERROR: a\n").unwrap();
     symlink("../outside.log", host.work("link.log")).unwrap();
     fs::create_dir(host.work("dir")).unwrap();
@@ -189,7 +189,7 @@ fn only_files_that_may_be_read_are_read() {
 
 #[test]
 fn a_configured_root_is_readable() {
-    let host = Host::configured(|dir| json!({ "roots": [dir] })).unwrap();
+    let host = FetcherHost::configured(|dir| json!({ "roots": [dir] })).unwrap();
     fs::write(host.path("outside.log"), "ERROR: a\n").unwrap();
     let name = host.path("outside.log");
     for source in [
@@ -199,12 +199,12 @@ fn a_configured_root_is_readable() {
         let result = host.execute(&format!("fetch {source}"));
         assert_eq!(result["structured"]["count"], 1, "{result}");
     }
-    assert!(Host::configured(|_| json!({ "roots": ["relative"] })).is_err());
+    assert!(FetcherHost::configured(|_| json!({ "roots": ["relative"] })).is_err());
 }
 
 #[test]
 fn a_url_is_fetched_through_the_host() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     host.answer(HttpResponse {
         status: 200,
         body: Some("[{\"level\":\"info\",\"msg\":\"a\"}]".into()),
@@ -228,7 +228,7 @@ fn a_url_is_fetched_through_the_host() {
 
 #[test]
 fn a_url_that_gives_no_log_is_an_error_with_its_reason() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     let error = host.error("fetch https://logs.example.com/app");
     assert!(
         error.contains("this host sends no requests for plugins"),
@@ -248,7 +248,7 @@ fn a_url_that_gives_no_log_is_an_error_with_its_reason() {
 
 #[test]
 fn what_was_fetched_can_be_read_again() {
-    let host = Host::new();
+    let host = FetcherHost::new();
     let error = read(&host, &json!({ "path": "recent" }));
     assert_eq!(error["is_error"], true);
     fs::write(host.work("app.log"), fifty_lines()).unwrap();

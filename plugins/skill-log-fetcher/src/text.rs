@@ -1,7 +1,7 @@
 //! Entries that come as plain text lines: a time, a level and a message in their usual orders.
 
 use crate::access::from_access;
-use crate::entry::{Entry, Level};
+use crate::entry::{LogEntry, LogSeverity};
 use crate::structured::{from_logfmt, named};
 use crate::timestamp;
 
@@ -9,7 +9,7 @@ use crate::timestamp;
 const BETWEEN: usize = 3;
 
 /// The entry of a line: a request to a web server, logfmt, or text with a time or a level in it.
-pub(crate) fn from_line(line: &str) -> Option<Entry> {
+pub(crate) fn from_line(line: &str) -> Option<LogEntry> {
     let line = line.trim();
     if let Some(entry) = from_access(line).or_else(|| from_logfmt(line)) {
         return Some(entry);
@@ -21,7 +21,7 @@ pub(crate) fn from_line(line: &str) -> Option<Entry> {
             Some(letter) if letter.is_ascii_alphabetic() => from_syslog(rest),
             _ => after_time(rest),
         };
-        Entry {
+        LogEntry {
             timestamp: Some(time),
             ..entry
         }
@@ -40,7 +40,7 @@ pub(crate) fn from_line(line: &str) -> Option<Entry> {
 }
 
 /// `LEVEL …`, `[LEVEL] …`, `LEVEL: …`, with a time after it or none at all.
-fn from_level(line: &str) -> Option<Entry> {
+fn from_level(line: &str) -> Option<LogEntry> {
     let (word, rest) = word(line)?;
     let level = level_word(word, true)?;
     let rest = separator(rest);
@@ -49,18 +49,18 @@ fn from_level(line: &str) -> Option<Entry> {
         None => (None, rest),
     };
     let (service, message) = bracketed(rest);
-    Some(Entry {
+    Some(LogEntry {
         timestamp,
         level: Some(level),
         service,
         message: message_of(message),
-        ..Entry::default()
+        ..LogEntry::default()
     })
 }
 
 /// What follows a time: `[thread] LEVEL message`, `- logger - LEVEL - message`,
 /// `host service LEVEL message`, or a message alone.
-fn after_time(rest: &str) -> Entry {
+fn after_time(rest: &str) -> LogEntry {
     let rest = separator(rest);
     let mut names = Vec::new();
     let mut between = 0;
@@ -77,12 +77,12 @@ fn after_time(rest: &str) -> Entry {
                 [host, service, ..] => (Some(*host), Some(*service)),
             };
             let (named, message) = bracketed(separator(after));
-            return Entry {
+            return LogEntry {
                 level: Some(level),
                 host: host.map(str::to_owned),
                 service: service.map(str::to_owned).or(named),
                 message: message_of(message),
-                ..Entry::default()
+                ..LogEntry::default()
             };
         }
         if is_name(next) && !next.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -91,14 +91,14 @@ fn after_time(rest: &str) -> Entry {
         between += usize::from(!matches!(next, "-" | "--" | "---" | "|"));
         ahead = after.trim_start();
     }
-    Entry {
+    LogEntry {
         message: message_of(rest),
-        ..Entry::default()
+        ..LogEntry::default()
     }
 }
 
 /// What follows the time of a syslog line: `host prog[pid]: message`.
-fn from_syslog(rest: &str) -> Entry {
+fn from_syslog(rest: &str) -> LogEntry {
     let rest = rest.trim_start();
     let by_words = || after_time(rest);
     let Some((host, after)) = word(rest) else {
@@ -117,21 +117,21 @@ fn from_syslog(rest: &str) -> Entry {
         let marked = first.ends_with(':') || first.starts_with(['[', '<', '(']);
         level_word(first, !marked)
     });
-    Entry {
+    LogEntry {
         level,
         host: Some(host.to_owned()),
         service: Some(program.to_owned()),
         message: message_of(message),
-        ..Entry::default()
+        ..LogEntry::default()
     }
 }
 
 /// `<34>Oct 11 22:14:15 host prog: message`, and the newer
 /// `<34>1 2003-10-11T22:14:15Z host prog pid id - message`.
-fn from_priority(line: &str) -> Option<Entry> {
+fn from_priority(line: &str) -> Option<LogEntry> {
     let (priority, rest) = line.strip_prefix('<')?.split_once('>')?;
     let priority: u64 = priority.parse().ok().filter(|priority| *priority < 192)?;
-    let level = Level::of_syslog(priority % 8);
+    let level = LogSeverity::of_syslog(priority % 8);
     let (timestamp, entry) = match rest.strip_prefix("1 ") {
         Some(rest) => {
             let mut words = rest.splitn(6, ' ');
@@ -139,11 +139,11 @@ fn from_priority(line: &str) -> Option<Entry> {
             let (timestamp, host, service) = (next(), next(), next());
             let (_pid, _id) = (next(), next());
             let message = words.next().map(without_data).and_then(message_of);
-            let entry = Entry {
+            let entry = LogEntry {
                 host,
                 service,
                 message,
-                ..Entry::default()
+                ..LogEntry::default()
             };
             (timestamp, entry)
         }
@@ -152,7 +152,7 @@ fn from_priority(line: &str) -> Option<Entry> {
             (Some(time), from_syslog(rest))
         }
     };
-    Some(Entry {
+    Some(LogEntry {
         timestamp,
         level: Some(level),
         ..entry
@@ -175,11 +175,11 @@ fn without_data(text: &str) -> &str {
 }
 
 /// `E0115 10:30:00.123456    1234 file.go:12] message`, as Kubernetes writes it.
-fn from_klog(line: &str) -> Option<Entry> {
+fn from_klog(line: &str) -> Option<LogEntry> {
     let level = match line.bytes().next()? {
-        b'I' => Level::Info,
-        b'W' => Level::Warn,
-        b'E' | b'F' => Level::Error,
+        b'I' => LogSeverity::Info,
+        b'W' => LogSeverity::Warn,
+        b'E' | b'F' => LogSeverity::Error,
         _ => return None,
     };
     let rest = line.get(1..)?;
@@ -189,20 +189,20 @@ fn from_klog(line: &str) -> Option<Entry> {
     }
     let (clock, rest) = timestamp::split(rest.get(4..)?.strip_prefix(' ')?)?;
     let (place, message) = rest.split_once("] ")?;
-    Some(Entry {
+    Some(LogEntry {
         timestamp: Some(format!("{digits} {clock}")),
         level: Some(level),
         service: place.split_whitespace().next_back().map(str::to_owned),
         message: message_of(message),
-        ..Entry::default()
+        ..LogEntry::default()
     })
 }
 
 /// The level that a word is: in brackets, with a colon, or bare. A bare one must be in capitals
 /// when `strict`, because prose may begin with `error` as well.
-fn level_word(word: &str, strict: bool) -> Option<Level> {
+fn level_word(word: &str, strict: bool) -> Option<LogSeverity> {
     let bare = word.trim_matches(['[', ']', '<', '>', '(', ')', ':', '|', ',', '-']);
-    let level = Level::parse(bare)?;
+    let level = LogSeverity::parse(bare)?;
     let marked = bare.len() != word.len();
     let capitals = bare.bytes().all(|byte| byte.is_ascii_uppercase());
     (marked || capitals || !strict).then_some(level)

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::stateless;
 
 #[derive(Deserialize, JsonSchema)]
-struct Prompt {
+struct PromptArguments {
     /// The prompt to send to the model.
     prompt: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Message {
+struct MessageArguments {
     /// The message to show the user.
     message: String,
 }
@@ -26,7 +26,7 @@ pub(crate) fn register(skill: Skill) -> Skill {
             "test_sampling",
             "Asks the model",
             stateless(),
-            |cx, asked: Prompt| {
+            |cx, asked: PromptArguments| {
                 let text = sample(cx, &asked.prompt)?;
                 Ok::<_, Error>(format!("LLM response: {text}"))
             },
@@ -41,7 +41,7 @@ pub(crate) fn register(skill: Skill) -> Skill {
             "test_elicitation",
             "Asks the user",
             stateless(),
-            |cx, asked: Message| {
+            |cx, asked: MessageArguments| {
                 let answer = elicit(cx, &asked.message, user())?;
                 let Elicited { action, content } = answer;
                 let content = json!(content);

@@ -183,7 +183,7 @@ impl HeaderFields {
     /// # Errors
     /// A [`HeaderError`] that says what is wrong; the bytes can be anything.
     pub fn read(bytes: &[u8]) -> Result<Self, HeaderError> {
-        let mut rest = Reader(bytes);
+        let mut rest = HeaderReader(bytes);
         let short = || HeaderError::Short { found: bytes.len() };
         if rest.take::<8>().ok_or_else(short)? != HEADER_MAGIC {
             return Err(HeaderError::Magic);
@@ -220,9 +220,9 @@ impl HeaderFields {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct HeaderReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl HeaderReader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, tail) = self.0.split_first_chunk::<N>()?;
         self.0 = tail;

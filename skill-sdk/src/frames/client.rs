@@ -36,7 +36,7 @@ const CREDIT: u32 = 32;
 /// its clones and all instances are dropped.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
     credit: u32,
     _tasks: Arc<Tasks>,
 }
@@ -51,7 +51,7 @@ impl Client {
     {
         let (outbox, waiting) = Outbox::new();
         let logs = outbox.logs();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClientCore {
             outbox,
             runtime: Handle::current(),
             state: Mutex::default(),
@@ -100,17 +100,17 @@ impl Client {
         op: &[u8],
         json: &[u8],
         cx: Option<CallContext>,
-    ) -> Pending {
+    ) -> PendingCall {
         let (replies, reply) = oneshot::channel();
         let (queue, items) = mpsc::unbounded_channel();
         let call_id = {
             let mut state = self.shared.state();
             if let Some(reason) = &state.ended {
-                return Pending::refused(Arc::clone(&self.shared), gone(reason));
+                return PendingCall::refused(Arc::clone(&self.shared), gone(reason));
             }
             state.last += 1;
             let call_id = state.last;
-            let call = Call {
+            let call = ClientCall {
                 queue,
                 cx: cx.clone(),
                 credit: self.credit,
@@ -130,16 +130,16 @@ impl Client {
         if let Err(error) = self.shared.outbox.send(call_id, request) {
             self.shared.state().calls.remove(&call_id);
             let fault = Fault::new(code::INVALID, error.to_string());
-            return Pending::refused(Arc::clone(&self.shared), fault);
+            return PendingCall::refused(Arc::clone(&self.shared), fault);
         }
         let shared = Arc::clone(&self.shared);
         self.shared
             .runtime
             .spawn(pump(shared, call_id, cx, items, replies));
-        Pending {
+        PendingCall {
             shared: Arc::clone(&self.shared),
             call_id,
-            state: Waiting::Reply(reply),
+            state: ReplyWait::Reply(reply),
         }
     }
 }
@@ -159,7 +159,7 @@ impl PluginRoot for Client {
             RResult::ROk(_) => {
                 let client = self.clone();
                 Ok(Plugin_TO::from_value(
-                    Remote { client, instance },
+                    RemoteInstance { client, instance },
                     TD_Opaque,
                 ))
             }
@@ -169,12 +169,12 @@ impl PluginRoot for Client {
 }
 
 /// An instance at the other end.
-struct Remote {
+struct RemoteInstance {
     client: Client,
     instance: u64,
 }
 
-impl Plugin for Remote {
+impl Plugin for RemoteInstance {
     fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
         block_on(self.begin(Verb::Call, op, json, cx))
     }
@@ -184,14 +184,14 @@ impl Plugin for Remote {
     }
 }
 
-impl Remote {
+impl RemoteInstance {
     fn begin(
         &self,
         verb: Verb,
         op: RSlice<'_, u8>,
         json: RSlice<'_, u8>,
         cx: CallContext,
-    ) -> Pending {
+    ) -> PendingCall {
         self.client.begin(
             verb,
             self.instance,
@@ -202,7 +202,7 @@ impl Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteInstance {
     fn drop(&mut self) {
         self.client.shared.release(self.instance);
     }
@@ -210,7 +210,7 @@ impl Drop for Remote {
 
 /// The two directions of the stream; they end with the last client and instance.
 struct Tasks {
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
     tasks: [AbortHandle; 2],
 }
 
@@ -224,21 +224,21 @@ impl Drop for Tasks {
     }
 }
 
-struct Shared {
+struct ClientCore {
     outbox: Outbox,
     runtime: Handle,
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ClientState {
     last: u64,
-    calls: HashMap<u64, Call>,
+    calls: HashMap<u64, ClientCall>,
     ended: Option<String>,
 }
 
-struct Call {
-    queue: mpsc::UnboundedSender<Item>,
+struct ClientCall {
+    queue: mpsc::UnboundedSender<CallItem>,
     cx: Option<CallContext>,
     credit: u32,
     /// An instance: its context stays after the reply.
@@ -247,12 +247,12 @@ struct Call {
 }
 
 /// What comes for a call, in its order. Bounded by the call's credit.
-enum Item {
+enum CallItem {
     Piece(u32, Vec<u8>),
     Reply(Reply),
 }
 
-impl Shared {
+impl ClientCore {
     fn take(self: &Arc<Self>, frame: Frame) -> Result<(), FrameError> {
         let (kind, call_id) = (frame.kind, frame.call_id);
         let message = Message::from_frame(frame)?;
@@ -263,7 +263,7 @@ impl Shared {
             Message::Reply(reply) => {
                 let Some(call) = call else { return Ok(()) };
                 let stays = call.lasts && reply.is_ok();
-                let _ = call.queue.send(Item::Reply(match reply {
+                let _ = call.queue.send(CallItem::Reply(match reply {
                     Ok(json) => RResult::ROk(json.into()),
                     Err(fault) => RResult::RErr(fault),
                 }));
@@ -282,7 +282,7 @@ impl Shared {
                     return Err(FrameError::Overrun { call_id });
                 };
                 call.credit = left;
-                let _ = call.queue.send(Item::Piece(kind, bytes));
+                let _ = call.queue.send(CallItem::Piece(kind, bytes));
             }
             Message::Log {
                 level,
@@ -317,7 +317,7 @@ impl Shared {
 
     fn host(
         self: &Arc<Self>,
-        call: Option<&mut Call>,
+        call: Option<&mut ClientCall>,
         call_id: u64,
         id: u32,
         op: Vec<u8>,
@@ -398,7 +398,7 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -409,10 +409,10 @@ fn gone(reason: &str) -> Fault {
 
 /// Hands what comes for a call to its context, in order, and then the reply to whoever waits.
 async fn pump(
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
     call_id: u64,
     cx: Option<CallContext>,
-    mut items: mpsc::UnboundedReceiver<Item>,
+    mut items: mpsc::UnboundedReceiver<CallItem>,
     replies: oneshot::Sender<Reply>,
 ) {
     let _watcher = cx.clone().map(|cx| {
@@ -427,13 +427,13 @@ async fn pump(
     let mut replies = Some(replies);
     while let Some(item) = items.recv().await {
         match item {
-            Item::Piece(kind, bytes) => {
+            CallItem::Piece(kind, bytes) => {
                 if let Some(cx) = &cx {
                     deliver(cx, kind, &bytes).await;
                 }
                 shared.delivered(call_id);
             }
-            Item::Reply(reply) => {
+            CallItem::Reply(reply) => {
                 if let Some(replies) = replies.take() {
                     let _ = replies.send(reply);
                 }
@@ -470,24 +470,24 @@ async fn host_says(cx: &CallContext, op: &str) -> bool {
 }
 
 /// A call that is under way; dropping it releases it.
-struct Pending {
-    shared: Arc<Shared>,
+struct PendingCall {
+    shared: Arc<ClientCore>,
     call_id: u64,
-    state: Waiting,
+    state: ReplyWait,
 }
 
-enum Waiting {
+enum ReplyWait {
     Refused(Option<Fault>),
     Reply(oneshot::Receiver<Reply>),
     Done,
 }
 
-impl Pending {
-    fn refused(shared: Arc<Shared>, fault: Fault) -> Self {
+impl PendingCall {
+    fn refused(shared: Arc<ClientCore>, fault: Fault) -> Self {
         Self {
             shared,
             call_id: 0,
-            state: Waiting::Refused(Some(fault)),
+            state: ReplyWait::Refused(Some(fault)),
         }
     }
 
@@ -498,26 +498,26 @@ impl Pending {
     }
 }
 
-impl Future for Pending {
+impl Future for PendingCall {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
         let reply = match &mut self.state {
-            Waiting::Refused(fault) => fault.take().map(RResult::RErr),
-            Waiting::Reply(reply) => match Pin::new(reply).poll(cx) {
+            ReplyWait::Refused(fault) => fault.take().map(RResult::RErr),
+            ReplyWait::Reply(reply) => match Pin::new(reply).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(reply) => reply.ok(),
             },
-            Waiting::Done => None,
+            ReplyWait::Done => None,
         };
-        self.state = Waiting::Done;
+        self.state = ReplyWait::Done;
         Poll::Ready(reply.unwrap_or_else(|| self.gone()))
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingCall {
     fn drop(&mut self) {
-        if matches!(self.state, Waiting::Reply(_)) {
+        if matches!(self.state, ReplyWait::Reply(_)) {
             self.shared.release(self.call_id);
         }
     }

@@ -26,28 +26,28 @@ const MAX_LOG: usize = 16 * 1024;
 const OVERHEAD: usize = 128 * 1024;
 
 /// One call, or one instance.
-pub(super) struct Line {
+pub(super) struct CallLine {
     call_id: u64,
     outbox: Outbox,
     stopped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<LineState>,
     changed: watch::Sender<()>,
 }
 
-struct State {
+struct LineState {
     credit: u32,
     over: bool,
     next_host: u32,
     waiting: HashMap<u32, oneshot::Sender<Reply>>,
 }
 
-impl Line {
+impl CallLine {
     pub(super) fn new(call_id: u64, credit: u32, outbox: Outbox) -> Arc<Self> {
         Arc::new(Self {
             call_id,
             outbox,
             stopped: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(LineState {
                 credit,
                 over: false,
                 next_host: 0,
@@ -114,14 +114,14 @@ impl Line {
         self.end(&mut self.state());
     }
 
-    fn end(&self, state: &mut State) {
+    fn end(&self, state: &mut LineState) {
         state.over = true;
         // Dropping the senders answers whoever waits with GONE.
         state.waiting.clear();
         self.cancel();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +139,7 @@ impl Line {
     }
 
     /// Asks the host, or says at once why not.
-    fn ask(self: &Arc<Self>, op: &[u8], json: &[u8]) -> Result<Asked, Fault> {
+    fn ask(self: &Arc<Self>, op: &[u8], json: &[u8]) -> Result<PendingHostCall, Fault> {
         if op.len() + json.len() > MAX_BYTES - OVERHEAD {
             return Err(Fault::new(
                 code::INVALID,
@@ -168,7 +168,7 @@ impl Line {
                 json: json.to_vec(),
             },
         );
-        Ok(Asked {
+        Ok(PendingHostCall {
             line: Arc::clone(self),
             id,
             reply,
@@ -181,13 +181,13 @@ fn gone() -> Fault {
 }
 
 /// A host request that is under way; dropping it cancels it.
-struct Asked {
-    line: Arc<Line>,
+struct PendingHostCall {
+    line: Arc<CallLine>,
     id: u32,
     reply: oneshot::Receiver<Reply>,
 }
 
-impl Future for Asked {
+impl Future for PendingHostCall {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
@@ -197,7 +197,7 @@ impl Future for Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for PendingHostCall {
     fn drop(&mut self) {
         if self.line.state().waiting.remove(&self.id).is_some() {
             let _ = self.line.outbox.send(
@@ -209,7 +209,7 @@ impl Drop for Asked {
 }
 
 #[derive(Clone)]
-struct FramedCx(Arc<Line>);
+struct FramedCx(Arc<CallLine>);
 
 impl CallCx for FramedCx {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
@@ -243,7 +243,7 @@ impl CallCx for FramedCx {
         // These two are about this end of the stream, which knows the answer itself.
         if op.as_slice() == host_op::CALL_CANCELLED.as_bytes() {
             return async move {
-                line.until(Line::is_stopped).await;
+                line.until(CallLine::is_stopped).await;
                 empty()
             }
             .into_ffi();

@@ -173,7 +173,7 @@ impl Message {
     /// [`FrameError::Malformed`]; the bytes can be anything.
     pub fn from_frame(frame: Frame) -> Result<Self, FrameError> {
         let Frame { kind, bytes, .. } = frame;
-        let mut rest = Rest {
+        let mut rest = FrameReader {
             kind,
             bytes: &bytes,
         };
@@ -248,12 +248,12 @@ fn put_reply(out: &mut Vec<u8>, reply: Result<Vec<u8>, Fault>) {
     }
 }
 
-struct Rest<'a> {
+struct FrameReader<'a> {
     kind: Kind,
     bytes: &'a [u8],
 }
 
-impl Rest<'_> {
+impl FrameReader<'_> {
     fn wrong(&self, what: &'static str) -> FrameError {
         FrameError::Malformed {
             kind: self.kind,

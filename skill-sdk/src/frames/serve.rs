@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use super::codec::{Frame, FrameError};
-use super::line::Line;
+use super::line::CallLine;
 use super::message::{Cancel, Message, Verb};
 use super::stream::{self, Outbox};
 use super::{MAX_CALLS, PluginRoot};
@@ -32,13 +32,15 @@ where
 {
     let (outbox, waiting) = Outbox::new();
     let logs = outbox.logs();
-    let server = Arc::new(Server {
+    let server = Arc::new(FrameServer {
         root,
         outbox,
         state: Mutex::default(),
     });
     let ended = {
-        let mut reading = pin!(stream::read(reader, |frame| Server::take(&server, frame)));
+        let mut reading = pin!(stream::read(reader, |frame| FrameServer::take(
+            &server, frame
+        )));
         let mut writing = pin!(Outbox::write(writer, waiting, logs));
         std::future::poll_fn(|cx| match reading.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(ended),
@@ -50,24 +52,24 @@ where
     ended
 }
 
-struct Server<P> {
+struct FrameServer<P> {
     root: P,
     outbox: Outbox,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
 #[derive(Default)]
-struct State {
-    lines: HashMap<u64, Running>,
+struct ServerState {
+    lines: HashMap<u64, ServedCall>,
     instances: HashMap<u64, Arc<PluginObject>>,
 }
 
-struct Running {
-    line: Arc<Line>,
+struct ServedCall {
+    line: Arc<CallLine>,
     task: Option<AbortHandle>,
 }
 
-impl<P: PluginRoot> Server<P> {
+impl<P: PluginRoot> FrameServer<P> {
     fn take(self: &Arc<Self>, frame: Frame) -> Result<(), FrameError> {
         let (kind, call_id) = (frame.kind, frame.call_id);
         match Message::from_frame(frame)? {
@@ -80,7 +82,7 @@ impl<P: PluginRoot> Server<P> {
             } => self.request(
                 call_id,
                 credit,
-                Asked {
+                CallRequest {
                     verb,
                     instance,
                     op,
@@ -116,9 +118,9 @@ impl<P: PluginRoot> Server<P> {
         self: &Arc<Self>,
         call_id: u64,
         credit: u32,
-        asked: Asked,
+        asked: CallRequest,
     ) -> Result<(), FrameError> {
-        let line = Line::new(call_id, credit, self.outbox.clone());
+        let line = CallLine::new(call_id, credit, self.outbox.clone());
         let object = {
             let mut state = self.state();
             if state.lines.contains_key(&call_id) {
@@ -132,7 +134,7 @@ impl<P: PluginRoot> Server<P> {
                 )));
                 return Ok(());
             }
-            let running = Running {
+            let running = ServedCall {
                 line: Arc::clone(&line),
                 task: None,
             };
@@ -182,7 +184,7 @@ impl<P: PluginRoot> Server<P> {
         Ok(())
     }
 
-    fn create(&self, call_id: u64, line: &Arc<Line>, json: &[u8]) {
+    fn create(&self, call_id: u64, line: &Arc<CallLine>, json: &[u8]) {
         let made = contained(|| self.root.create(json, line.context()));
         match made {
             Ok(object) => {
@@ -221,7 +223,7 @@ impl<P: PluginRoot> Server<P> {
     }
 
     fn end(&self) {
-        let State { lines, instances } = std::mem::take(&mut *self.state());
+        let ServerState { lines, instances } = std::mem::take(&mut *self.state());
         for running in lines.into_values() {
             running.end();
         }
@@ -230,7 +232,7 @@ impl<P: PluginRoot> Server<P> {
         }
     }
 
-    fn line(&self, call_id: u64) -> Option<Arc<Line>> {
+    fn line(&self, call_id: u64) -> Option<Arc<CallLine>> {
         let state = self.state();
         state
             .lines
@@ -238,12 +240,12 @@ impl<P: PluginRoot> Server<P> {
             .map(|running| Arc::clone(&running.line))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl ServedCall {
     fn end(self) {
         self.line.release();
         if let Some(task) = self.task {
@@ -253,7 +255,7 @@ impl Running {
 }
 
 /// A request without its call.
-struct Asked {
+struct CallRequest {
     verb: Verb,
     instance: u64,
     op: Vec<u8>,
@@ -264,8 +266,8 @@ struct Asked {
 /// waits for it. Dropping this drops the plugin's future.
 async fn started(
     object: Arc<PluginObject>,
-    asked: Asked,
-    line: Arc<Line>,
+    asked: CallRequest,
+    line: Arc<CallLine>,
 ) -> Result<Vec<u8>, Fault> {
     let future = spawn_blocking(move || {
         object.start(

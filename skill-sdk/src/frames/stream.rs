@@ -19,17 +19,17 @@ const BATCH: usize = 64 * 1024;
 /// credits, host requests and calls are, and log lines are here.
 #[derive(Clone)]
 pub(super) struct Outbox {
-    queue: mpsc::UnboundedSender<Waiting>,
+    queue: mpsc::UnboundedSender<WaitingOutput>,
     logs: Arc<AtomicUsize>,
 }
 
-pub(super) struct Waiting {
+pub(super) struct WaitingOutput {
     bytes: Vec<u8>,
     log: bool,
 }
 
 impl Outbox {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Waiting>) {
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<WaitingOutput>) {
         let (queue, waiting) = mpsc::unbounded_channel();
         let logs = Arc::default();
         (Self { queue, logs }, waiting)
@@ -42,7 +42,7 @@ impl Outbox {
     pub(super) fn send(&self, call_id: u64, message: Message) -> Result<(), FrameError> {
         let mut bytes = Vec::new();
         message.into_frame(call_id).encode(&mut bytes)?;
-        let _ = self.queue.send(Waiting { bytes, log: false });
+        let _ = self.queue.send(WaitingOutput { bytes, log: false });
         Ok(())
     }
 
@@ -54,14 +54,14 @@ impl Outbox {
         }
         let mut bytes = Vec::new();
         if line.into_frame(call_id).encode(&mut bytes).is_ok() {
-            let _ = self.queue.send(Waiting { bytes, log: true });
+            let _ = self.queue.send(WaitingOutput { bytes, log: true });
         }
     }
 
     /// Writes what is queued until the stream fails or nobody can queue any more.
     pub(super) async fn write<W: AsyncWrite + Unpin>(
         mut writer: W,
-        mut waiting: mpsc::UnboundedReceiver<Waiting>,
+        mut waiting: mpsc::UnboundedReceiver<WaitingOutput>,
         logs: Arc<AtomicUsize>,
     ) -> Result<(), FrameError> {
         while let Some(first) = waiting.recv().await {

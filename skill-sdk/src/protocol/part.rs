@@ -65,11 +65,11 @@ impl<'de> de::Visitor<'de> for Whole {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part, A::Error> {
         let (mut kind, mut text): (Option<Value>, Option<Value>) = (None, None);
         let mut rest = Map::new();
-        while let Some(key) = map.next_key::<Key>()? {
+        while let Some(key) = map.next_key::<PartKey>()? {
             match key {
-                Key::Type => kind = Some(map.next_value()?),
-                Key::Text => text = Some(map.next_value()?),
-                Key::Other(key) => {
+                PartKey::Type => kind = Some(map.next_value()?),
+                PartKey::Text => text = Some(map.next_value()?),
+                PartKey::Other(key) => {
                     rest.insert(key, map.next_value()?);
                 }
             }
@@ -129,10 +129,10 @@ impl Part {
     /// Any part but a text. What does not fit its kind is kept as it came.
     fn of(fields: Map<String, Value>) -> Self {
         let value = Value::Object(fields);
-        match Known::deserialize(&value) {
-            Ok(Known::Image { media_type, data }) => Self::Image { media_type, data },
-            Ok(Known::File { file }) => Self::File { file },
-            Ok(Known::Raw { source, value }) => Self::Raw { source, value },
+        match KnownPart::deserialize(&value) {
+            Ok(KnownPart::Image { media_type, data }) => Self::Image { media_type, data },
+            Ok(KnownPart::File { file }) => Self::File { file },
+            Ok(KnownPart::Raw { source, value }) => Self::Raw { source, value },
             Err(_) => Self::Other(value),
         }
     }
@@ -141,7 +141,7 @@ impl Part {
 /// The kinds beside text.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Known {
+enum KnownPart {
     Image { media_type: String, data: String },
     File { file: FileRef },
     Raw { source: String, value: Value },
@@ -149,7 +149,7 @@ enum Known {
 
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
-enum Key {
+enum PartKey {
     Type,
     Text,
     Other(String),

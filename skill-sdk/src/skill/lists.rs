@@ -25,9 +25,9 @@ use crate::spill;
 /// The most values that a completion has.
 const MOST_VALUES: usize = 100;
 
-type Read = Box<dyn Fn(&Cx) -> Result<Contents> + Send + Sync>;
+type ContentsFn = Box<dyn Fn(&Cx) -> Result<Contents> + Send + Sync>;
 type ReadWith = Box<dyn Fn(&Cx, &[(String, String)]) -> Result<Contents> + Send + Sync>;
-type Get = Box<dyn Fn(&Cx, &BTreeMap<String, String>) -> Result<PromptText> + Send + Sync>;
+type PromptTextFn = Box<dyn Fn(&Cx, &BTreeMap<String, String>) -> Result<PromptText> + Send + Sync>;
 type Completes = Box<dyn Fn(&Cx, &Complete) -> Result<Completions> + Send + Sync>;
 type Watches = Box<dyn Fn(&Cx, &str, bool) -> Result<()> + Send + Sync>;
 
@@ -81,7 +81,7 @@ impl Skill {
         resource: Resource,
         read: impl Fn(&Cx) -> Result<C> + Send + Sync + 'static,
     ) -> Self {
-        let read: Read = Box::new(move |cx| read(cx).map(Into::into));
+        let read: ContentsFn = Box::new(move |cx| read(cx).map(Into::into));
         self.lists.resources.push((resource, read));
         self
     }
@@ -157,7 +157,7 @@ impl Skill {
         prompt: Prompt,
         get: impl Fn(&Cx, &BTreeMap<String, String>) -> Result<P> + Send + Sync + 'static,
     ) -> Self {
-        let get: Get = Box::new(move |cx, arguments| get(cx, arguments).map(Into::into));
+        let get: PromptTextFn = Box::new(move |cx, arguments| get(cx, arguments).map(Into::into));
         self.lists.prompts.push((prompt, get));
         self
     }
@@ -200,15 +200,15 @@ fn arguments_of(schema: &Value) -> Vec<Value> {
 
 /// What a skill has beside tools.
 #[derive(Default)]
-pub(super) struct Lists {
-    resources: Vec<(Resource, Read)>,
+pub(super) struct SkillLists {
+    resources: Vec<(Resource, ContentsFn)>,
     templates: Vec<(ResourceTemplate, ReadWith)>,
     watches: Option<Watches>,
-    prompts: Vec<(Prompt, Get)>,
+    prompts: Vec<(Prompt, PromptTextFn)>,
     completions: Vec<((String, String), Completes)>,
 }
 
-impl Lists {
+impl SkillLists {
     /// The operations that there are.
     pub(super) fn operations(&self, more: &RunTime) -> impl Iterator<Item = &'static str> + use<> {
         let resources =
@@ -255,7 +255,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Answers one of [`Lists::operations`].
+    /// Answers one of [`SkillLists::operations`].
     pub(super) fn answer(
         &self,
         more: &RunTime,

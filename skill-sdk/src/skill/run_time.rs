@@ -17,27 +17,28 @@ use crate::output::IntoToolResult;
 use crate::protocol::{Empty, Prompt, PromptText, Resource, SkillTools, ToolDecl, ToolResult, op};
 use crate::spill;
 
-type List<T> = Box<dyn Fn(&Cx) -> Result<Vec<T>> + Send + Sync>;
-type Call = Box<dyn Fn(&Cx, &str, Value) -> ToolResult + Send + Sync>;
-type Read = Box<dyn Fn(&Cx, &str) -> Result<Contents> + Send + Sync>;
-type Get = Box<dyn Fn(&Cx, &str, &BTreeMap<String, String>) -> Result<PromptText> + Send + Sync>;
+type ListFn<T> = Box<dyn Fn(&Cx) -> Result<Vec<T>> + Send + Sync>;
+type CallFn = Box<dyn Fn(&Cx, &str, Value) -> ToolResult + Send + Sync>;
+type ReadFn = Box<dyn Fn(&Cx, &str) -> Result<Contents> + Send + Sync>;
+type PromptFn =
+    Box<dyn Fn(&Cx, &str, &BTreeMap<String, String>) -> Result<PromptText> + Send + Sync>;
 
 /// What a skill knows at run time only.
 #[derive(Default)]
 pub(super) struct RunTime {
-    tools: Option<(List<ToolDecl>, Call)>,
+    tools: Option<(ListFn<ToolDecl>, CallFn)>,
     pub(super) resources: Option<RunTimeResources>,
     pub(super) prompts: Option<RunTimePrompts>,
 }
 
 pub(super) struct RunTimeResources {
-    pub(super) list: List<Resource>,
-    pub(super) read: Read,
+    pub(super) list: ListFn<Resource>,
+    pub(super) read: ReadFn,
 }
 
 pub(super) struct RunTimePrompts {
-    pub(super) list: List<Prompt>,
-    pub(super) get: Get,
+    pub(super) list: ListFn<Prompt>,
+    pub(super) get: PromptFn,
 }
 
 impl Skill {
@@ -50,7 +51,7 @@ impl Skill {
         list: impl Fn(&Cx) -> Result<Vec<ToolDecl>> + Send + Sync + 'static,
         call: impl Fn(&Cx, &str, Value) -> R + Send + Sync + 'static,
     ) -> Self {
-        let call: Call =
+        let call: CallFn =
             Box::new(move |cx, name, arguments| call(cx, name, arguments).into_tool_result());
         self.run_time.tools = Some((Box::new(list), call));
         self

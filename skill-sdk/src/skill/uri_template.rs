@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 /// A template that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UriTemplate {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
     query: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     Variable { name: String, slashes: bool },
 }
@@ -37,11 +37,11 @@ impl UriTemplate {
                 return Err(wrong("goes on behind its query"));
             }
             let Some((before, behind)) = rest.split_once('{') else {
-                pieces.push(Piece::Text(rest.to_owned()));
+                pieces.push(TemplatePiece::Text(rest.to_owned()));
                 break;
             };
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.to_owned()));
+                pieces.push(TemplatePiece::Text(before.to_owned()));
             }
             let Some((inside, after)) = behind.split_once('}') else {
                 return Err(wrong("has a brace that does not close"));
@@ -52,18 +52,18 @@ impl UriTemplate {
             } else {
                 let slashes = inside.starts_with('+') || inside.ends_with('*');
                 let name = inside.trim_start_matches('+').trim_end_matches('*');
-                if matches!(pieces.last(), Some(Piece::Variable { .. })) {
+                if matches!(pieces.last(), Some(TemplatePiece::Variable { .. })) {
                     return Err(wrong("has two variables with nothing between them"));
                 }
-                pieces.push(Piece::Variable {
+                pieces.push(TemplatePiece::Variable {
                     name: name.to_owned(),
                     slashes,
                 });
             }
         }
         let names = pieces.iter().filter_map(|piece| match piece {
-            Piece::Variable { name, .. } => Some(name),
-            Piece::Text(_) => None,
+            TemplatePiece::Variable { name, .. } => Some(name),
+            TemplatePiece::Text(_) => None,
         });
         let is_name = |name: &String| {
             let word = |c: char| c.is_alphanumeric() || c == '_' || c == '.' || c == '-';
@@ -85,12 +85,12 @@ impl UriTemplate {
         let mut rest = path;
         for (index, piece) in self.pieces.iter().enumerate() {
             match piece {
-                Piece::Text(text) => rest = rest.strip_prefix(text.as_str())?,
-                Piece::Variable { name, slashes } => {
+                TemplatePiece::Text(text) => rest = rest.strip_prefix(text.as_str())?,
+                TemplatePiece::Variable { name, slashes } => {
                     let end = match self.pieces.get(index + 1..).unwrap_or_default() {
-                        [Piece::Text(text)] => rest.rfind(text.as_str())?,
-                        [Piece::Text(text), ..] if *slashes => rest.rfind(text.as_str())?,
-                        [Piece::Text(text), ..] => rest.find(text.as_str())?,
+                        [TemplatePiece::Text(text)] => rest.rfind(text.as_str())?,
+                        [TemplatePiece::Text(text), ..] if *slashes => rest.rfind(text.as_str())?,
+                        [TemplatePiece::Text(text), ..] => rest.find(text.as_str())?,
                         _ => rest.len(),
                     };
                     let (value, behind) = rest.split_at_checked(end)?;

@@ -9,14 +9,16 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Vi
 pub(super) fn read<'de, A: DeserializeOwned>(
     words: impl IntoIterator<Item = (&'de str, &'de str)>,
 ) -> Result<A, Misfit> {
-    let words = words.into_iter().map(|(name, text)| (name, Word(text)));
+    let words = words
+        .into_iter()
+        .map(|(name, text)| (name, WordDeserializer(text)));
     A::deserialize(MapDeserializer::new(words))
 }
 
 #[derive(Clone, Copy)]
-struct Word<'de>(&'de str);
+struct WordDeserializer<'de>(&'de str);
 
-impl<'de> IntoDeserializer<'de, Misfit> for Word<'de> {
+impl<'de> IntoDeserializer<'de, Misfit> for WordDeserializer<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -35,7 +37,7 @@ macro_rules! parsed {
     };
 }
 
-impl<'de> Deserializer<'de> for Word<'de> {
+impl<'de> Deserializer<'de> for WordDeserializer<'de> {
     type Error = Misfit;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::PATIENCE;
-use super::transcript::Transcript;
+use super::transcript::SharedTranscript;
 
 /// A line that a plugin wrote to the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct LogLine {
 
 /// What came out of a call so far.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Output {
+pub(super) struct CapturedOutput {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
     pub(super) events: Vec<Value>,
@@ -34,9 +34,9 @@ pub(super) struct Output {
 /// The host's side of a call: its output, and whether it is cancelled or over.
 pub(super) struct Channel {
     capacity: usize,
-    transcript: Arc<Transcript>,
+    transcript: Arc<SharedTranscript>,
     stopped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ChannelState>,
     /// For threads that wait.
     news: Condvar,
     /// For futures that wait.
@@ -44,14 +44,14 @@ pub(super) struct Channel {
 }
 
 #[derive(Default)]
-struct State {
+struct ChannelState {
     queue: VecDeque<(u32, Vec<u8>)>,
-    output: Output,
+    output: CapturedOutput,
     over: bool,
 }
 
 impl Channel {
-    pub(super) fn new(capacity: usize, transcript: Arc<Transcript>) -> Arc<Self> {
+    pub(super) fn new(capacity: usize, transcript: Arc<SharedTranscript>) -> Arc<Self> {
         Arc::new(Self {
             capacity: capacity.max(1),
             transcript,
@@ -95,8 +95,8 @@ impl Channel {
         self.tell();
     }
 
-    fn drain_locked(&self, state: &mut State) {
-        let State { queue, output, .. } = state;
+    fn drain_locked(&self, state: &mut ChannelState) {
+        let ChannelState { queue, output, .. } = state;
         for (kind, bytes) in queue.drain(..) {
             match EmitKind::from_number(kind) {
                 Some(EmitKind::Stdout) => output.stdout.extend(bytes),
@@ -120,7 +120,7 @@ impl Channel {
     }
 
     /// Ends the call: nothing more is taken.
-    pub(super) fn end(&self) -> Output {
+    pub(super) fn end(&self) -> CapturedOutput {
         let output = {
             let mut state = self.state();
             self.drain_locked(&mut state);
@@ -132,7 +132,7 @@ impl Channel {
     }
 
     /// What came out so far.
-    pub(super) fn output(&self) -> Output {
+    pub(super) fn output(&self) -> CapturedOutput {
         let mut state = self.state();
         self.drain_locked(&mut state);
         let output = state.output.clone();
@@ -142,7 +142,7 @@ impl Channel {
     }
 
     /// Waits for output, at most as long as the kit waits for anything.
-    pub(super) fn wait_for(&self, enough: impl Fn(&Output) -> bool) -> bool {
+    pub(super) fn wait_for(&self, enough: impl Fn(&CapturedOutput) -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.state();
         loop {
@@ -202,7 +202,7 @@ impl Channel {
         self.changed.send_replace(());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

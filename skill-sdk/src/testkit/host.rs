@@ -14,9 +14,9 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::channel::Channel;
-use super::operations::{self, Served};
+use super::operations::{self, TestServices};
 use super::plugin::Plugin;
-use super::transcript::{Message, Transcript};
+use super::transcript::{Message, SharedTranscript};
 use super::{Linked, Transport};
 use crate::error::{Error, Result, to_fault};
 use crate::export::Exported;
@@ -27,16 +27,16 @@ use crate::protocol::{
 };
 
 /// A host operation of the test's own.
-pub(super) type Handler =
+pub(super) type HostOperationFn =
     Box<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> + Send + Sync>;
 
 /// A host for tests. Cloning it gives another handle to the same one.
 #[derive(Clone)]
-pub struct TestHost(pub(super) Arc<Inner>);
+pub struct TestHost(pub(super) Arc<TestHostState>);
 
-pub(super) struct Inner {
-    pub(super) served: Served,
-    pub(super) transcript: Arc<Transcript>,
+pub(super) struct TestHostState {
+    pub(super) served: TestServices,
+    pub(super) transcript: Arc<SharedTranscript>,
     pub(super) create: Create,
     pub(super) envelope: Request<()>,
     capacity: usize,
@@ -123,7 +123,7 @@ impl TestHost {
     }
 
     pub(super) fn context(&self, channel: &Arc<Channel>) -> CallContext {
-        let context = Context {
+        let context = TestContext {
             host: self.clone(),
             channel: Arc::clone(channel),
         };
@@ -131,7 +131,7 @@ impl TestHost {
     }
 }
 
-impl Drop for Inner {
+impl Drop for TestHostState {
     fn drop(&mut self) {
         // A test does not wait for what its plugins left behind.
         if let Ok(runtime) = self.runtime.get_mut() {
@@ -148,7 +148,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Sets a [`TestHost`] up.
 pub struct TestHostBuilder {
-    served: Served,
+    served: TestServices,
     create: Create,
     envelope: Request<()>,
     capacity: usize,
@@ -164,7 +164,7 @@ impl fmt::Debug for TestHostBuilder {
 impl TestHostBuilder {
     fn new() -> Self {
         Self {
-            served: Served::default(),
+            served: TestServices::default(),
             create: Create {
                 host: HostInfo {
                     name: "testkit".to_owned(),
@@ -316,7 +316,7 @@ impl TestHostBuilder {
     where
         F: Future<Output = Result<Value>> + Send + 'static,
     {
-        let handler: Handler = Box::new(move |request| Box::pin(answer(request)));
+        let handler: HostOperationFn = Box::new(move |request| Box::pin(answer(request)));
         self.served.own.insert(name.to_owned(), handler);
         self
     }
@@ -332,7 +332,7 @@ impl TestHostBuilder {
             .enable_all()
             .build()?;
         self.create.host.operations = operations::served(&self.served);
-        Ok(TestHost(Arc::new(Inner {
+        Ok(TestHost(Arc::new(TestHostState {
             served: self.served,
             transcript: Arc::default(),
             create: self.create,
@@ -347,12 +347,12 @@ impl TestHostBuilder {
 
 /// The context of one call.
 #[derive(Clone)]
-struct Context {
+struct TestContext {
     host: TestHost,
     channel: Arc<Channel>,
 }
 
-impl CallCx for Context {
+impl CallCx for TestContext {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
         let status = self.channel.emit(kind, bytes.as_slice());
         if status == EmitStatus::Full {
@@ -378,7 +378,7 @@ impl CallCx for Context {
                 Err(error) => RResult::RErr(to_fault(error)),
             }
         });
-        let task = AbortOnDrop(task);
+        let task = HostTask(task);
         async move { task.reply().await }.into_ffi()
     }
 
@@ -388,9 +388,9 @@ impl CallCx for Context {
 }
 
 /// A task of the host's; dropping this cancels it.
-struct AbortOnDrop(tokio::task::JoinHandle<Reply>);
+struct HostTask(tokio::task::JoinHandle<Reply>);
 
-impl AbortOnDrop {
+impl HostTask {
     async fn reply(mut self) -> Reply {
         (&mut self.0).await.unwrap_or_else(|error| {
             RResult::RErr(to_fault(Error::with_code(
@@ -401,7 +401,7 @@ impl AbortOnDrop {
     }
 }
 
-impl Drop for AbortOnDrop {
+impl Drop for HostTask {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::channel::Channel;
-use super::host::{Handler, Inner, lock};
+use super::host::{HostOperationFn, TestHostState, lock};
 use crate::error::{Error, Result};
 use crate::protocol::{
     Answer, Answers, Ask, Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse,
@@ -22,7 +22,7 @@ const MAX_KEY: usize = 512;
 
 /// What the host knows and who answers.
 #[derive(Default)]
-pub(super) struct Served {
+pub(super) struct TestServices {
     pub(super) kv: Mutex<BTreeMap<String, Value>>,
     pub(super) files: Mutex<Vec<FileRef>>,
     pub(super) progress: Mutex<Vec<Progress>>,
@@ -32,11 +32,11 @@ pub(super) struct Served {
     pub(super) http_with: Option<Box<dyn Fn(HttpRequest) -> Result<HttpResponse> + Send + Sync>>,
     pub(super) elicit: Option<Box<dyn Fn(Elicit) -> Elicited + Send + Sync>>,
     pub(super) sample: Option<Box<dyn Fn(Sample) -> Result<Sampled> + Send + Sync>>,
-    pub(super) own: HashMap<String, Handler>,
+    pub(super) own: HashMap<String, HostOperationFn>,
 }
 
 /// The operations that are announced to the plugin.
-pub(super) fn served(served: &Served) -> Vec<String> {
+pub(super) fn served(served: &TestServices) -> Vec<String> {
     let optional = [
         (host_op::SECRET_GET, !served.secrets.is_empty()),
         (
@@ -58,7 +58,12 @@ pub(super) fn served(served: &Served) -> Vec<String> {
 }
 
 /// Serves one operation and notes what crossed.
-pub(super) async fn serve(host: &Inner, call: &Channel, op: &str, json: &[u8]) -> Result<Vec<u8>> {
+pub(super) async fn serve(
+    host: &TestHostState,
+    call: &Channel,
+    op: &str,
+    json: &[u8],
+) -> Result<Vec<u8>> {
     let request: Value = decode(op, json)?;
     host.transcript.note(format!("host.{op}.request"), &request);
     let reply = answer(host, call, op, request).await?;
@@ -66,7 +71,7 @@ pub(super) async fn serve(host: &Inner, call: &Channel, op: &str, json: &[u8]) -
     Ok(serde_json::to_vec(&reply)?)
 }
 
-async fn answer(host: &Inner, call: &Channel, op: &str, request: Value) -> Result<Value> {
+async fn answer(host: &TestHostState, call: &Channel, op: &str, request: Value) -> Result<Value> {
     let served = &host.served;
     match op {
         host_op::CALL_CANCELLED => {
@@ -151,28 +156,28 @@ async fn answer(host: &Inner, call: &Channel, op: &str, request: Value) -> Resul
     }
 }
 
-fn sampled(served: &Served, request: Sample) -> Result<Sampled> {
+fn sampled(served: &TestServices, request: Sample) -> Result<Sampled> {
     match &served.sample {
         Some(sample) => sample(request),
         None => Err(not_served(host_op::SAMPLE)),
     }
 }
 
-fn elicited(served: &Served, request: Elicit) -> Result<Elicited> {
+fn elicited(served: &TestServices, request: Elicit) -> Result<Elicited> {
     match &served.elicit {
         Some(elicit) => Ok(elicit(request)),
         None => Err(not_served(host_op::ELICIT)),
     }
 }
 
-fn roots(served: &Served) -> Roots {
+fn roots(served: &TestServices) -> Roots {
     Roots {
         roots: served.roots.clone(),
     }
 }
 
 /// One question of several. What nobody can answer is refused alone.
-fn answered(served: &Served, question: Question) -> Answer {
+fn answered(served: &TestServices, question: Question) -> Answer {
     let answer = match question {
         Question::Elicit(question) => elicited(served, question).map(Answer::Elicited),
         Question::Sample(question) => sampled(served, question).map(Answer::Sampled),
@@ -185,7 +190,7 @@ fn answered(served: &Served, question: Question) -> Answer {
     })
 }
 
-fn http(served: &Served, request: HttpRequest) -> Result<HttpResponse> {
+fn http(served: &TestServices, request: HttpRequest) -> Result<HttpResponse> {
     let key = (request.method.clone(), request.url.clone());
     match (served.http.get(&key), &served.http_with) {
         (Some(response), _) => Ok(response.clone()),

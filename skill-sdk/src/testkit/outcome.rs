@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::channel::{LogLine, Output};
+use super::channel::{CapturedOutput, LogLine};
 use crate::error::{Error, Result};
 use crate::protocol::ToolResult;
 
@@ -25,8 +25,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(reply: Result<Value>, output: Output) -> Self {
-        let Output {
+    pub(super) fn new(reply: Result<Value>, output: CapturedOutput) -> Self {
+        let CapturedOutput {
             stdout,
             stderr,
             events,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::PATIENCE;
-use super::channel::{Channel, Output};
+use super::channel::{CapturedOutput, Channel};
 use super::host::TestHost;
 use super::outcome::Outcome;
 use super::transcript::family;
@@ -142,7 +142,7 @@ impl Calls<'_> {
     pub fn call(&self, op: &str, body: impl Serialize) -> Outcome {
         let Prepared { json, channel, cx } = match self.prepare(op, body) {
             Ok(prepared) => prepared,
-            Err(error) => return Outcome::new(Err(error), Output::default()),
+            Err(error) => return Outcome::new(Err(error), CapturedOutput::default()),
         };
         let reply = plain(raw(&self.plugin.object, op.as_bytes(), &json, cx));
         note_reply(&self.plugin.host, op, &reply);
@@ -160,7 +160,7 @@ impl Calls<'_> {
             RSlice::from_slice(&json),
             cx,
         );
-        self.running(op, channel, Work::Future(future))
+        self.running(op, channel, RunningWork::Future(future))
     }
 
     /// As [`Plugin::background`].
@@ -175,7 +175,7 @@ impl Calls<'_> {
         thread::spawn(move || {
             let _ = replies.send(raw(&object, name.as_bytes(), &json, cx));
         });
-        self.running(op, channel, Work::Thread(reply))
+        self.running(op, channel, RunningWork::Thread(reply))
     }
 
     fn prepare(&self, op: &str, body: impl Serialize) -> Result<Prepared> {
@@ -194,7 +194,7 @@ impl Calls<'_> {
         })
     }
 
-    fn running(&self, op: &str, channel: Arc<Channel>, work: Work) -> RunningCall {
+    fn running(&self, op: &str, channel: Arc<Channel>, work: RunningWork) -> RunningCall {
         RunningCall {
             host: self.plugin.host.clone(),
             op: op.to_owned(),
@@ -204,7 +204,7 @@ impl Calls<'_> {
     }
 
     fn failed(&self, op: &str, error: Error) -> RunningCall {
-        self.running(op, self.plugin.host.channel(), Work::Failed(error))
+        self.running(op, self.plugin.host.channel(), RunningWork::Failed(error))
     }
 }
 
@@ -214,7 +214,7 @@ struct Prepared {
     cx: CallContext,
 }
 
-enum Work {
+enum RunningWork {
     Future(FfiFuture<Reply>),
     Thread(tokio::sync::oneshot::Receiver<Reply>),
     Failed(Error),
@@ -225,7 +225,7 @@ pub struct RunningCall {
     host: TestHost,
     op: String,
     channel: Arc<Channel>,
-    work: Option<Work>,
+    work: Option<RunningWork>,
 }
 
 impl fmt::Debug for RunningCall {
@@ -253,15 +253,15 @@ impl RunningCall {
     /// Waits until the call ends.
     pub fn wait(mut self) -> Outcome {
         let reply = match self.work.take() {
-            Some(Work::Future(future)) => patiently(future).map(plain),
-            Some(Work::Thread(reply)) => patiently(reply).map(|reply| match reply {
+            Some(RunningWork::Future(future)) => patiently(future).map(plain),
+            Some(RunningWork::Thread(reply)) => patiently(reply).map(|reply| match reply {
                 Ok(reply) => plain(reply),
                 Err(_) => Err(Error::with_code(
                     code::PANIC,
                     "a panic came through the ABI, which a plugin must never let happen",
                 )),
             }),
-            Some(Work::Failed(error)) => Ok(Err(error)),
+            Some(RunningWork::Failed(error)) => Ok(Err(error)),
             None => Err(Error::with_code(code::GONE, "the call is over")),
         };
         let reply = reply.and_then(|reply| reply);
@@ -303,9 +303,9 @@ fn plain(reply: Reply) -> Result<Value> {
     }
 }
 
-struct Unpark(Thread);
+struct TestUnpark(Thread);
 
-impl Wake for Unpark {
+impl Wake for TestUnpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -314,7 +314,7 @@ impl Wake for Unpark {
 /// Waits for a future on this thread, at most as long as the kit waits for anything.
 fn patiently<F: Future>(future: F) -> Result<F::Output> {
     let deadline = Instant::now() + PATIENCE;
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(TestUnpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {

@@ -16,9 +16,9 @@ pub struct Message {
 }
 
 #[derive(Default)]
-pub(super) struct Transcript(Mutex<Vec<Message>>);
+pub(super) struct SharedTranscript(Mutex<Vec<Message>>);
 
-impl Transcript {
+impl SharedTranscript {
     pub(super) fn note(&self, schema: impl Into<String>, json: &Value) {
         let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         messages.push(Message {

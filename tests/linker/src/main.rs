@@ -22,7 +22,8 @@ const EXECUTED: &str = include_str!("../order.txt");
 const LAYOUT: [&str; 2] = ["-Wl,--icf=safe", "-Wl,-z,pack-relative-relocs"];
 
 fn main() -> ExitCode {
-    match run(std::env::args_os().skip(1).collect()) {
+    let given: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match run(&given) {
         Ok(code) => code,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "rustc shows what its linker prints")]
@@ -34,10 +35,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(given: Vec<OsString>) -> Result<ExitCode> {
+fn run(given: &[OsString]) -> Result<ExitCode> {
     let mut cc = Command::new("cc");
-    cc.args(&given);
-    let arguments = Arguments::read(&given)?;
+    cc.args(given);
+    let arguments = Arguments::read(given)?;
     let place;
     if arguments.lld_links() {
         place = tempfile::tempdir().context("no place for the order of functions")?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{
-    CallOptions, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices, Registry, Store,
+    CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices, Registry,
 };
 use conjure_host::session::{Calls, SessionSpec};
 use conjure_host::{Host, host_operations, plugin_create};
@@ -38,7 +38,7 @@ impl Place {
             operations: host_operations(),
             ..LoaderOptions::default()
         };
-        let loader = Loader::new(Store::open(root.path().join("store"))?, options);
+        let loader = Loader::new(CopyStore::open(root.path().join("store"))?, options);
         Ok(Self {
             plugins,
             registry: Arc::new(Registry::new(loader)),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_host::plugin::{
-    CallFailure, CallOptions, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
-    PluginError, PluginLimits, Registry, Store,
+    CallFailure, CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
+    PluginError, PluginLimits, Registry,
 };
 use conjure_skill_sdk::abi::HEADER_MAGIC;
 use conjure_skill_sdk::protocol::{Create, HostInfo, Request};
@@ -40,7 +40,7 @@ impl Bench {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("plugins");
         std::fs::create_dir(&dir).unwrap();
-        let store = Store::open(root.path().join("store")).unwrap();
+        let store = CopyStore::open(root.path().join("store")).unwrap();
         Self {
             dir,
             loader: Loader::new(store, options),

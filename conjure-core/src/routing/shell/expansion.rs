@@ -9,8 +9,8 @@
 use std::cell::OnceCell;
 
 use super::super::paths;
-use super::word::{Piece, Word};
-use super::{Script, SimpleCommand, base_name};
+use super::word::{ShellWord, WordPiece};
+use super::{ShellScript, SimpleCommand, base_name};
 
 /// How many words of a command are looked at one by one as paths in another directory.
 const MOST_MOVED: usize = 32;
@@ -30,13 +30,13 @@ type Atoms = Vec<Atom>;
 /// What the commands of a script may become, for the rules that deny to look at.
 #[derive(Debug)]
 pub(in super::super) struct Expansions<'a> {
-    script: &'a Script,
+    script: &'a ShellScript,
     here: OnceCell<Vec<Atoms>>,
     moved: OnceCell<Vec<Atoms>>,
 }
 
 impl<'a> Expansions<'a> {
-    pub(in super::super) fn new(script: &'a Script) -> Self {
+    pub(in super::super) fn new(script: &'a ShellScript) -> Self {
         Self {
             script,
             here: OnceCell::new(),
@@ -48,7 +48,7 @@ impl<'a> Expansions<'a> {
     /// to, a text that fits `pattern`, where `*` stands for any run of characters.
     pub(in super::super) fn may_fit(&self, pattern: &str) -> bool {
         let characters: Vec<char> = pattern.chars().collect();
-        let mut states = States::default();
+        let mut states = MatchStates::default();
         let mut fits = |reading: &Atoms| states.meet(&characters, reading);
         // Only a rule about paths can be for a name in another directory.
         self.here().iter().any(&mut fits)
@@ -79,7 +79,7 @@ impl<'a> Expansions<'a> {
     }
 }
 
-impl Script {
+impl ShellScript {
     /// The directory that a script goes to: any, if it goes to several or to one that is not known.
     fn directory(&self) -> Atoms {
         let mut moving = self.commands.iter().filter(|command| {
@@ -200,7 +200,7 @@ fn chars(text: &str) -> Atoms {
 }
 
 /// What a word may become.
-fn atoms(word: &Word) -> Atoms {
+fn atoms(word: &ShellWord) -> Atoms {
     let Some(pieces) = word.pieces().filter(|_| !word.globs_dots()) else {
         return vec![Atom::Any];
     };
@@ -209,18 +209,18 @@ fn atoms(word: &Word) -> Atoms {
     let mut is_home = false;
     for piece in pieces {
         let atom = match piece {
-            Piece::Char('~') if matches!(before, None | Some('=' | ':')) => {
+            WordPiece::Char('~') if matches!(before, None | Some('=' | ':')) => {
                 is_home = true;
                 Atom::Any
             }
-            Piece::Char('/') => {
+            WordPiece::Char('/') => {
                 is_home = false;
                 Atom::Char('/')
             }
             // The name of a user whose home it is.
-            Piece::Char(_) if is_home => continue,
-            Piece::Char(c) => Atom::Char(*c),
-            Piece::Star | Piece::AnyChar => Atom::Name,
+            WordPiece::Char(_) if is_home => continue,
+            WordPiece::Char(c) => Atom::Char(*c),
+            WordPiece::Star | WordPiece::AnyChar => Atom::Name,
         };
         before = Some(piece.as_char());
         atoms.push(atom);
@@ -262,12 +262,12 @@ fn resolved(path: &Atoms) -> Atoms {
 ///
 /// `at[i]`: whether what was read so far may have fitted the first `i` characters of the pattern.
 #[derive(Debug, Default)]
-struct States {
+struct MatchStates {
     at: Vec<bool>,
     next: Vec<bool>,
 }
 
-impl States {
+impl MatchStates {
     /// Whether a text of the set fits the pattern.
     fn meet(&mut self, pattern: &[char], set: &[Atom]) -> bool {
         let Self { at, next } = self;
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     fn may_become(command: &str, pattern: &str) -> bool {
-        Expansions::new(&Script::read(command)).may_fit(pattern)
+        Expansions::new(&ShellScript::read(command)).may_fit(pattern)
     }
 
     #[test]

@@ -17,9 +17,9 @@ use shuck_parser::{ShellDialect, ShellProfile};
 
 pub(super) use expansion::Expansions;
 use programs::base_name;
-pub(super) use programs::{Program, program};
+pub(super) use programs::{KnownProgram, program};
 pub(super) use readings::readings;
-pub(super) use word::{Piece, Word};
+pub(super) use word::{ShellWord, WordPiece};
 
 /// The longest command that is read, in bytes.
 const MOST_BYTES: usize = 16 * 1024;
@@ -58,7 +58,7 @@ pub(super) enum Doubt {
 
 /// A command line, read.
 #[derive(Debug, Default)]
-pub(super) struct Script {
+pub(super) struct ShellScript {
     /// Its simple commands, wherever they stand, in their order.
     pub(super) commands: Vec<SimpleCommand>,
     /// How they are put together: `c|c`, `c;c`, `(c)`.
@@ -73,7 +73,7 @@ pub(super) struct SimpleCommand {
     /// Assignments before it, or alone, and of loops.
     pub(super) assignments: Vec<Assignment>,
     /// The program and its arguments; none for assignments and redirections alone.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<ShellWord>,
     /// Redirections that read or write a file.
     pub(super) redirects: Vec<Redirect>,
 }
@@ -82,7 +82,7 @@ pub(super) struct SimpleCommand {
 #[derive(Debug, PartialEq)]
 pub(super) struct Assignment {
     pub(super) name: String,
-    pub(super) value: Word,
+    pub(super) value: ShellWord,
 }
 
 /// A redirection from or to a file.
@@ -90,10 +90,10 @@ pub(super) struct Assignment {
 pub(super) struct Redirect {
     /// Its operator with the descriptor, such as `2>>`.
     pub(super) operator: String,
-    pub(super) target: Word,
+    pub(super) target: ShellWord,
 }
 
-impl Script {
+impl ShellScript {
     /// Reads a command line.
     pub(super) fn read(text: &str) -> Self {
         let doubt = |doubt| Self {

@@ -2,14 +2,14 @@
 //! run something, and a pattern that keeps what it suggests. Those that always do are in
 //! `wrapper_list`. Says nothing about how words of a command are read.
 
-use super::programs::{Kind, Letters, Program};
+use super::programs::{KnownProgram, Letters, ProgramKind};
 
 const fn tool(
     names: &'static [&'static str],
     options: &'static [&'static str],
     subcommands: &'static [&'static str],
     better: &'static str,
-) -> Program {
+) -> KnownProgram {
     tool_with(Letters::Together(""), names, options, subcommands, better)
 }
 
@@ -19,10 +19,10 @@ const fn tool_with(
     options: &'static [&'static str],
     subcommands: &'static [&'static str],
     better: &'static str,
-) -> Program {
-    Program {
+) -> KnownProgram {
+    KnownProgram {
         names,
-        kind: Kind::Tool {
+        kind: ProgramKind::Tool {
             options,
             letters,
             subcommands,
@@ -32,7 +32,7 @@ const fn tool_with(
 }
 
 /// The programs, each with what is dangerous about it.
-pub(super) static PROGRAMS: &[Program] = &[
+pub(super) static PROGRAMS: &[KnownProgram] = &[
     tool_with(
         // `-uno`: of `status`, which files are shown.
         Letters::Together("u"),

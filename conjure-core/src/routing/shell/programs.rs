@@ -5,20 +5,20 @@
 //! that is not in it is taken for one that does only its own work.
 
 use super::program_list::PROGRAMS;
-use super::word::Word;
+use super::word::ShellWord;
 use super::wrapper_list::WRAPPERS;
 
 /// A program that may run others.
 #[derive(Debug)]
-pub(in super::super) struct Program {
+pub(in super::super) struct KnownProgram {
     pub(super) names: &'static [&'static str],
-    pub(super) kind: Kind,
+    pub(super) kind: ProgramKind,
     /// A pattern that keeps what it suggests.
     pub(in super::super) better: &'static str,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ProgramKind {
     /// Its arguments are a command, or code.
     Wrapper,
     /// It runs others by some options and subcommands only.
@@ -47,14 +47,14 @@ pub(super) enum Letters {
 }
 
 /// The program that a command's first word names, whatever directory it is in.
-pub(in super::super) fn program(name: &str) -> Option<&'static Program> {
+pub(in super::super) fn program(name: &str) -> Option<&'static KnownProgram> {
     let base = base_name(name);
     let plain = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let named = |name: &str| all().find(|program| program.names.contains(&name));
     named(base).or_else(|| named(plain))
 }
 
-fn all() -> impl Iterator<Item = &'static Program> {
+fn all() -> impl Iterator<Item = &'static KnownProgram> {
     WRAPPERS.iter().chain(PROGRAMS)
 }
 
@@ -63,20 +63,20 @@ pub(in super::super) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-impl Program {
+impl KnownProgram {
     /// Whether its arguments are a command or code, so that no star can stand for them.
     pub(in super::super) fn is_wrapper(&self) -> bool {
-        matches!(self.kind, Kind::Wrapper)
+        matches!(self.kind, ProgramKind::Wrapper)
     }
 
     /// Whether what stands behind its first argument is no longer its own.
     pub(in super::super) fn is_interpreter(&self) -> bool {
-        matches!(self.kind, Kind::Interpreter)
+        matches!(self.kind, ProgramKind::Interpreter)
     }
 
     /// Whether this word may make it run something.
-    pub(in super::super) fn is_hazard(&self, word: &Word) -> bool {
-        let Kind::Tool {
+    pub(in super::super) fn is_hazard(&self, word: &ShellWord) -> bool {
+        let ProgramKind::Tool {
             options, letters, ..
         } = &self.kind
         else {
@@ -104,12 +104,17 @@ impl Program {
     }
 
     /// Whether the first of these arguments is a subcommand that runs others.
-    pub(in super::super) fn runs_by_subcommand(&self, arguments: &[Word]) -> bool {
-        match (&self.kind, arguments.first().map(Word::text)) {
-            (Kind::Tool { subcommands, .. }, Some(Some(first))) => subcommands.contains(&first),
+    pub(in super::super) fn runs_by_subcommand(&self, arguments: &[ShellWord]) -> bool {
+        match (&self.kind, arguments.first().map(ShellWord::text)) {
+            (ProgramKind::Tool { subcommands, .. }, Some(Some(first))) => {
+                subcommands.contains(&first)
+            }
             // Code on the command line, and code from standard input.
-            (Kind::Interpreter, Some(Some(first))) => first.starts_with('-') && !is_version(first),
-            (Kind::Interpreter, None | Some(None)) | (Kind::Tool { .. }, Some(None)) => true,
+            (ProgramKind::Interpreter, Some(Some(first))) => {
+                first.starts_with('-') && !is_version(first)
+            }
+            (ProgramKind::Interpreter, None | Some(None))
+            | (ProgramKind::Tool { .. }, Some(None)) => true,
             _ => false,
         }
     }
@@ -148,7 +153,9 @@ mod tests {
     use super::*;
 
     fn hazard(name: &str, word: &str) -> bool {
-        program(name).unwrap().is_hazard(&Word::read(word).unwrap())
+        program(name)
+            .unwrap()
+            .is_hazard(&ShellWord::read(word).unwrap())
     }
 
     #[test]

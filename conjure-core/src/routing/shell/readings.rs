@@ -5,8 +5,8 @@
 //! little lets something through.
 
 use super::super::paths;
-use super::word::Word;
-use super::{Script, SimpleCommand, base_name, program};
+use super::word::ShellWord;
+use super::{ShellScript, SimpleCommand, base_name, program};
 
 /// How deep code stands in arguments.
 const MOST_LAYERS: usize = 4;
@@ -21,13 +21,13 @@ pub(in super::super) fn readings(text: &str) -> Vec<String> {
 }
 
 fn script(text: &str, layers: usize, out: &mut Vec<String>) {
-    for command in &Script::read(text).commands {
+    for command in &ShellScript::read(text).commands {
         simple(command, layers, out);
     }
 }
 
 fn simple(command: &SimpleCommand, layers: usize, out: &mut Vec<String>) {
-    let words: Vec<&str> = command.words.iter().map(Word::shown).collect();
+    let words: Vec<&str> = command.words.iter().map(ShellWord::shown).collect();
     let mut files = String::new();
     for redirect in &command.redirects {
         files.push_str(&format!(

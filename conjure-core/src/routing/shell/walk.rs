@@ -10,25 +10,25 @@ use shuck_ast::{
     StmtSeq, StmtTerminator, Word as AstWord, WordPart, WordPartNode,
 };
 
-use super::word::Word;
-use super::{Assignment, Doubt, MOST_COMMANDS, Redirect, Script, SimpleCommand};
+use super::word::ShellWord;
+use super::{Assignment, Doubt, MOST_COMMANDS, Redirect, ShellScript, SimpleCommand};
 
 /// The commands of a parsed text.
-pub(super) fn script(file: &File, source: &str) -> Script {
-    let mut walk = Walk {
+pub(super) fn script(file: &File, source: &str) -> ShellScript {
+    let mut walk = ScriptWalk {
         source,
-        script: Script::default(),
+        script: ShellScript::default(),
     };
     walk.sequence(&file.body);
     walk.script
 }
 
-struct Walk<'a> {
+struct ScriptWalk<'a> {
     source: &'a str,
-    script: Script,
+    script: ShellScript,
 }
 
-impl Walk<'_> {
+impl ScriptWalk<'_> {
     fn doubt(&mut self, doubt: Doubt) {
         self.script.doubt.get_or_insert(doubt);
     }
@@ -154,7 +154,7 @@ impl Walk<'_> {
             BuiltinCommand::Exit(it) => ("exit", &it.code, &it.extra_args, &it.assignments),
         };
         let mut found = SimpleCommand {
-            words: Word::read(name).into_iter().collect(),
+            words: ShellWord::read(name).into_iter().collect(),
             ..SimpleCommand::default()
         };
         for assignment in assignments {
@@ -187,7 +187,7 @@ impl Walk<'_> {
             CompoundCommand::For(it) => {
                 for target in &it.targets {
                     // What it is set to is known only when it runs.
-                    let value = Word::Unknown {
+                    let value = ShellWord::Unknown {
                         source: String::new(),
                     };
                     match &target.name {
@@ -335,33 +335,33 @@ impl Walk<'_> {
         }
     }
 
-    fn word_at(&mut self, span: Span) -> Option<Word> {
-        let word = Word::read(span.slice(self.source));
+    fn word_at(&mut self, span: Span) -> Option<ShellWord> {
+        let word = ShellWord::read(span.slice(self.source));
         if word.is_none() {
             self.doubt(Doubt::Construct);
         }
         word
     }
 
-    fn word(&mut self, word: &AstWord) -> Word {
+    fn word(&mut self, word: &AstWord) -> ShellWord {
         let source = word.span.slice(self.source);
         if source.is_empty() {
             // The parser's own word, such as the descriptor of `2>&1`.
             if let [part] = word.parts.as_slice()
                 && let WordPart::Literal(LiteralText::Owned(text)) = &part.kind
             {
-                return Word::of_text(text);
+                return ShellWord::of_text(text);
             }
             self.doubt(Doubt::Construct);
         }
         if self.parts(&word.parts) {
-            if let Some(known) = Word::read(source) {
+            if let Some(known) = ShellWord::read(source) {
                 return known;
             }
             // The parser and the rules of quoting do not agree, or a brace or bracket expands.
             self.doubt(Doubt::Construct);
         }
-        Word::Unknown {
+        ShellWord::Unknown {
             source: source.to_owned(),
         }
     }

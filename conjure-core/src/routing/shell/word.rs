@@ -6,10 +6,10 @@
 
 /// A word.
 #[derive(Debug, Clone, PartialEq)]
-pub(in super::super) enum Word {
+pub(in super::super) enum ShellWord {
     /// Its characters are known.
     Known {
-        pieces: Vec<Piece>,
+        pieces: Vec<WordPiece>,
         /// The characters in a row.
         text: String,
     },
@@ -22,7 +22,7 @@ pub(in super::super) enum Word {
 
 /// A character of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Piece {
+pub(in super::super) enum WordPiece {
     /// It stands for itself.
     Char(char),
     /// An unquoted `*`.
@@ -31,7 +31,7 @@ pub(in super::super) enum Piece {
     AnyChar,
 }
 
-impl Word {
+impl ShellWord {
     /// Reads the source of a word in which nothing is expanded; none where something is.
     pub(super) fn read(source: &str) -> Option<Self> {
         let pieces = pieces(source)?;
@@ -42,7 +42,7 @@ impl Word {
     /// A word that stands for itself.
     pub(super) fn of_text(text: &str) -> Self {
         Self::Known {
-            pieces: text.chars().map(Piece::Char).collect(),
+            pieces: text.chars().map(WordPiece::Char).collect(),
             text: text.to_owned(),
         }
     }
@@ -63,7 +63,7 @@ impl Word {
         }
     }
 
-    pub(in super::super) fn pieces(&self) -> Option<&[Piece]> {
+    pub(in super::super) fn pieces(&self) -> Option<&[WordPiece]> {
         match self {
             Self::Known { pieces, .. } => Some(pieces),
             Self::Unknown { .. } => None,
@@ -72,15 +72,15 @@ impl Word {
 
     /// Whether a shell replaces it by the names of files.
     pub(in super::super) fn has_glob(&self) -> bool {
-        let active = |piece: &Piece| !matches!(piece, Piece::Char(_));
+        let active = |piece: &WordPiece| !matches!(piece, WordPiece::Char(_));
         self.pieces()
             .is_some_and(|pieces| pieces.iter().any(active))
     }
 
     /// Whether it may become an option of a program: its first character is not known.
     pub(in super::super) fn may_be_option(&self) -> bool {
-        match self.pieces().map(<[Piece]>::first) {
-            Some(Some(Piece::Char(first))) => *first == '-',
+        match self.pieces().map(<[WordPiece]>::first) {
+            Some(Some(WordPiece::Char(first))) => *first == '-',
             Some(Some(_)) | None => true,
             Some(None) => false,
         }
@@ -92,15 +92,17 @@ impl Word {
             return false;
         };
         pieces
-            .split(|piece| *piece == Piece::Char('/'))
+            .split(|piece| *piece == WordPiece::Char('/'))
             .any(|part| {
-                part.first() == Some(&Piece::Char('.'))
-                    && part.iter().any(|piece| !matches!(piece, Piece::Char(_)))
+                part.first() == Some(&WordPiece::Char('.'))
+                    && part
+                        .iter()
+                        .any(|piece| !matches!(piece, WordPiece::Char(_)))
             })
     }
 }
 
-impl Piece {
+impl WordPiece {
     /// A character of a pattern's text, in which nothing is quoted any more.
     pub(in super::super) fn of_pattern(c: char) -> Self {
         if c == '*' { Self::Star } else { Self::Char(c) }
@@ -116,19 +118,19 @@ impl Piece {
     }
 }
 
-fn pieces(source: &str) -> Option<Vec<Piece>> {
+fn pieces(source: &str) -> Option<Vec<WordPiece>> {
     let mut pieces = Vec::new();
     let mut chars = source.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '\\' => match chars.next()? {
                 '\n' => {}
-                escaped => pieces.push(Piece::Char(escaped)),
+                escaped => pieces.push(WordPiece::Char(escaped)),
             },
             '\'' => loop {
                 match chars.next()? {
                     '\'' => break,
-                    quoted => pieces.push(Piece::Char(quoted)),
+                    quoted => pieces.push(WordPiece::Char(quoted)),
                 }
             },
             '"' => loop {
@@ -136,21 +138,21 @@ fn pieces(source: &str) -> Option<Vec<Piece>> {
                     '"' => break,
                     '\\' => match chars.next()? {
                         '\n' => {}
-                        escaped @ ('$' | '`' | '"' | '\\') => pieces.push(Piece::Char(escaped)),
-                        other => pieces.extend([Piece::Char('\\'), Piece::Char(other)]),
+                        escaped @ ('$' | '`' | '"' | '\\') => pieces.push(WordPiece::Char(escaped)),
+                        other => pieces.extend([WordPiece::Char('\\'), WordPiece::Char(other)]),
                     },
                     '$' | '`' => return None,
-                    quoted => pieces.push(Piece::Char(quoted)),
+                    quoted => pieces.push(WordPiece::Char(quoted)),
                 }
             },
-            '*' => pieces.push(Piece::Star),
-            '?' => pieces.push(Piece::AnyChar),
+            '*' => pieces.push(WordPiece::Star),
+            '?' => pieces.push(WordPiece::AnyChar),
             // The program `[`, and `{}`, which is no expansion.
-            '[' if source == "[" => pieces.push(Piece::Char('[')),
-            '{' if chars.peek() == Some(&'}') => pieces.push(Piece::Char('{')),
+            '[' if source == "[" => pieces.push(WordPiece::Char('[')),
+            '{' if chars.peek() == Some(&'}') => pieces.push(WordPiece::Char('{')),
             '$' | '`' | '[' | '{' | '(' | ')' | '<' | '>' | '|' | '&' | ';' => return None,
             c if c.is_whitespace() => return None,
-            c => pieces.push(Piece::Char(c)),
+            c => pieces.push(WordPiece::Char(c)),
         }
     }
     Some(pieces)
@@ -175,8 +177,12 @@ mod tests {
             ("{}", "{}"),
             ("[", "["),
         ] {
-            let word = Word::read(source);
-            assert_eq!(word.as_ref().and_then(Word::text), Some(text), "{source}");
+            let word = ShellWord::read(source);
+            assert_eq!(
+                word.as_ref().and_then(ShellWord::text),
+                Some(text),
+                "{source}"
+            );
         }
     }
 
@@ -186,7 +192,7 @@ mod tests {
             "$a", "\"$a\"", "`a`", "\"`a`\"", "$'a'", "$\"a\"", "{a,b}", "{1..3}", "[ab]", "a(b)",
             "a b", "a'", "\"a", "a\\", "<(a)", "a;b",
         ] {
-            assert_eq!(Word::read(source), None, "{source}");
+            assert_eq!(ShellWord::read(source), None, "{source}");
         }
     }
 
@@ -200,7 +206,7 @@ mod tests {
             ("docs/.*/x", true, true),
             ("docs/.a/*", true, false),
         ] {
-            let word = Word::read(source).unwrap();
+            let word = ShellWord::read(source).unwrap();
             assert_eq!(
                 (word.has_glob(), word.globs_dots()),
                 (globs, dots),

@@ -1,18 +1,18 @@
 //! The programs whose arguments are a command or code, as a table: shells, what changes the user or
 //! the surroundings of a command, and what has a command language of its own.
 
-use super::programs::{Kind, Program};
+use super::programs::{KnownProgram, ProgramKind};
 
-const fn wrapper(names: &'static [&'static str], better: &'static str) -> Program {
-    Program {
+const fn wrapper(names: &'static [&'static str], better: &'static str) -> KnownProgram {
+    KnownProgram {
         names,
-        kind: Kind::Wrapper,
+        kind: ProgramKind::Wrapper,
         better,
     }
 }
 
 /// The programs, by kind, each with a pattern that keeps what it suggests.
-pub(super) static WRAPPERS: &[Program] = &[
+pub(super) static WRAPPERS: &[KnownProgram] = &[
     wrapper(
         &[
             "sh",
@@ -192,7 +192,7 @@ pub(super) static WRAPPERS: &[Program] = &[
         ],
         "man git",
     ),
-    Program {
+    KnownProgram {
         names: &[
             "python",
             "pypy",
@@ -225,7 +225,7 @@ pub(super) static WRAPPERS: &[Program] = &[
             "ts-node",
             "tsx",
         ],
-        kind: Kind::Interpreter,
+        kind: ProgramKind::Interpreter,
         better: "python3 scripts/report.py *",
     },
 ];

@@ -18,7 +18,7 @@ fn policy(allow: &[&str], deny: &[&str]) -> Policy {
     }
 }
 
-fn decide(policy: &Policy, arguments: &Value) -> Verdict {
+fn decide(policy: &Policy, arguments: &Value) -> PolicyVerdict {
     policy.decide(&PolicyCall {
         name: "bash_tool",
         backend: "local",

@@ -64,7 +64,7 @@ fn h2_every_way_out_that_a_clash_names_works() {
         table.shadowed(),
         [Shadowed {
             name: ToolName::new("a_b_c").unwrap(),
-            source: Source::of("local", &tool("a", "b_c")),
+            source: ToolSource::of("local", &tool("a", "b_c")),
             reason: ShadowReason::Preferred {
                 backend: "native".into()
             },

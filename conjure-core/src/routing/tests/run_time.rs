@@ -106,7 +106,7 @@ fn at_run_time_a_newcomer_that_clashes_is_quarantined_and_the_table_stays() {
     };
     assert_eq!(
         quarantined.source,
-        Source::of("local", &tool("logs", "execute"))
+        ToolSource::of("local", &tool("logs", "execute"))
     );
     insta::assert_snapshot!(quarantined.error, @r#"2 tools would have the public name `logs_execute`: `execute` of `logs` on backend `native` (logs-plugin 1.0.0 /plugins/liblogs.so) and `execute` of `logs` on backend `local` (logs-plugin 1.0.0 /plugins/liblogs.so). Give one of them another name with the alias `{ backend = "local", skill = "logs", name = "logs-local" }`, or choose between the backends with `prefer = ["native", "local"]`."#);
 
@@ -156,7 +156,7 @@ fn a_copy_of_a_routed_skill_in_another_file_does_not_take_its_place() {
         (second.version(), second.diff(&first)),
         (1, TableDiff::default())
     );
-    assert_eq!(fresh[0].source, Source::of("native", &copy));
+    assert_eq!(fresh[0].source, ToolSource::of("native", &copy));
 }
 
 #[test]

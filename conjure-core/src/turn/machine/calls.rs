@@ -1,8 +1,8 @@
 //! The calls of a step: judged, asked about, run lane by lane, each with one result.
 
-use super::{Action, Judge, Machine, Outcome, Phase, Step, Turn, announced, limit};
+use super::{Action, CallStep, Judge, Machine, Outcome, TurnPhase, TurnProgress, announced, limit};
 use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
-use crate::context::{CallFailure, CallFailureKind, Refusal};
+use crate::context::{CallFailure, CallFailureKind, CallRefusal};
 use crate::log::{CallEnd, EntryBody};
 use crate::turn::{Decision, Verdict};
 
@@ -16,7 +16,7 @@ impl Machine {
             self.finish(outcome);
             return;
         }
-        let mut step = Step::default();
+        let mut step = CallStep::default();
         for call in calls {
             let (verdict, route) = match bad_arguments(&call, judge) {
                 Some(refusal) => (Verdict::Refuse(refusal), None),
@@ -39,7 +39,7 @@ impl Machine {
             step.add(call, verdict, route);
         }
         if let Some(turn) = &mut self.turn {
-            turn.phase = Phase::Calls(step);
+            turn.phase = TurnPhase::Calls(step);
         }
         self.run_calls();
     }
@@ -70,8 +70,8 @@ impl Machine {
     }
 
     pub(super) fn run_calls(&mut self) {
-        let Some(Turn {
-            phase: Phase::Calls(step),
+        let Some(TurnProgress {
+            phase: TurnPhase::Calls(step),
             calls,
             ..
         }) = &mut self.turn
@@ -114,8 +114,8 @@ impl Machine {
         duration_ms: u64,
         meta: Option<serde_json::Value>,
     ) {
-        let Some(Turn {
-            phase: Phase::Calls(step),
+        let Some(TurnProgress {
+            phase: TurnPhase::Calls(step),
             ..
         }) = &mut self.turn
         else {
@@ -164,7 +164,7 @@ impl Machine {
     }
 
     /// Ends a call that waits for a person, with what the model is told.
-    pub(super) fn refused_while_asked(&mut self, call_id: &str, refusal: Refusal) {
+    pub(super) fn refused_while_asked(&mut self, call_id: &str, refusal: CallRefusal) {
         if self.step().is_some_and(|step| step.deny(call_id)) {
             let (name, _) = self.call_and_backend(call_id);
             self.ended_unrun(call_id, name, refusal, CallEnd::Refused);
@@ -172,10 +172,10 @@ impl Machine {
         }
     }
 
-    fn step(&mut self) -> Option<&mut Step> {
+    fn step(&mut self) -> Option<&mut CallStep> {
         match &mut self.turn {
-            Some(Turn {
-                phase: Phase::Calls(step),
+            Some(TurnProgress {
+                phase: TurnPhase::Calls(step),
                 ..
             }) => Some(step),
             _ => None,
@@ -198,7 +198,7 @@ impl Machine {
         }
     }
 
-    fn refused(&mut self, call: &FunctionCall, refusal: Refusal) {
+    fn refused(&mut self, call: &FunctionCall, refusal: CallRefusal) {
         self.ended_unrun(&call.call_id, call.name.clone(), refusal, CallEnd::Refused);
     }
 
@@ -206,10 +206,10 @@ impl Machine {
         &mut self,
         call_id: &str,
         name: String,
-        refusal: Refusal,
+        refusal: CallRefusal,
         end: CallEnd,
     ) {
-        let Refusal { text, reason } = refusal;
+        let CallRefusal { text, reason } = refusal;
         self.write(EntryBody::CallEnded {
             output: FunctionCallOutput::text(call_id, text.clone(), true),
             end,
@@ -230,8 +230,8 @@ impl Machine {
     /// The name of a call of this step, and the backend that would run it.
     pub(super) fn call_and_backend(&self, call_id: &str) -> (String, Option<String>) {
         let about = match &self.turn {
-            Some(Turn {
-                phase: Phase::Calls(step),
+            Some(TurnProgress {
+                phase: TurnPhase::Calls(step),
                 ..
             }) => step.about(call_id),
             _ => None,
@@ -242,7 +242,7 @@ impl Machine {
     }
 }
 
-fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<Refusal> {
+fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<CallRefusal> {
     let reason = match &call.arguments_text {
         Some(text) => {
             let shown: String = text.chars().take(200).collect();

@@ -1,10 +1,10 @@
 //! When a conversation becomes too long: a summary takes the place of its older part, between two
 //! requests of a turn and never inside a step.
 
-use super::{Action, Machine, Phase, Turn};
+use super::{Action, Machine, TurnPhase, TurnProgress};
 use crate::chat::{Event, Meta};
 use crate::log::{EntryBody, NoticeReason};
-use crate::turn::{Compaction, ModelFailure};
+use crate::turn::{CompactionTrigger, ModelFailure};
 
 impl Machine {
     pub(super) fn is_compaction_due(&self) -> bool {
@@ -13,21 +13,22 @@ impl Machine {
             .as_ref()
             .is_some_and(|turn| turn.compaction_failed);
         match self.settings.compaction {
-            Compaction::At(most) => self.next_input >= most && !failed && !self.is_unfolded,
-            Compaction::Never | Compaction::Refused => false,
+            CompactionTrigger::At(most) => self.next_input >= most && !failed && !self.is_unfolded,
+            CompactionTrigger::Never | CompactionTrigger::Refused => false,
         }
     }
 
     pub(super) fn compact(&mut self, refused: bool) {
         if let Some(turn) = &mut self.turn {
-            turn.phase = Phase::Compacting;
+            turn.phase = TurnPhase::Compacting;
             self.out.push(Action::Compact { refused });
         }
     }
 
     /// Whether a request that was refused is made again with less, once a turn.
     pub(super) fn compacts_instead(&mut self, failure: &ModelFailure) -> bool {
-        let may = self.settings.compaction != Compaction::Never && failure.kind == "too_large";
+        let may =
+            self.settings.compaction != CompactionTrigger::Never && failure.kind == "too_large";
         let Some(turn) = self.turn.as_mut().filter(|_| may) else {
             return false;
         };
@@ -94,8 +95,8 @@ impl Machine {
     pub(super) fn is_compacting(&self) -> bool {
         matches!(
             &self.turn,
-            Some(Turn {
-                phase: Phase::Compacting,
+            Some(TurnProgress {
+                phase: TurnPhase::Compacting,
                 ..
             })
         )

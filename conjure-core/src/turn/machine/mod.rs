@@ -13,7 +13,7 @@ use super::input::{Action, Input, ModelFailure, When};
 use super::judge::Judge;
 use super::notice::notice_words;
 use super::settings::Settings;
-use super::step::Step;
+use super::step::CallStep;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{CallFailure, CallFailureKind};
 use crate::log::{
@@ -41,12 +41,12 @@ pub struct Machine {
     call_ids: HashSet<String>,
     /// Replies that the backends have not seen yet.
     unobserved: u32,
-    turn: Option<Turn>,
+    turn: Option<TurnProgress>,
     out: Vec<Action>,
 }
 
 #[derive(Debug)]
-struct Turn {
+struct TurnProgress {
     id: String,
     rounds: u32,
     pauses: u32,
@@ -60,16 +60,16 @@ struct Turn {
     text: String,
     /// Set when the turn is to end as soon as nothing runs any more.
     ending: Option<Outcome>,
-    phase: Phase,
+    phase: TurnPhase,
 }
 
 #[derive(Debug)]
-enum Phase {
+enum TurnPhase {
     Model {
         request: u64,
         restart: bool,
     },
-    Calls(Step),
+    Calls(CallStep),
     Compacting,
     /// All is said; the backends look at the reply yet.
     Observing,
@@ -226,7 +226,7 @@ impl Machine {
         if let Some(message) = message {
             self.write(EntryBody::Message { message });
         }
-        self.turn = Some(Turn {
+        self.turn = Some(TurnProgress {
             id: turn_id,
             rounds: 0,
             pauses: 0,
@@ -237,7 +237,7 @@ impl Machine {
             stop_reason: None,
             text: String::new(),
             ending: None,
-            phase: Phase::Compacting,
+            phase: TurnPhase::Compacting,
         });
         self.request();
     }
@@ -263,7 +263,7 @@ impl Machine {
         let Some(turn) = &mut self.turn else { return };
         self.requests += 1;
         turn.rounds += 1;
-        turn.phase = Phase::Model {
+        turn.phase = TurnPhase::Model {
             request: self.requests,
             restart: false,
         };
@@ -284,7 +284,7 @@ impl Machine {
     /// again.
     fn awaited(&self, request: u64) -> Option<(u64, bool)> {
         match self.turn.as_ref()?.phase {
-            Phase::Model {
+            TurnPhase::Model {
                 request: awaited,
                 restart,
             } if awaited == request => Some((request, restart)),
@@ -304,16 +304,16 @@ impl Machine {
         }
         turn.ending = Some(outcome);
         match &mut turn.phase {
-            Phase::Model { request, .. } => {
+            TurnPhase::Model { request, .. } => {
                 let request = *request;
                 self.out.push(Action::StopModel { request });
             }
-            Phase::Compacting => {
+            TurnPhase::Compacting => {
                 self.out.push(Action::StopCompaction);
                 self.end_turn();
             }
-            Phase::Observing => {}
-            Phase::Calls(step) => {
+            TurnPhase::Observing => {}
+            TurnPhase::Calls(step) => {
                 let dropped = step.drop_waiting();
                 let running: Vec<String> =
                     step.running().map(|call| call.call_id.clone()).collect();
@@ -353,8 +353,8 @@ impl Machine {
         }
         // What was to come is older than what holds now.
         self.next_settings = None;
-        if let Some(Turn {
-            phase: Phase::Model { request, restart },
+        if let Some(TurnProgress {
+            phase: TurnPhase::Model { request, restart },
             ending: None,
             ..
         }) = &mut self.turn
@@ -387,8 +387,8 @@ impl Machine {
     fn go_on(&mut self) {
         let restarted = matches!(
             &self.turn,
-            Some(Turn {
-                phase: Phase::Model { restart: true, .. },
+            Some(TurnProgress {
+                phase: TurnPhase::Model { restart: true, .. },
                 ..
             })
         );
@@ -410,14 +410,14 @@ impl Machine {
 
     fn is_observing(&self) -> bool {
         let phase = self.turn.as_ref().map(|turn| &turn.phase);
-        matches!(phase, Some(Phase::Observing))
+        matches!(phase, Some(TurnPhase::Observing))
     }
 
     fn finish(&mut self, outcome: Outcome) {
         if let Some(turn) = &mut self.turn {
             turn.ending.get_or_insert(outcome);
             if self.unobserved > 0 {
-                turn.phase = Phase::Observing;
+                turn.phase = TurnPhase::Observing;
                 return;
             }
         }

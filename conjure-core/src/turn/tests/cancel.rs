@@ -128,7 +128,7 @@ fn while_only_a_person_is_asked_it_is_over_at_once() {
 #[test]
 fn while_the_log_is_compacted_it_is_over_at_once() {
     let mut bench = Bench::asked_with(Settings {
-        compaction: Compaction::At(50),
+        compaction: CompactionTrigger::At(50),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");

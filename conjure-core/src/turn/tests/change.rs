@@ -181,7 +181,7 @@ fn changes_of_the_table_between_two_steps_are_one() {
 #[test]
 fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
     let mut bench = Bench::asked_with(Settings {
-        compaction: Compaction::At(100),
+        compaction: CompactionTrigger::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
@@ -212,7 +212,7 @@ fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
 #[test]
 fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
     let mut bench = Bench::asked_with(Settings {
-        compaction: Compaction::At(100),
+        compaction: CompactionTrigger::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
@@ -232,7 +232,7 @@ fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
 #[test]
 fn results_that_came_since_the_last_count_are_counted_too() {
     let mut bench = Bench::asked_with(Settings {
-        compaction: Compaction::At(1_000),
+        compaction: CompactionTrigger::At(1_000),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a"), call("2", "b")], "tool_use");
@@ -273,7 +273,7 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
     assert_eq!(bench.errors(), ["too_large"]);
 
     let mut bench = Bench::asked_with(Settings {
-        compaction: Compaction::Never,
+        compaction: CompactionTrigger::Never,
         ..settings()
     });
     assert_eq!(bench.input(too_long(1)), [over("q")]);
@@ -282,7 +282,7 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
 #[test]
 fn what_a_person_unfolds_is_read_again() {
     let mut bench = Bench::asked_with(Settings {
-        compaction: Compaction::At(100),
+        compaction: CompactionTrigger::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");

@@ -15,7 +15,7 @@ fn is_limit(bench: &Bench, name: &str, value: u64) {
     bench.sendable();
 }
 
-fn budget(budget: Budget) -> Settings {
+fn budget(budget: TurnBudget) -> Settings {
     Settings {
         budget,
         ..settings()
@@ -59,9 +59,9 @@ fn the_last_iteration_may_give_the_answer() {
 
 #[test]
 fn a_budget_of_calls_refuses_the_step_that_would_break_it() {
-    let mut bench = Bench::asked_with(budget(Budget {
+    let mut bench = Bench::asked_with(budget(TurnBudget {
         calls: Some(2),
-        ..Budget::default()
+        ..TurnBudget::default()
     }));
     bench.reply(1, vec![call("1", "a"), call("x", "gone")], "tool_use");
     bench.done("1");
@@ -75,9 +75,9 @@ fn a_budget_of_tokens_ends_a_turn_that_wants_calls_or_pauses() {
         (vec![call("1", "a")], "tool_use"),
         (vec![server_use("x")], "pause_turn"),
     ] {
-        let mut bench = Bench::asked_with(budget(Budget {
+        let mut bench = Bench::asked_with(budget(TurnBudget {
             tokens: Some(110),
-            ..Budget::default()
+            ..TurnBudget::default()
         }));
         bench.reply(1, parts, stop);
         bench.observed();
@@ -108,9 +108,9 @@ fn the_wall_time_stops_what_runs() {
 
 #[test]
 fn what_plugins_ask_the_model_counts_in_the_budget() {
-    let mut bench = Bench::asked_with(budget(Budget {
+    let mut bench = Bench::asked_with(budget(TurnBudget {
         tokens: Some(250),
-        ..Budget::default()
+        ..TurnBudget::default()
     }));
     bench.reply(1, vec![call("1", "a")], "tool_use");
     let sampled = Meta {

@@ -14,7 +14,7 @@ use crate::chat::{
     Content, Event, FunctionCall, FunctionCallOutput, Message, Meta, Part, Response, Role, Stop,
     StopReason, Usage,
 };
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 use crate::log::{CallEnd, Entry, EntryBody, NotRun, Outcome, TableChange, messages};
 use crate::repair::tests::checker;
 use crate::repair::{Target, repair};
@@ -299,7 +299,7 @@ fn judge(call: &FunctionCall) -> Verdict {
             plugin: Some("skill 1.0.0".to_owned()),
             lane: Some(lane.to_owned()),
         },
-        (name, None) => Verdict::Refuse(Refusal {
+        (name, None) => Verdict::Refuse(CallRefusal {
             text: format!("There is no tool `{name}`."),
             reason: Some(NotRun::NoSuchTool),
         }),

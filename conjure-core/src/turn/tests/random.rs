@@ -231,9 +231,9 @@ impl Host {
             Step::Settings { when, compact } => self.input(Input::Settings {
                 settings: Box::new(Settings {
                     compaction: if compact {
-                        Compaction::At(1)
+                        CompactionTrigger::At(1)
                     } else {
-                        Compaction::Refused
+                        CompactionTrigger::Refused
                     },
                     ..self.bench.machine.settings().clone()
                 }),

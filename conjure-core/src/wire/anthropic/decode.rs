@@ -14,20 +14,20 @@ use super::{PROVIDER, WHO, errors, usage};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown, text_of};
 use crate::wire::scan::{Count, Loose};
-use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
-use crate::wire::{Decoded, Decoder, WireError, model_family};
+use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::{Decoded, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one streaming reply.
 ///
 /// A gateway that answers a streaming request with one JSON body is understood too.
 #[must_use]
-pub fn decoder() -> impl Decoder + 'static {
+pub fn decoder() -> impl ReplyDecoder + 'static {
     decoder_of(PROVIDER)
 }
 
 /// The same for a provider of another name that speaks this wire.
-pub(in crate::wire) fn decoder_of(provider: &str) -> impl Decoder + use<> {
-    Stream::new(Message::new(provider))
+pub(in crate::wire) fn decoder_of(provider: &str) -> impl ReplyDecoder + use<> {
+    ReplyStreamDecoder::new(AnthropicReply::new(provider))
 }
 
 /// Decodes the body of a reply that does not stream.
@@ -38,12 +38,12 @@ pub fn decode_body(bytes: &[u8]) -> Decoded {
 
 /// The same for a provider of another name that speaks this wire.
 pub(in crate::wire) fn decode_body_of(provider: &str, bytes: &[u8]) -> Decoded {
-    stream::decode_body(Message::new(provider), bytes)
+    stream::decode_body(AnthropicReply::new(provider), bytes)
 }
 
 /// A reply while it comes in.
 #[derive(Clone, Default)]
-struct Message {
+struct AnthropicReply {
     response: Response,
     provider: String,
     family: String,
@@ -60,7 +60,7 @@ struct Message {
 
 /// A delta of the kinds that come by the hundred, read in place.
 #[derive(Deserialize)]
-struct Piece<'a> {
+struct BlockDelta<'a> {
     #[serde(borrow, rename = "type")]
     kind: Loose<'a>,
     index: Option<Count>,
@@ -70,7 +70,7 @@ struct Piece<'a> {
 
 /// `content_block_stop` or `message_stop`, read in place.
 #[derive(Deserialize)]
-struct End<'a> {
+struct BlockEnd<'a> {
     #[serde(borrow, rename = "type")]
     kind: Loose<'a>,
     index: Option<Count>,
@@ -84,7 +84,7 @@ struct PieceDelta<'a> {
     text: Loose<'a>,
 }
 
-impl Reply for Message {
+impl ReplyAssembler for AnthropicReply {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.ended || self.error.is_some() || data.trim() == "[DONE]" {
             return;
@@ -200,7 +200,7 @@ impl Reply for Message {
     }
 }
 
-impl Message {
+impl AnthropicReply {
     fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -219,7 +219,7 @@ impl Message {
 
     /// The end of the message; false when it is something else.
     fn stop_of_message(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
-        let end = serde_json::from_str::<End<'_>>(data);
+        let end = serde_json::from_str::<BlockEnd<'_>>(data);
         let is_end = end.is_ok_and(|end| end.kind.str() == "message_stop");
         if is_end {
             self.stopped(out);
@@ -229,7 +229,7 @@ impl Message {
 
     /// The end of a block; false when it ends none.
     fn stop_of_block(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(End { kind, index }) = serde_json::from_str::<End<'_>>(data) else {
+        let Ok(BlockEnd { kind, index }) = serde_json::from_str::<BlockEnd<'_>>(data) else {
             return false;
         };
         let index = Some(index.unwrap_or_default().0);
@@ -248,7 +248,8 @@ impl Message {
 
     /// A delta of text, thought or input; false when it is none of them or stands nowhere.
     fn piece(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(Piece { kind, index, delta }) = serde_json::from_str::<Piece<'_>>(data) else {
+        let Ok(BlockDelta { kind, index, delta }) = serde_json::from_str::<BlockDelta<'_>>(data)
+        else {
             return false;
         };
         let index = Some(index.unwrap_or_default().0);

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::{API_VERSION, cache, messages, output, thinking};
 use crate::request::{ModelRequest, ToolChoice};
-use crate::wire::tools::{self, Told};
+use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments};
 
 /// Encodes a request.
 #[must_use]
 pub fn encode(request: &ModelRequest) -> Encoded {
-    let mut told = Told::default();
+    let mut told = ToolNotes::default();
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
     body.insert("max_tokens".to_owned(), request.max_tokens.max(1).into());
@@ -91,7 +91,7 @@ pub fn encode(request: &ModelRequest) -> Encoded {
 
 /// The routing table's tools in its order, then those that backends add; and how many the first
 /// are.
-fn tools(request: &ModelRequest, told: &mut Told) -> (Vec<Value>, usize) {
+fn tools(request: &ModelRequest, told: &mut ToolNotes) -> (Vec<Value>, usize) {
     let mut tools: Vec<Value> = Vec::new();
     for (tool, input_schema) in tools::listed(request, told, Ok) {
         let mut definition = json!({"name": tool.name});

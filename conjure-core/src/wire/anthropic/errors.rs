@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{PROVIDER, WHO};
-use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+use crate::wire::failure::{self, StatusFailure, kind_of_status, shown, text_of};
 use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -30,7 +30,7 @@ pub(in crate::wire) fn error_at(
         Some(inner) => (text_of(inner, "type"), text_of(inner, "message").to_owned()),
         None => ("", shown(body)),
     };
-    Refused {
+    StatusFailure {
         who: WHO,
         endpoint,
         status,

@@ -13,7 +13,7 @@ use super::thinking::is_thought;
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::request::{Attachment, ProviderFragments};
 use crate::wire::added::Added;
-use crate::wire::files::{Files, Seen, is_named};
+use crate::wire::files::{FileEncoder, FileView, is_named};
 use crate::wire::ids::legal_id;
 
 /// The messages, with what backends add to them. Those from `thoughts_end` on are told without
@@ -26,7 +26,7 @@ pub(super) fn messages(
     notes: &mut Vec<String>,
 ) -> Vec<Value> {
     let added = Added::to(messages, contribution, |at| !answers_mixed(messages, at));
-    let mut files = Files { attachments, notes };
+    let mut files = FileEncoder { attachments, notes };
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let (role, mut blocks) = match message.role {
@@ -73,7 +73,7 @@ fn answers_mixed(messages: &[Message], at: usize) -> bool {
         })
 }
 
-fn assistant(message: &Message, thoughts: bool, files: &mut Files<'_>) -> Vec<Value> {
+fn assistant(message: &Message, thoughts: bool, files: &mut FileEncoder<'_>) -> Vec<Value> {
     message
         .content
         .iter()
@@ -88,7 +88,7 @@ fn assistant(message: &Message, thoughts: bool, files: &mut Files<'_>) -> Vec<Va
         .collect()
 }
 
-fn user(message: &Message, files: &mut Files<'_>) -> Vec<Value> {
+fn user(message: &Message, files: &mut FileEncoder<'_>) -> Vec<Value> {
     message
         .content
         .iter()
@@ -100,7 +100,7 @@ fn user(message: &Message, files: &mut Files<'_>) -> Vec<Value> {
         .collect()
 }
 
-fn tool_result(output: &FunctionCallOutput, files: &mut Files<'_>) -> Value {
+fn tool_result(output: &FunctionCallOutput, files: &mut FileEncoder<'_>) -> Value {
     let content: Vec<Value> = output
         .output
         .iter()
@@ -138,21 +138,21 @@ fn tool_result(output: &FunctionCallOutput, files: &mut Files<'_>) -> Value {
 }
 
 /// The file itself where its bytes are here and the API can look at it, else words about it.
-fn file(artifact: &ArtifactRef, files: &mut Files<'_>) -> Value {
+fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
     match files.look(artifact) {
-        Seen::Image(file) => json!({"type": "image", "source": base64(file)}),
-        Seen::Pdf(file) => {
+        FileView::Image(file) => json!({"type": "image", "source": base64(file)}),
+        FileView::Pdf(file) => {
             json!({"type": "document", "source": base64(file), "title": artifact.name})
         }
-        Seen::Text(data) => json!({
+        FileView::Text(data) => json!({
             "type": "document",
             "source": {"type": "text", "media_type": "text/plain", "data": data},
             "title": artifact.name,
         }),
-        Seen::Other(_) => {
+        FileView::Other(_) => {
             text(&files.told(artifact, "a file of a type that this API cannot look at"))
         }
-        Seen::Words(words) => text(&words),
+        FileView::Words(words) => text(&words),
     }
 }
 

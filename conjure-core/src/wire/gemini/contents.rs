@@ -14,7 +14,7 @@ use crate::context::notes;
 use crate::request::ProviderFragments;
 use crate::wire::added::Added;
 use crate::wire::arguments::as_object;
-use crate::wire::files::{Files, Seen, as_text, is_named};
+use crate::wire::files::{FileEncoder, FileView, as_text, is_named};
 use crate::wire::ids::legal_name;
 
 /// Stands for the signature of a call that another model made. The API knows it, and asks for no
@@ -27,7 +27,7 @@ pub(super) fn contents(
     messages: &[Message],
     contribution: &ProviderFragments,
     signs: bool,
-    files: &mut Files<'_>,
+    files: &mut FileEncoder<'_>,
 ) -> Vec<Value> {
     let added = Added::to(messages, contribution, |_| true);
     let mut out = Vec::new();
@@ -84,7 +84,7 @@ fn own<'a>(part: &'a Part, name: &str) -> Option<&'a Value> {
     part.sidecar.as_ref()?.data.get(name)
 }
 
-fn model_parts(message: &Message, signs: bool, files: &mut Files<'_>) -> Vec<Value> {
+fn model_parts(message: &Message, signs: bool, files: &mut FileEncoder<'_>) -> Vec<Value> {
     let mut first_call = true;
     let parts = message.content.iter().filter_map(|part| {
         let mut fields = Map::new();
@@ -141,7 +141,7 @@ fn response(
     output: &FunctionCallOutput,
     call: Option<&(&str, Option<&Value>)>,
     shown: &mut Vec<Value>,
-    files: &mut Files<'_>,
+    files: &mut FileEncoder<'_>,
 ) -> Value {
     let mut texts: Vec<String> = Vec::new();
     for part in &output.output {
@@ -175,7 +175,7 @@ fn response(
     json!({ "functionResponse": fields })
 }
 
-fn user_part(part: &Part, files: &mut Files<'_>) -> Option<Value> {
+fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Option<Value> {
     match &part.content {
         Content::Text { text: said } => Some(text(said)),
         Content::Image { artifact } | Content::File { artifact } => Some(file(artifact, files)),
@@ -187,19 +187,19 @@ fn user_part(part: &Part, files: &mut Files<'_>) -> Option<Value> {
 }
 
 /// The file itself where its bytes are here and the API can look at it, else words about it.
-fn file(artifact: &ArtifactRef, files: &mut Files<'_>) -> Value {
+fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
     let inline = |file: &crate::request::Attachment| json!({"inlineData": {"mimeType": file.media_type, "data": file.data}});
     match files.look(artifact) {
-        Seen::Image(image) if image.media_type != "image/gif" => inline(image),
-        Seen::Pdf(pdf) => inline(pdf),
-        Seen::Other(file)
+        FileView::Image(image) if image.media_type != "image/gif" => inline(image),
+        FileView::Pdf(pdf) => inline(pdf),
+        FileView::Other(file)
             if file.media_type.starts_with("audio/") || file.media_type.starts_with("video/") =>
         {
             inline(file)
         }
-        Seen::Text(said) => text(&as_text(artifact, &said)),
-        Seen::Words(words) => text(&words),
-        Seen::Image(_) | Seen::Other(_) => {
+        FileView::Text(said) => text(&as_text(artifact, &said)),
+        FileView::Words(words) => text(&words),
+        FileView::Image(_) | FileView::Other(_) => {
             text(&files.told(artifact, "a file of a type that this API cannot look at"))
         }
     }

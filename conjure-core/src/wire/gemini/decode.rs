@@ -10,30 +10,30 @@ use serde::de::{Deserialize, Deserializer, MapAccess};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::pieces::{Form, Head, Pieces, Raw};
+use super::pieces::{CandidateParts, Head, PartForm, Raw};
 use super::usage::Counts;
 use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
-use crate::wire::fill::{Fields, Fill, fill, into, set, skip};
+use crate::wire::fill::{FieldReader, Fill, fill, into, set, skip};
 use crate::wire::scan::{Count, Few, Loose};
-use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
-use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
+use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one reply.
-pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl Decoder + 'static {
-    Stream::new(Chunks::new(endpoint))
+pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl ReplyDecoder + 'static {
+    ReplyStreamDecoder::new(GeminiReply::new(endpoint))
 }
 
 /// Decodes the body of a reply that does not stream, or that is a JSON array.
 pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
-    stream::decode_body(Chunks::new(endpoint), bytes)
+    stream::decode_body(GeminiReply::new(endpoint), bytes)
 }
 
 /// One response of a stream, read in place, with its parts in the form `P`.
 #[derive(Default)]
-struct Chunk<'a, P> {
-    candidates: Option<Few<Candidate<'a, P>>>,
+struct GeminiChunk<'a, P> {
+    candidates: Option<Few<ReplyCandidate<'a, P>>>,
     usage_metadata: Option<Counts>,
     model_version: Loose<'a>,
     response_id: Loose<'a>,
@@ -42,7 +42,7 @@ struct Chunk<'a, P> {
 }
 
 #[derive(Default)]
-struct Candidate<'a, P> {
+struct ReplyCandidate<'a, P> {
     index: Option<Count>,
     content: Option<Said<P>>,
     finish_reason: Loose<'a>,
@@ -57,7 +57,7 @@ struct Said<P> {
     parts: Few<P>,
 }
 
-impl<'de, P: Fill<'de>> Fields<'de> for Chunk<'de, P> {
+impl<'de, P: Fill<'de>> FieldReader<'de> for GeminiChunk<'de, P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "candidates" => into(&mut self.candidates, map),
@@ -71,7 +71,7 @@ impl<'de, P: Fill<'de>> Fields<'de> for Chunk<'de, P> {
     }
 }
 
-impl<'de, P: Fill<'de>> Fields<'de> for Candidate<'de, P> {
+impl<'de, P: Fill<'de>> FieldReader<'de> for ReplyCandidate<'de, P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "index" => set(&mut self.index, map),
@@ -86,7 +86,7 @@ impl<'de, P: Fill<'de>> Fields<'de> for Candidate<'de, P> {
     }
 }
 
-impl<'de, P: Fill<'de>> Fields<'de> for Said<P> {
+impl<'de, P: Fill<'de>> FieldReader<'de> for Said<P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "parts" => into(&mut self.parts, map),
@@ -95,7 +95,7 @@ impl<'de, P: Fill<'de>> Fields<'de> for Said<P> {
     }
 }
 
-impl<'de, P: Fill<'de>> Deserialize<'de> for Chunk<'de, P> {
+impl<'de, P: Fill<'de>> Deserialize<'de> for GeminiChunk<'de, P> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut chunk = Self::default();
         chunk.fill(from)?;
@@ -103,7 +103,7 @@ impl<'de, P: Fill<'de>> Deserialize<'de> for Chunk<'de, P> {
     }
 }
 
-impl<P> Chunk<'_, P> {
+impl<P> GeminiChunk<'_, P> {
     fn parts(&self) -> impl Iterator<Item = &P> {
         let candidates = self.candidates.iter().flat_map(Few::iter);
         let said = candidates.filter_map(|candidate| candidate.content.as_ref());
@@ -117,13 +117,13 @@ const NAME: usize = 48;
 
 /// A reply while it comes in.
 #[derive(Clone)]
-struct Chunks {
+struct GeminiReply {
     provider: String,
     asked: Option<String>,
     /// The reply's own id; empty until it is told.
     id: String,
     response: Response,
-    pieces: Pieces,
+    pieces: CandidateParts,
     /// The word for why it finished.
     finish: Option<Cow<'static, str>>,
     heard: bool,
@@ -132,7 +132,7 @@ struct Chunks {
     error: Option<WireError>,
 }
 
-impl Chunks {
+impl GeminiReply {
     fn new(endpoint: &Endpoint) -> Self {
         Self {
             provider: endpoint.provider.clone(),
@@ -142,7 +142,7 @@ impl Chunks {
                 model: String::with_capacity(NAME),
                 ..Response::default()
             },
-            pieces: Pieces::default(),
+            pieces: CandidateParts::default(),
             finish: None,
             heard: false,
             unreadable: false,
@@ -151,19 +151,19 @@ impl Chunks {
     }
 }
 
-impl Reply for Chunks {
+impl ReplyAssembler for GeminiReply {
     fn event(&mut self, _name: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.error.is_some() || data.trim() == "[DONE]" {
             return;
         }
         // Nearly all events hold texts and calls only, and are read once.
-        let mut chunk = Chunk::<'_, Head<'_>>::default();
+        let mut chunk = GeminiChunk::<'_, Head<'_>>::default();
         if fill(&mut chunk, data).is_ok() && !chunk.parts().any(Head::is_item) {
             self.heard = true;
             self.take(&mut chunk, out);
             return;
         }
-        let mut chunk = Chunk::<'_, Raw<'_>>::default();
+        let mut chunk = GeminiChunk::<'_, Raw<'_>>::default();
         if fill(&mut chunk, data).is_err() {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is no response: {shown}"));
@@ -189,7 +189,7 @@ impl Reply for Chunks {
                 return;
             }
             let mut values =
-                serde_json::Deserializer::from_slice(rest).into_iter::<Chunk<'_, Raw<'_>>>();
+                serde_json::Deserializer::from_slice(rest).into_iter::<GeminiChunk<'_, Raw<'_>>>();
             match values.next() {
                 Some(Ok(mut chunk)) => {
                     let is_response = chunk.candidates.is_some()
@@ -257,8 +257,8 @@ impl Reply for Chunks {
     }
 }
 
-impl Chunks {
-    fn take<P: Form>(&mut self, chunk: &mut Chunk<'_, P>, out: &mut Vec<StreamEvent>) {
+impl GeminiReply {
+    fn take<P: PartForm>(&mut self, chunk: &mut GeminiChunk<'_, P>, out: &mut Vec<StreamEvent>) {
         if self.id.is_empty() {
             self.id.push_str(stream::name(chunk.response_id.str()));
         }
@@ -293,7 +293,11 @@ impl Chunks {
         }
     }
 
-    fn candidate<P: Form>(&mut self, candidate: &mut Candidate<'_, P>, out: &mut Vec<StreamEvent>) {
+    fn candidate<P: PartForm>(
+        &mut self,
+        candidate: &mut ReplyCandidate<'_, P>,
+        out: &mut Vec<StreamEvent>,
+    ) {
         let parts = candidate.content.iter_mut();
         for part in parts.flat_map(|said| said.parts.iter_mut()) {
             if self.pieces.len() >= MOST_PARTS {

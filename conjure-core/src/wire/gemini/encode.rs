@@ -9,8 +9,8 @@ use super::contents::contents;
 use super::{schema, thinking};
 use crate::context::notes as words;
 use crate::request::{ModelRequest, ToolChoice};
-use crate::wire::files::Files;
-use crate::wire::tools::{self, Told};
+use crate::wire::files::FileEncoder;
+use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments};
 
 /// The most stop sequences that a request may have.
@@ -18,7 +18,7 @@ const MOST_STOPS: usize = 5;
 
 /// Encodes a request.
 pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
-    let mut told = Told::default();
+    let mut told = ToolNotes::default();
     let mut body = Map::new();
     let third = thinking::is_third(&request.model);
     let declared = tools::listed(request, &mut told, |schema| schema::project(&schema));
@@ -82,7 +82,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
         request.messages.messages(),
         &request.contribution,
         third,
-        &mut Files {
+        &mut FileEncoder {
             attachments: &request.attachments,
             notes,
         },

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::WHO;
-use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+use crate::wire::failure::{self, StatusFailure, kind_of_status, shown, text_of};
 use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -25,7 +25,7 @@ pub(in crate::wire) fn error(
         ),
         None => ("", shown(body)),
     };
-    let refused = Refused {
+    let refused = StatusFailure {
         who: WHO,
         endpoint,
         status,

@@ -11,7 +11,7 @@ const MOST_DEPTH: usize = 32;
 const MOST_INDEX: usize = 4_096;
 
 #[derive(Debug, PartialEq)]
-enum Step {
+enum PathSegment {
     Field(String),
     Index(usize),
 }
@@ -31,20 +31,20 @@ pub(super) fn apply(arguments: &mut Map<String, Value>, piece: &Value) -> bool {
             .is_some_and(|piece| piece.keys().all(known));
     };
     let mut steps = steps.into_iter();
-    let Some(Step::Field(first)) = steps.next() else {
+    let Some(PathSegment::Field(first)) = steps.next() else {
         return false;
     };
     let mut at = arguments.entry(first).or_insert(Value::Null);
     for step in steps {
         let next = match step {
-            Step::Field(name) => {
+            PathSegment::Field(name) => {
                 if at.is_null() {
                     *at = Value::Object(Map::new());
                 }
                 at.as_object_mut()
                     .map(|fields| fields.entry(name).or_insert(Value::Null))
             }
-            Step::Index(index) => {
+            PathSegment::Index(index) => {
                 if at.is_null() {
                     *at = Value::Array(Vec::new());
                 }
@@ -80,7 +80,7 @@ fn value(piece: &Value) -> Option<Value> {
 }
 
 /// The steps of a path such as `$.a.b[0]['c d']`.
-fn steps(path: &str) -> Option<Vec<Step>> {
+fn steps(path: &str) -> Option<Vec<PathSegment>> {
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -89,20 +89,20 @@ fn steps(path: &str) -> Option<Vec<Step>> {
             if let Some(quote) = quote {
                 let (name, after) = inner.get(1..)?.split_once(quote)?;
                 rest = after.strip_prefix(']')?;
-                Step::Field(name.to_owned())
+                PathSegment::Field(name.to_owned())
             } else {
                 let (index, after) = inner.split_once(']')?;
                 rest = after;
-                Step::Index(index.parse().ok().filter(|index| *index <= MOST_INDEX)?)
+                PathSegment::Index(index.parse().ok().filter(|index| *index <= MOST_INDEX)?)
             }
         } else {
             let inner = rest.strip_prefix('.').unwrap_or(rest);
             let end = inner.find(['.', '[']).unwrap_or(inner.len());
             let (name, after) = inner.split_at(end);
             rest = after;
-            Step::Field(name.to_owned())
+            PathSegment::Field(name.to_owned())
         };
-        if let Step::Field(name) = &step
+        if let PathSegment::Field(name) = &step
             && matches!(
                 name.as_str(),
                 "" | "__proto__" | "constructor" | "prototype"

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::partial;
 use crate::chat::{Content, FunctionCall, Part, Sidecar, StreamEvent};
-use crate::wire::fill::{Fields, Fill, fill, set, skip};
+use crate::wire::fill::{FieldReader, Fill, fill, set, skip};
 use crate::wire::scan::Loose;
 
 /// A part, read in place.
@@ -37,7 +37,7 @@ impl<'de> Head<'de> {
 }
 
 /// Fails at any other field, so that an event with an item in it is not read to its end twice.
-impl<'de> Fields<'de> for Head<'de> {
+impl<'de> FieldReader<'de> for Head<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if self.known(name, map)? {
             return Ok(());
@@ -50,7 +50,7 @@ impl<'de> Fields<'de> for Head<'de> {
 #[derive(Default)]
 struct Within<'a>(Head<'a>);
 
-impl<'de> Fields<'de> for Within<'de> {
+impl<'de> FieldReader<'de> for Within<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if self.0.known(name, map)? {
             return Ok(());
@@ -78,19 +78,19 @@ impl Head<'_> {
 }
 
 /// A part as a response holds it.
-pub(super) trait Form {
+pub(super) trait PartForm {
     /// Takes the part in; false when it is none, or is nested too deeply to be read.
-    fn join(&mut self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool;
+    fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool;
 }
 
-impl Form for Head<'_> {
-    fn join(&mut self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
+impl PartForm for Head<'_> {
+    fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
         pieces.take(self, None, out)
     }
 }
 
-impl Form for Raw<'_> {
-    fn join(&mut self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
+impl PartForm for Raw<'_> {
+    fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
         let mut part = Within::default();
         self.0.is_some_and(|raw| {
             fill(&mut part, raw.get()).is_ok() && pieces.take(&mut part.0, Some(raw), out)
@@ -121,9 +121,9 @@ fn read(field: Option<&RawValue>) -> serde_json::Result<Value> {
 
 /// The parts of a candidate.
 #[derive(Debug, Clone)]
-pub(super) struct Pieces(Vec<Piece>);
+pub(super) struct CandidateParts(Vec<PartPiece>);
 
-impl Default for Pieces {
+impl Default for CandidateParts {
     fn default() -> Self {
         Self(Vec::with_capacity(USUAL))
     }
@@ -136,19 +136,19 @@ const USUAL: usize = 4;
 const TEXT: usize = 256;
 
 #[derive(Debug, Clone)]
-enum Piece {
+enum PartPiece {
     Text {
         text: String,
         thought: bool,
         signature: Option<String>,
     },
-    Call(Call),
+    Call(GeminiCall),
     Item(Value),
 }
 
 /// A call; its arguments may come in pieces.
 #[derive(Debug, Clone, Default)]
-struct Call {
+struct GeminiCall {
     /// The provider's own id; several models give none.
     id: Option<String>,
     name: String,
@@ -162,7 +162,7 @@ struct Call {
     signature: Option<String>,
 }
 
-impl Pieces {
+impl CandidateParts {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -170,14 +170,16 @@ impl Pieces {
     /// Whether a person has seen something of it. A call is not shown before the end.
     pub(super) fn has_shown(&self) -> bool {
         self.0.iter().any(|piece| match piece {
-            Piece::Text { text, .. } => !text.is_empty(),
-            Piece::Item(_) => true,
-            Piece::Call(_) => false,
+            PartPiece::Text { text, .. } => !text.is_empty(),
+            PartPiece::Item(_) => true,
+            PartPiece::Call(_) => false,
         })
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Call(_)))
+        self.0
+            .iter()
+            .any(|piece| matches!(piece, PartPiece::Call(_)))
     }
 
     /// Takes a part in; `raw` is all of it, for one that is kept as it came.
@@ -207,7 +209,7 @@ impl Pieces {
             };
             if !item.as_object().is_some_and(Map::is_empty) {
                 out.push(StreamEvent::ServerItem { item: item.clone() });
-                self.0.push(Piece::Item(item));
+                self.0.push(PartPiece::Item(item));
             }
         }
         true
@@ -218,7 +220,7 @@ impl Pieces {
             return;
         }
         if signed.is_none()
-            && let Some(Piece::Text {
+            && let Some(PartPiece::Text {
                 text,
                 thought,
                 signature: None,
@@ -233,7 +235,7 @@ impl Pieces {
             text.reserve(more.len().max(TEXT));
             text.push_str(more);
         }
-        self.0.push(Piece::Text {
+        self.0.push(PartPiece::Text {
             text,
             thought: is_thought,
             signature: signed,
@@ -258,24 +260,24 @@ impl Pieces {
         let calls = self
             .0
             .iter()
-            .filter(|piece| matches!(piece, Piece::Call(_)));
+            .filter(|piece| matches!(piece, PartPiece::Call(_)));
         let count = calls.count();
         if !name.is_empty() {
             self.close(out);
             let id = call.id.as_str().filter(|id| !id.is_empty());
-            let begun = Call {
+            let begun = GeminiCall {
                 id: id.map(str::to_owned),
                 name: name.to_owned(),
                 signature,
-                ..Call::default()
+                ..GeminiCall::default()
             };
             out.push(StreamEvent::CallStarted {
                 call_id: begun.call_id(count),
                 name: name.to_owned(),
             });
-            self.0.push(Piece::Call(begun));
+            self.0.push(PartPiece::Call(begun));
         }
-        let Some(Piece::Call(known)) = self.0.last_mut() else {
+        let Some(PartPiece::Call(known)) = self.0.last_mut() else {
             return true;
         };
         if name.is_empty() && !known.open {
@@ -320,7 +322,7 @@ impl Pieces {
     pub(super) fn close(&mut self, out: &mut Vec<StreamEvent>) {
         let mut count = 0;
         for piece in &mut self.0 {
-            if let Piece::Call(call) = piece {
+            if let PartPiece::Call(call) = piece {
                 if call.begun && std::mem::take(&mut call.open) {
                     out.push(StreamEvent::Call {
                         call_id: call.call_id(count),
@@ -347,7 +349,7 @@ impl Pieces {
         self.0
             .into_iter()
             .map(|piece| match piece {
-                Piece::Text {
+                PartPiece::Text {
                     text,
                     thought,
                     signature,
@@ -372,7 +374,7 @@ impl Pieces {
                         sidecar: sidecar(data),
                     }
                 }
-                Piece::Call(call) => {
+                PartPiece::Call(call) => {
                     let call_id = call.call_id(calls);
                     calls += 1;
                     let mut data = Map::new();
@@ -394,7 +396,7 @@ impl Pieces {
                         sidecar: sidecar(data),
                     }
                 }
-                Piece::Item(item) => Content::ServerItem {
+                PartPiece::Item(item) => Content::ServerItem {
                     provider: provider.to_owned(),
                     item,
                 }
@@ -404,7 +406,7 @@ impl Pieces {
     }
 }
 
-impl Call {
+impl GeminiCall {
     /// The provider's id, or one for a call that has none. Whoever keeps the thread makes it
     /// unique there.
     fn call_id(&self, at: usize) -> String {

@@ -6,7 +6,7 @@
 use serde::de::MapAccess;
 
 use crate::chat::Usage;
-use crate::wire::fill::{Fields, set, skip, skip_rows};
+use crate::wire::fill::{FieldReader, set, skip, skip_rows};
 use crate::wire::scan::Count;
 
 /// `usageMetadata`, read in place.
@@ -19,7 +19,7 @@ pub(super) struct Counts {
     tool_use_prompt_token_count: Count,
 }
 
-impl<'de> Fields<'de> for Counts {
+impl<'de> FieldReader<'de> for Counts {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "promptTokenCount" => set(&mut self.prompt_token_count, map),

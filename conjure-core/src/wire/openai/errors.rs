@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+use crate::wire::failure::{self, StatusFailure, kind_of_status, shown, text_of};
 use crate::wire::{Endpoint, WireError};
 
 /// An error as a server told it.
@@ -121,7 +121,7 @@ pub(in crate::wire) fn error(
         text: shown(body),
         ..ErrorText::default()
     });
-    Refused {
+    StatusFailure {
         who,
         endpoint,
         status,

@@ -4,10 +4,10 @@ use serde::de::MapAccess;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::calls::{Calls, Fragment, Function};
+use super::calls::{CallFragment, ChatCalls, Function};
 use super::reasoning::Reasoning;
 use crate::chat::{Content, Part, Sidecar, StreamEvent};
-use crate::wire::fill::{Fields, set, skip};
+use crate::wire::fill::{FieldReader, set, skip};
 use crate::wire::openai::unwrapped;
 use crate::wire::scan::{Few, Loose};
 use crate::wire::stream::MOST_PARTS;
@@ -25,7 +25,7 @@ pub(super) struct Delta<'a> {
     function_call: Option<&'a RawValue>,
 }
 
-impl<'de> Fields<'de> for Delta<'de> {
+impl<'de> FieldReader<'de> for Delta<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "content" => set(&mut self.content, map),
@@ -51,7 +51,7 @@ pub(super) struct Assembly {
     reasoning: Reasoning,
     text: String,
     refusal: String,
-    calls: Calls,
+    calls: ChatCalls,
 }
 
 impl Assembly {
@@ -114,7 +114,7 @@ impl Assembly {
             out.push(StreamEvent::Content { delta });
         }
         if let Some(calls) = delta.tool_calls {
-            let Ok(fragments) = serde_json::from_str::<Few<Fragment<'_>>>(calls.get()) else {
+            let Ok(fragments) = serde_json::from_str::<Few<CallFragment<'_>>>(calls.get()) else {
                 return false;
             };
             for fragment in fragments.iter() {
@@ -129,7 +129,7 @@ impl Assembly {
             let Ok(function) = serde_json::from_str::<Function<'_>>(function.get()) else {
                 return false;
             };
-            self.calls.take(&Fragment::only(function), out);
+            self.calls.take(&CallFragment::only(function), out);
         }
         true
     }
@@ -170,7 +170,7 @@ impl Assembly {
 
     /// The parts: what was thought, what was said, and the calls.
     ///
-    /// `whole` and `cut` as for [`Calls::into_calls`].
+    /// `whole` and `cut` as for [`ChatCalls::into_calls`].
     pub(super) fn into_parts(
         self,
         provider: &str,

@@ -13,7 +13,7 @@ use crate::wire::scan::{Count, Loose};
 
 /// A fragment of a call, read in place.
 #[derive(Deserialize)]
-pub(super) struct Fragment<'a> {
+pub(super) struct CallFragment<'a> {
     index: Option<Count>,
     #[serde(borrow, default)]
     id: Loose<'a>,
@@ -30,7 +30,7 @@ pub(super) struct Function<'a> {
     arguments: Loose<'a>,
 }
 
-impl<'a> Fragment<'a> {
+impl<'a> CallFragment<'a> {
     /// A call in the field that was there before there were several.
     pub(super) fn only(function: Function<'a>) -> Self {
         Self {
@@ -43,10 +43,10 @@ impl<'a> Fragment<'a> {
 
 /// The calls of a message while they come in.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct ChatCalls(Vec<ChatCall>);
 
 #[derive(Debug, Clone, Default)]
-struct Call {
+struct ChatCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -54,19 +54,19 @@ struct Call {
     announced: bool,
 }
 
-impl Calls {
+impl ChatCalls {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Takes a fragment in; a call is announced once its name is known.
-    pub(super) fn take(&mut self, fragment: &Fragment<'_>, out: &mut Vec<StreamEvent>) {
+    pub(super) fn take(&mut self, fragment: &CallFragment<'_>, out: &mut Vec<StreamEvent>) {
         let function = fragment.function.as_ref();
         let name = function.map_or("", |function| function.name.str());
         let at = self.find(fragment, name).unwrap_or_else(|| {
-            self.0.push(Call {
+            self.0.push(ChatCall {
                 index: fragment.index.map(|index| index.0),
-                ..Call::default()
+                ..ChatCall::default()
             });
             self.0.len() - 1
         });
@@ -98,10 +98,10 @@ impl Calls {
     }
 
     /// The call that a fragment goes on with; none when it begins one.
-    fn find(&self, fragment: &Fragment<'_>, name: &str) -> Option<usize> {
+    fn find(&self, fragment: &CallFragment<'_>, name: &str) -> Option<usize> {
         let id = fragment.id.str();
         let index = fragment.index.map(|index| index.0);
-        let same_place = |call: &Call| index.is_none() || call.index == index;
+        let same_place = |call: &ChatCall| index.is_none() || call.index == index;
         if !id.is_empty()
             && let Some(at) = self
                 .0

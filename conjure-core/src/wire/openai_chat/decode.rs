@@ -12,24 +12,24 @@ use super::usage::usage;
 use super::{Dialect, errors};
 use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
-use crate::wire::fill::{Fields, fill, fill_bytes, into, set, skip};
+use crate::wire::fill::{FieldReader, fill, fill_bytes, into, set, skip};
 use crate::wire::scan::{Count, Few, Loose};
-use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
-use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
+use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one reply.
-pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl Decoder + 'static {
-    Stream::new(Chunks::new(endpoint))
+pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl ReplyDecoder + 'static {
+    ReplyStreamDecoder::new(ChatReply::new(endpoint))
 }
 
 /// Decodes the body of a reply that does not stream.
 pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
-    stream::decode_body(Chunks::new(endpoint), bytes)
+    stream::decode_body(ChatReply::new(endpoint), bytes)
 }
 
 /// A chunk of a stream, or a whole reply, read in place.
 #[derive(Default)]
-struct Chunk<'a> {
+struct ChatChunk<'a> {
     id: Loose<'a>,
     model: Loose<'a>,
     choices: Option<Few<Choice<'a>>>,
@@ -44,7 +44,7 @@ struct Choice<'a> {
     finish_reason: Loose<'a>,
 }
 
-impl<'de> Fields<'de> for Chunk<'de> {
+impl<'de> FieldReader<'de> for ChatChunk<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "id" => set(&mut self.id, map),
@@ -57,7 +57,7 @@ impl<'de> Fields<'de> for Chunk<'de> {
     }
 }
 
-impl<'de> Fields<'de> for Choice<'de> {
+impl<'de> FieldReader<'de> for Choice<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "index" => set(&mut self.index, map),
@@ -70,7 +70,7 @@ impl<'de> Fields<'de> for Choice<'de> {
 
 /// A reply while it comes in.
 #[derive(Clone)]
-struct Chunks {
+struct ChatReply {
     provider: String,
     asked: Option<String>,
     dialect: Dialect,
@@ -86,7 +86,7 @@ struct Chunks {
     error: Option<WireError>,
 }
 
-impl Chunks {
+impl ChatReply {
     fn new(endpoint: &Endpoint) -> Self {
         Self {
             provider: endpoint.provider.clone(),
@@ -103,7 +103,7 @@ impl Chunks {
     }
 }
 
-impl Reply for Chunks {
+impl ReplyAssembler for ChatReply {
     fn event(&mut self, _name: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.done || self.error.is_some() {
             return;
@@ -113,7 +113,7 @@ impl Reply for Chunks {
             self.done = true;
             return;
         }
-        let mut chunk = Chunk::default();
+        let mut chunk = ChatChunk::default();
         if fill(&mut chunk, data).is_err() {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is no chunk of a reply: {shown}"));
@@ -127,7 +127,7 @@ impl Reply for Chunks {
         if self.error.is_some() {
             return;
         }
-        let mut chunk = Chunk::default();
+        let mut chunk = ChatChunk::default();
         match fill_bytes(&mut chunk, bytes) {
             Ok(()) => {}
             // Left as it is: a body that just stops is a cut.
@@ -200,8 +200,8 @@ impl Reply for Chunks {
     }
 }
 
-impl Chunks {
-    fn take(&mut self, chunk: &mut Chunk<'_>, streams: bool, out: &mut Vec<StreamEvent>) {
+impl ChatReply {
+    fn take(&mut self, chunk: &mut ChatChunk<'_>, streams: bool, out: &mut Vec<StreamEvent>) {
         if self.response.id.is_none()
             && let Some(id) = chunk.id.as_str().filter(|id| !id.is_empty())
         {

@@ -17,11 +17,11 @@ pub struct Dialect {
     /// How a request says how much to think.
     pub effort: Effort,
     /// How the model's thoughts go back to it.
-    pub echo: Echo,
+    pub echo: ThinkingEcho,
     /// How a request says that some tool must be called.
     pub any_tool: AnyTool,
     /// How a request asks for a form of the answer.
-    pub form: Form,
+    pub form: AnswerForm,
     /// Whether a tool may say that its schema is strict.
     pub strict_tools: bool,
     /// Whether a stream is asked to tell its tokens in the end.
@@ -65,7 +65,7 @@ pub enum Effort {
 /// How the model's thoughts go back to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Echo {
+pub enum ThinkingEcho {
     /// They do not.
     Never,
     /// `reasoning_content` beside the calls of a message, also where there are no thoughts: then it
@@ -90,7 +90,7 @@ pub enum AnyTool {
 /// How a request asks for a form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum AnswerForm {
     /// By a schema.
     Schema,
     /// For any JSON object; the schema is told in words.
@@ -112,9 +112,9 @@ impl Dialect {
             title: "The provider".to_owned(),
             limit: Limit::MaxTokens,
             effort: Effort::None,
-            echo: Echo::Never,
+            echo: ThinkingEcho::Never,
             any_tool: AnyTool::Required,
-            form: Form::Schema,
+            form: AnswerForm::Schema,
             strict_tools: false,
             stream_usage: true,
             id_length: None,
@@ -146,8 +146,8 @@ impl Dialect {
         Self {
             title: "DeepSeek".to_owned(),
             effort: Effort::Switch,
-            echo: Echo::ReasoningContent,
-            form: Form::AnyObject,
+            echo: ThinkingEcho::ReasoningContent,
+            form: AnswerForm::AnyObject,
             images: false,
             ends_with_done: true,
             says_why: true,
@@ -160,7 +160,7 @@ impl Dialect {
     pub fn mistral() -> Self {
         Self {
             title: "Mistral".to_owned(),
-            echo: Echo::ContentPieces,
+            echo: ThinkingEcho::ContentPieces,
             any_tool: AnyTool::Any,
             stream_usage: false,
             id_length: Some(9),
@@ -176,7 +176,7 @@ impl Dialect {
         Self {
             title: "OpenRouter".to_owned(),
             effort: Effort::Budget,
-            echo: Echo::ReasoningDetails,
+            echo: ThinkingEcho::ReasoningDetails,
             files: true,
             ends_with_done: true,
             says_why: true,
@@ -243,7 +243,7 @@ mod tests {
             dialect,
             Dialect {
                 title: "Mine".to_owned(),
-                echo: Echo::ReasoningContent,
+                echo: ThinkingEcho::ReasoningContent,
                 id_length: Some(9),
                 ..Dialect::compatible()
             }

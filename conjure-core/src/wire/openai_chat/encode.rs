@@ -6,12 +6,12 @@
 use serde_json::{Map, Value, json};
 
 use super::messages::messages;
-use super::{AnyTool, Dialect, Effort, Form, Limit};
+use super::{AnswerForm, AnyTool, Dialect, Effort, Limit};
 use crate::context::notes;
 use crate::request::{ModelRequest, ToolChoice};
-use crate::wire::files::Files;
+use crate::wire::files::FileEncoder;
 use crate::wire::openai::{effort, reasons};
-use crate::wire::tools::{self, Told};
+use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments, schema};
 
 /// The most stop sequences that a request may have.
@@ -19,7 +19,7 @@ const MOST_STOPS: usize = 4;
 
 /// Encodes a request.
 pub(in crate::wire) fn encode(request: &ModelRequest, dialect: &Dialect) -> Encoded {
-    let mut told = Told::default();
+    let mut told = ToolNotes::default();
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", request.model.as_str().into());
@@ -66,7 +66,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest, dialect: &Dialect) -> Enco
         request.messages.messages(),
         &request.contribution,
         dialect,
-        &mut Files {
+        &mut FileEncoder {
             attachments: &request.attachments,
             notes,
         },
@@ -138,7 +138,7 @@ fn stops<'a>(
 
 /// The field, and words for the system where the field cannot say it all.
 fn response_format(name: &str, schema: &Value, dialect: &Dialect) -> (Value, Option<String>) {
-    if dialect.form == Form::AnyObject {
+    if dialect.form == AnswerForm::AnyObject {
         let words = notes::answer_form(schema);
         return (json!({"type": "json_object"}), Some(words));
     }
@@ -151,7 +151,7 @@ fn response_format(name: &str, schema: &Value, dialect: &Dialect) -> (Value, Opt
     (json!({"type": "json_schema", "json_schema": form}), None)
 }
 
-fn tools(request: &ModelRequest, dialect: &Dialect, told: &mut Told) -> Vec<Value> {
+fn tools(request: &ModelRequest, dialect: &Dialect, told: &mut ToolNotes) -> Vec<Value> {
     let mut tools: Vec<Value> =
         tools::listed(request, told, |schema| Ok(schema::with_items(schema)))
             .into_iter()

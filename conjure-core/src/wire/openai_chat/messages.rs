@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::reasoning::{echoed, text_of};
-use super::{Dialect, Echo, call_id};
+use super::{Dialect, ThinkingEcho, call_id};
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
 use crate::request::ProviderFragments;
 use crate::wire::added::Added;
 use crate::wire::arguments::as_object;
-use crate::wire::files::{Files, Seen, as_text, data_url, is_named};
+use crate::wire::files::{FileEncoder, FileView, as_text, data_url, is_named};
 use crate::wire::ids::legal_name;
 
 /// The messages behind the system's, with what backends add to them.
@@ -22,10 +22,10 @@ pub(super) fn messages(
     messages: &[Message],
     contribution: &ProviderFragments,
     dialect: &Dialect,
-    files: &mut Files<'_>,
+    files: &mut FileEncoder<'_>,
 ) -> Vec<Value> {
     let added = Added::to(messages, contribution, |_| true);
-    let mut writer = Writer { dialect, files };
+    let mut writer = MessageEncoder { dialect, files };
     let mut out = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message.role {
@@ -53,12 +53,12 @@ fn user_message(content: Vec<Value>) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"role": "user", "content": plain(content)}))
 }
 
-struct Writer<'a, 'b> {
+struct MessageEncoder<'a, 'b> {
     dialect: &'a Dialect,
-    files: &'a mut Files<'b>,
+    files: &'a mut FileEncoder<'b>,
 }
 
-impl Writer<'_, '_> {
+impl MessageEncoder<'_, '_> {
     fn id<'c>(&self, id: &'c str) -> Cow<'c, str> {
         call_id(self.dialect, id)
     }
@@ -105,13 +105,13 @@ impl Writer<'_, '_> {
         let content = self.content(&message.content, text, &refusal);
         fields.insert("content".to_owned(), content);
         match self.dialect.echo {
-            Echo::ReasoningContent if !calls.is_empty() => {
+            ThinkingEcho::ReasoningContent if !calls.is_empty() => {
                 let thoughts = text_of(&message.content, "reasoning_content");
                 let thoughts = thoughts.unwrap_or_default();
                 fields.insert("reasoning_content".to_owned(), thoughts.into());
             }
-            Echo::ReasoningDetails => fields.extend(echoed(&message.content)),
-            Echo::Never | Echo::ReasoningContent | Echo::ContentPieces => {}
+            ThinkingEcho::ReasoningDetails => fields.extend(echoed(&message.content)),
+            ThinkingEcho::Never | ThinkingEcho::ReasoningContent | ThinkingEcho::ContentPieces => {}
         }
         if !calls.is_empty() {
             fields.insert("tool_calls".to_owned(), Value::Array(calls));
@@ -121,8 +121,9 @@ impl Writer<'_, '_> {
 
     /// The content of a model's message; `null` only where nothing but calls was said.
     fn content(&self, parts: &[Part], text: String, refusal: &str) -> Value {
-        let thoughts = text_of(parts, "content")
-            .filter(|thoughts| self.dialect.echo == Echo::ContentPieces && !thoughts.is_empty());
+        let thoughts = text_of(parts, "content").filter(|thoughts| {
+            self.dialect.echo == ThinkingEcho::ContentPieces && !thoughts.is_empty()
+        });
         if thoughts.is_none() && refusal.is_empty() {
             return if text.is_empty() {
                 Value::Null
@@ -208,16 +209,16 @@ impl Writer<'_, '_> {
     /// The file itself where its bytes are here and the server can look at it, else words about it.
     fn file(&mut self, artifact: &ArtifactRef) -> Value {
         match self.files.look(artifact) {
-            Seen::Image(image) if self.dialect.images => {
+            FileView::Image(image) if self.dialect.images => {
                 json!({"type": "image_url", "image_url": {"url": data_url(image)}})
             }
-            Seen::Pdf(pdf) if self.dialect.files => json!({
+            FileView::Pdf(pdf) if self.dialect.files => json!({
                 "type": "file",
                 "file": {"filename": artifact.name, "file_data": data_url(pdf)},
             }),
-            Seen::Text(said) => text(&as_text(artifact, &said)),
-            Seen::Words(words) => text(&words),
-            Seen::Image(_) | Seen::Pdf(_) | Seen::Other(_) => text(
+            FileView::Text(said) => text(&as_text(artifact, &said)),
+            FileView::Words(words) => text(&words),
+            FileView::Image(_) | FileView::Pdf(_) | FileView::Other(_) => text(
                 &self
                     .files
                     .told(artifact, "a file that this server cannot look at"),

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use super::ids::{fixed_id, legal_id};
 
 pub(super) use decode::{decode_body, decoder};
-pub use dialect::{AnyTool, Dialect, Echo, Effort, Form, Limit};
+pub use dialect::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 pub(super) use encode::encode;
 pub(super) use errors::error;
 

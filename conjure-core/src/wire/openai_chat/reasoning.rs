@@ -55,7 +55,7 @@ impl Reasoning {
     /// Appends the fragment that comes by the hundred: one text that goes on with the last detail.
     /// False when it is anything else.
     fn append(&mut self, details: &str) -> bool {
-        let Ok([fragment]) = serde_json::from_str::<[Fragment<'_>; 1]>(details) else {
+        let Ok([fragment]) = serde_json::from_str::<[ReasoningFragment<'_>; 1]>(details) else {
             return false;
         };
         let Some(known) = self.details.last_mut().and_then(Value::as_object_mut) else {
@@ -107,7 +107,7 @@ impl Reasoning {
 /// A detail without a signature, an id or data, read in place.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fragment<'a> {
+struct ReasoningFragment<'a> {
     #[serde(borrow, rename = "type")]
     kind: Loose<'a>,
     index: Option<Count>,

@@ -14,12 +14,12 @@ use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
 use crate::wire::scan::{Count, Loose};
-use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
-use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
+use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one reply.
-pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl Decoder + 'static {
-    Stream::new(Items::new(endpoint))
+pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl ReplyDecoder + 'static {
+    ReplyStreamDecoder::new(Items::new(endpoint))
 }
 
 /// Decodes the body of a reply that does not stream.
@@ -32,7 +32,7 @@ const UNREADABLE: &str = "an item that cannot be read";
 
 /// An event, read in place.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct ResponseEvent<'a> {
     #[serde(borrow, rename = "type", default)]
     kind: Loose<'a>,
     output_index: Option<Count>,
@@ -48,7 +48,7 @@ struct Event<'a> {
 
 /// A response object, as far as it is used.
 #[derive(Deserialize)]
-struct Object<'a> {
+struct ResponseObject<'a> {
     #[serde(borrow, default)]
     id: Loose<'a>,
     #[serde(borrow, default)]
@@ -67,7 +67,7 @@ struct Object<'a> {
 
 /// What kind of text a piece belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum ItemTextKind {
     Text,
     Refusal,
     Summary,
@@ -77,12 +77,12 @@ enum Field {
 
 /// An item while it comes in.
 #[derive(Debug, Clone)]
-struct Item {
+struct OutputItem {
     index: u64,
     /// As `output_item.added` had it.
     begun: Value,
     /// Pieces so far, by kind and place in the item.
-    texts: Vec<(Field, u64, String)>,
+    texts: Vec<(ItemTextKind, u64, String)>,
     /// As `output_item.done` had it.
     done: Option<Value>,
 }
@@ -93,7 +93,7 @@ struct Items {
     signer: Signer,
     asked: Option<String>,
     response: Response,
-    items: Vec<Item>,
+    items: Vec<OutputItem>,
     heard: bool,
     /// Whether the wire's own end came.
     ended: bool,
@@ -117,7 +117,7 @@ impl Items {
     }
 }
 
-impl Reply for Items {
+impl ReplyAssembler for Items {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.ended || self.error.is_some() || data.trim() == "[DONE]" {
             return;
@@ -127,7 +127,7 @@ impl Reply for Items {
             self.heard = true;
             return;
         }
-        let Ok(event) = serde_json::from_str::<Event<'_>>(data) else {
+        let Ok(event) = serde_json::from_str::<ResponseEvent<'_>>(data) else {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is not JSON: {shown}"));
             return;
@@ -139,13 +139,17 @@ impl Reply for Items {
         }
         let kind = event.kind.as_str().unwrap_or(name);
         match kind {
-            "response.output_text.delta" => self.piece(Field::Text, &event, out),
-            "response.refusal.delta" => self.piece(Field::Refusal, &event, out),
-            "response.reasoning_summary_text.delta" => self.piece(Field::Summary, &event, out),
-            "response.reasoning_text.delta" => self.piece(Field::Thought, &event, out),
+            "response.output_text.delta" => self.piece(ItemTextKind::Text, &event, out),
+            "response.refusal.delta" => self.piece(ItemTextKind::Refusal, &event, out),
+            "response.reasoning_summary_text.delta" => {
+                self.piece(ItemTextKind::Summary, &event, out);
+            }
+            "response.reasoning_text.delta" => self.piece(ItemTextKind::Thought, &event, out),
             "response.function_call_arguments.delta"
             | "response.custom_tool_call_input.delta"
-            | "response.mcp_call_arguments.delta" => self.piece(Field::Arguments, &event, out),
+            | "response.mcp_call_arguments.delta" => {
+                self.piece(ItemTextKind::Arguments, &event, out);
+            }
             "response.output_item.added" => match parsed(event.item) {
                 Some(item) => self.begin(place(&event), item, out),
                 None => self.protocol(UNREADABLE),
@@ -231,7 +235,7 @@ impl Reply for Items {
             let kind = kind(&item.begun);
             item.done.is_some() || matches!(kind, "message" | "reasoning") || is_call(&item.begun)
         });
-        let items: Vec<Value> = items.into_iter().map(Item::value).collect();
+        let items: Vec<Value> = items.into_iter().map(OutputItem::value).collect();
         let mut response = self.response;
         response.parts = item::parts(&items, &self.signer);
         response.complete = self.ended;
@@ -247,8 +251,8 @@ impl Items {
     fn has_shown(&self) -> bool {
         self.items.iter().any(|item| {
             let shown = item.done.as_ref().unwrap_or(&item.begun);
-            let told = |(field, _, text): &(Field, u64, String)| {
-                *field != Field::Arguments && !text.is_empty()
+            let told = |(field, _, text): &(ItemTextKind, u64, String)| {
+                *field != ItemTextKind::Arguments && !text.is_empty()
             };
             match kind(shown) {
                 "function_call" | "custom_tool_call" => false,
@@ -259,7 +263,7 @@ impl Items {
         })
     }
 
-    fn name(&mut self, object: &Object<'_>) {
+    fn name(&mut self, object: &ResponseObject<'_>) {
         if let Some(id) = object.id.as_str() {
             self.response.id = Some(stream::name(id).to_owned());
         }
@@ -277,7 +281,7 @@ impl Items {
             return;
         }
         announce(&item, out);
-        self.items.push(Item {
+        self.items.push(OutputItem {
             index,
             begun: item,
             texts: Vec::new(),
@@ -285,7 +289,12 @@ impl Items {
         });
     }
 
-    fn piece(&mut self, field: Field, event: &Event<'_>, out: &mut Vec<StreamEvent>) {
+    fn piece(
+        &mut self,
+        field: ItemTextKind,
+        event: &ResponseEvent<'_>,
+        out: &mut Vec<StreamEvent>,
+    ) {
         let Some(delta) = event.delta.as_str().filter(|delta| !delta.is_empty()) else {
             return;
         };
@@ -294,7 +303,7 @@ impl Items {
             None => self.items.len().checked_sub(1),
         };
         let at = at.unwrap_or_else(|| {
-            self.items.push(Item {
+            self.items.push(OutputItem {
                 index: event.output_index.unwrap_or_default().0,
                 begun: json!({"type": field.item()}),
                 texts: Vec::new(),
@@ -334,9 +343,13 @@ impl Items {
             }
         };
         match field {
-            Field::Text | Field::Refusal => out.push(StreamEvent::Content { delta: told() }),
-            Field::Summary | Field::Thought => out.push(StreamEvent::Thinking { delta: told() }),
-            Field::Arguments => {}
+            ItemTextKind::Text | ItemTextKind::Refusal => {
+                out.push(StreamEvent::Content { delta: told() });
+            }
+            ItemTextKind::Summary | ItemTextKind::Thought => {
+                out.push(StreamEvent::Thinking { delta: told() });
+            }
+            ItemTextKind::Arguments => {}
         }
     }
 
@@ -347,7 +360,7 @@ impl Items {
         };
         let at = at.unwrap_or_else(|| {
             announce(&item, out);
-            self.items.push(Item {
+            self.items.push(OutputItem {
                 index: index.unwrap_or(self.items.len() as u64),
                 begun: Value::Null,
                 texts: Vec::new(),
@@ -386,7 +399,7 @@ impl Items {
     }
 
     /// The end: what it repeats is taken only where it did not come before.
-    fn finish(&mut self, object: &Object<'_>, out: &mut Vec<StreamEvent>) {
+    fn finish(&mut self, object: &ResponseObject<'_>, out: &mut Vec<StreamEvent>) {
         self.name(object);
         for (index, item) in (0..).zip(object.output.iter().flatten()) {
             let known = self.items.iter().find(|known| known.index == index);
@@ -428,7 +441,7 @@ impl Items {
         }
     }
 
-    fn stop(&self, object: &Object<'_>) -> Stop {
+    fn stop(&self, object: &ResponseObject<'_>) -> Stop {
         let status = object.status.as_str().unwrap_or("completed");
         let reason = object.incomplete_details.get("reason");
         let raw = reason.and_then(Value::as_str).unwrap_or(status);
@@ -456,13 +469,13 @@ impl Items {
     }
 }
 
-impl Item {
+impl OutputItem {
     /// The texts that were told in pieces.
     fn said(&self) -> String {
         let told = self
             .texts
             .iter()
-            .filter(|(field, ..)| *field != Field::Arguments);
+            .filter(|(field, ..)| *field != ItemTextKind::Arguments);
         let between = if self.texts.iter().any(|(field, ..)| field.is_thought()) {
             "\n\n"
         } else {
@@ -481,7 +494,7 @@ impl Item {
         let told = self
             .texts
             .iter()
-            .find(|(kind, ..)| *kind == Field::Arguments);
+            .find(|(kind, ..)| *kind == ItemTextKind::Arguments);
         if let (Some((.., text)), Some(fields)) = (told, item.as_object_mut()) {
             fields.insert(field.to_owned(), text.as_str().into());
         }
@@ -504,11 +517,15 @@ impl Item {
         let mut summary = Vec::new();
         for (field, _, text) in self.texts {
             match field {
-                Field::Text => content.push(json!({"type": "output_text", "text": text})),
-                Field::Refusal => content.push(json!({"type": "refusal", "refusal": text})),
-                Field::Thought => content.push(json!({"type": "reasoning_text", "text": text})),
-                Field::Summary => summary.push(json!({"type": "summary_text", "text": text})),
-                Field::Arguments => {
+                ItemTextKind::Text => content.push(json!({"type": "output_text", "text": text})),
+                ItemTextKind::Refusal => content.push(json!({"type": "refusal", "refusal": text})),
+                ItemTextKind::Thought => {
+                    content.push(json!({"type": "reasoning_text", "text": text}));
+                }
+                ItemTextKind::Summary => {
+                    summary.push(json!({"type": "summary_text", "text": text}));
+                }
+                ItemTextKind::Arguments => {
                     let is_custom = fields
                         .get("type")
                         .is_some_and(|kind| kind == "custom_tool_call");
@@ -527,7 +544,7 @@ impl Item {
     }
 }
 
-impl Field {
+impl ItemTextKind {
     fn is_thought(self) -> bool {
         matches!(self, Self::Summary | Self::Thought)
     }
@@ -551,7 +568,7 @@ fn announce(item: &Value, out: &mut Vec<StreamEvent>) {
     }
 }
 
-fn place(event: &Event<'_>) -> Option<u64> {
+fn place(event: &ResponseEvent<'_>) -> Option<u64> {
     event.output_index.map(|index| index.0)
 }
 
@@ -559,6 +576,6 @@ fn parsed(raw: Option<&RawValue>) -> Option<Value> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-fn object(raw: Option<&RawValue>) -> Option<Object<'_>> {
+fn object(raw: Option<&RawValue>) -> Option<ResponseObject<'_>> {
     serde_json::from_str(raw?.get()).ok()
 }

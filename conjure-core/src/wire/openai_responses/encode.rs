@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::messages;
 use crate::request::{ModelRequest, ToolChoice};
-use crate::wire::files::Files;
+use crate::wire::files::FileEncoder;
 use crate::wire::openai::{effort, reasons};
-use crate::wire::tools::{self, Told};
+use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments, schema};
 
 /// The least that the API takes as a limit on output.
@@ -17,7 +17,7 @@ const LEAST_OUTPUT: u32 = 16;
 
 /// Encodes a request.
 pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
-    let mut told = Told::default();
+    let mut told = ToolNotes::default();
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", request.model.as_str().into());
@@ -78,7 +78,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     let input = messages::items(
         request.messages.messages(),
         &request.contribution,
-        &mut Files {
+        &mut FileEncoder {
             attachments: &request.attachments,
             notes,
         },
@@ -109,7 +109,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     }
 }
 
-fn tools(request: &ModelRequest, told: &mut Told) -> Vec<Value> {
+fn tools(request: &ModelRequest, told: &mut ToolNotes) -> Vec<Value> {
     let mut tools: Vec<Value> =
         tools::listed(request, told, |schema| Ok(schema::with_items(schema)))
             .into_iter()

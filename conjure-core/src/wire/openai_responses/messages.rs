@@ -15,14 +15,14 @@ use crate::context::notes;
 use crate::request::ProviderFragments;
 use crate::wire::added::Added;
 use crate::wire::arguments::as_object;
-use crate::wire::files::{Files, Seen, as_text, data_url, is_named};
+use crate::wire::files::{FileEncoder, FileView, as_text, data_url, is_named};
 use crate::wire::ids::{legal_id, legal_name};
 
 /// The items, with what backends add to messages.
 pub(super) fn items(
     messages: &[Message],
     contribution: &ProviderFragments,
-    files: &mut Files<'_>,
+    files: &mut FileEncoder<'_>,
 ) -> Vec<Value> {
     let added = Added::to(messages, contribution, |_| true);
     let mut items = Vec::new();
@@ -61,7 +61,7 @@ fn assistant<'a>(
     message: &'a Message,
     items: &mut Vec<Value>,
     custom: &mut HashSet<&'a str>,
-    files: &mut Files<'_>,
+    files: &mut FileEncoder<'_>,
 ) {
     // The message item that texts are being added to.
     let mut open = false;
@@ -178,7 +178,11 @@ fn call_item(call: &FunctionCall, fields: Map<String, Value>) -> Value {
     Value::Object(item)
 }
 
-fn result(output: &FunctionCallOutput, custom: &HashSet<&str>, files: &mut Files<'_>) -> Value {
+fn result(
+    output: &FunctionCallOutput,
+    custom: &HashSet<&str>,
+    files: &mut FileEncoder<'_>,
+) -> Value {
     let has_files = output
         .output
         .iter()
@@ -215,7 +219,7 @@ fn result(output: &FunctionCallOutput, custom: &HashSet<&str>, files: &mut Files
     json!({"type": kind, "call_id": legal_id(&output.call_id, MOST_ID), "output": said})
 }
 
-fn user_part(part: &Part, files: &mut Files<'_>) -> Option<Value> {
+fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Option<Value> {
     match &part.content {
         Content::Text { text } => Some(input_text(text)),
         Content::Image { artifact } | Content::File { artifact } => Some(file(artifact, files)),
@@ -227,19 +231,19 @@ fn user_part(part: &Part, files: &mut Files<'_>) -> Option<Value> {
 }
 
 /// The file itself where its bytes are here and the API can look at it, else words about it.
-fn file(artifact: &ArtifactRef, files: &mut Files<'_>) -> Value {
+fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
     match files.look(artifact) {
-        Seen::Image(image) => {
+        FileView::Image(image) => {
             json!({"type": "input_image", "detail": "auto", "image_url": data_url(image)})
         }
-        Seen::Pdf(pdf) => {
+        FileView::Pdf(pdf) => {
             json!({"type": "input_file", "filename": artifact.name, "file_data": data_url(pdf)})
         }
-        Seen::Text(text) => input_text(&as_text(artifact, &text)),
-        Seen::Other(_) => {
+        FileView::Text(text) => input_text(&as_text(artifact, &text)),
+        FileView::Other(_) => {
             input_text(&files.told(artifact, "a file of a type that this API cannot look at"))
         }
-        Seen::Words(words) => input_text(&words),
+        FileView::Words(words) => input_text(&words),
     }
 }
 

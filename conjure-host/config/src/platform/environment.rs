@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 
 /// What becomes of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum VariableChange {
     /// It stays as it is.
     Stays,
     /// It stays, with another value.
@@ -23,7 +23,7 @@ pub enum Fate {
 ///
 /// Nothing happens where it cannot be known that the process has one thread: others could be
 /// reading the environment. Only Linux says that.
-pub fn take(fate: impl Fn(&OsStr, &OsStr) -> Fate) -> BTreeMap<OsString, OsString> {
+pub fn take(fate: impl Fn(&OsStr, &OsStr) -> VariableChange) -> BTreeMap<OsString, OsString> {
     let mut taken = BTreeMap::new();
     if !has_one_thread() {
         return taken;
@@ -36,9 +36,9 @@ pub fn take(fate: impl Fn(&OsStr, &OsStr) -> Fate) -> BTreeMap<OsString, OsStrin
         }
         // Of two with one name the first counts, as for `getenv`.
         match fate(&name, &value) {
-            Fate::Stays => stays.entry(name).or_insert(value),
-            Fate::Becomes(other) => stays.entry(name).or_insert(other),
-            Fate::Taken => taken.entry(name).or_insert(value),
+            VariableChange::Stays => stays.entry(name).or_insert(value),
+            VariableChange::Becomes(other) => stays.entry(name).or_insert(other),
+            VariableChange::Taken => taken.entry(name).or_insert(value),
         };
     }
     memory::replace(&stays, taken.keys());

@@ -12,10 +12,10 @@ mod users;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use environment::{Fate, take as take_environment};
+pub use environment::{VariableChange, take as take_environment};
 pub use inspection::deny_inspection;
 pub use own_dir::{NotOwnError, check_own_dir};
-pub use streams::{Input, Output, TakenStreams, take_streams};
+pub use streams::{InputStream, OutputStream, TakenStreams, take_streams};
 pub use users::{current_user, is_private_group};
 
 /// The extension of a shared library.

@@ -17,9 +17,9 @@ pub struct TakenStreams {
 }
 
 /// What can be read from.
-pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+pub type InputStream = Box<dyn AsyncRead + Send + Unpin>;
 /// What can be written to.
-pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
+pub type OutputStream = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Takes standard input and output away: from here on descriptor 0 is empty, and what is printed
 /// to descriptor 1 goes to standard error.
@@ -41,48 +41,52 @@ impl TakenStreams {
     ///
     /// # Errors
     /// The system's.
-    pub fn open(self) -> io::Result<(Input, Output)> {
+    pub fn open(self) -> io::Result<(InputStream, OutputStream)> {
         Ok((reader(self.input)?, writer(self.output)?))
     }
 }
 
-fn reader(fd: OwnedFd) -> io::Result<Input> {
+fn reader(fd: OwnedFd) -> io::Result<InputStream> {
     match kind(&fd)? {
-        Kind::Pipe(Some(own)) => Ok(Box::new(tokio::net::unix::pipe::Receiver::from_owned_fd(
-            own,
-        )?)),
-        Kind::Socket => Ok(Box::new(socket(fd)?)),
-        Kind::Pipe(None) | Kind::Other => Ok(Box::new(tokio::fs::File::from_std(fd.into()))),
+        StreamKind::Pipe(Some(own)) => Ok(Box::new(
+            tokio::net::unix::pipe::Receiver::from_owned_fd(own)?,
+        )),
+        StreamKind::Socket => Ok(Box::new(socket(fd)?)),
+        StreamKind::Pipe(None) | StreamKind::Other => {
+            Ok(Box::new(tokio::fs::File::from_std(fd.into())))
+        }
     }
 }
 
-fn writer(fd: OwnedFd) -> io::Result<Output> {
+fn writer(fd: OwnedFd) -> io::Result<OutputStream> {
     match kind(&fd)? {
-        Kind::Pipe(Some(own)) => Ok(Box::new(tokio::net::unix::pipe::Sender::from_owned_fd(
+        StreamKind::Pipe(Some(own)) => Ok(Box::new(tokio::net::unix::pipe::Sender::from_owned_fd(
             own,
         )?)),
-        Kind::Socket => Ok(Box::new(socket(fd)?)),
-        Kind::Pipe(None) | Kind::Other => Ok(Box::new(tokio::fs::File::from_std(fd.into()))),
+        StreamKind::Socket => Ok(Box::new(socket(fd)?)),
+        StreamKind::Pipe(None) | StreamKind::Other => {
+            Ok(Box::new(tokio::fs::File::from_std(fd.into())))
+        }
     }
 }
 
-enum Kind {
+enum StreamKind {
     /// With a description of our own, so that nobody else's descriptor stops blocking.
     Pipe(Option<OwnedFd>),
     Socket,
     Other,
 }
 
-fn kind(fd: &OwnedFd) -> io::Result<Kind> {
+fn kind(fd: &OwnedFd) -> io::Result<StreamKind> {
     let file = File::from(fd.as_fd().try_clone_to_owned()?);
     let kind = file.metadata()?.file_type();
     if kind.is_fifo() {
-        return Ok(Kind::Pipe(reopened(fd)));
+        return Ok(StreamKind::Pipe(reopened(fd)));
     }
     Ok(if kind.is_socket() {
-        Kind::Socket
+        StreamKind::Socket
     } else {
-        Kind::Other
+        StreamKind::Other
     })
 }
 

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{HttpAccess, McpOptions, McpServer};
+use super::{HttpAccess, McpHost, McpOptions};
 use conjure_config::SessionSpec;
 use conjure_runtime::{Host, HostBuilder};
 
@@ -39,7 +39,7 @@ impl Serving {
     async fn of(host: HostBuilder, options: McpOptions, tokens: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let host = host.data_dir(dir.path()).build().await.unwrap();
-        let server = McpServer::new(host, SessionSpec::calls(&[], None), options).unwrap();
+        let server = McpHost::new(host, SessionSpec::calls(&[], None), options).unwrap();
         let tokens = if tokens.is_empty() {
             &[TOKEN][..]
         } else {

@@ -20,7 +20,7 @@ pub(super) const RELA: u64 = 24;
 pub(super) const POINTER: u64 = 8;
 
 /// A table with its address and its size in bytes.
-pub(super) type Table = (u64, u64);
+pub(super) type TableRange = (u64, u64);
 
 /// The entries of a dynamic section.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl<'a> Dynamic<'a> {
     }
 
     /// A table by the entries for its address and its size.
-    pub(super) fn table(&self, address: DynamicTag, size: DynamicTag) -> Option<Table> {
+    pub(super) fn table(&self, address: DynamicTag, size: DynamicTag) -> Option<TableRange> {
         Some((self.get(address)?, self.get(size).unwrap_or(0)))
     }
 
@@ -280,10 +280,10 @@ impl<'a> Dynamic<'a> {
 }
 
 /// The memory that tables cover, adjacent ones joined.
-fn spans(tables: impl Iterator<Item = Table>) -> Vec<Table> {
-    let mut tables: Vec<Table> = tables.filter(|(_, size)| *size > 0).collect();
+fn spans(tables: impl Iterator<Item = TableRange>) -> Vec<TableRange> {
+    let mut tables: Vec<TableRange> = tables.filter(|(_, size)| *size > 0).collect();
     tables.sort_unstable();
-    let mut joined: Vec<Table> = Vec::new();
+    let mut joined: Vec<TableRange> = Vec::new();
     for (address, size) in tables {
         match joined.last_mut() {
             Some((begin, length)) if begin.saturating_add(*length) == address => *length += size,

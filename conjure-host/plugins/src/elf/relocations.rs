@@ -6,14 +6,14 @@
 
 use object::elf as raw;
 
-use super::dynamic::{Dynamic, POINTER, RELA, Table};
+use super::dynamic::{Dynamic, POINTER, RELA, TableRange};
 use super::image::{Checked, Image, Right, u64_at};
 use super::incomplete;
 use super::symbols::Symbols;
 
 /// What a relocation is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RelocationKind {
     /// The library's own address and a number.
     Relative,
     /// The same, and what is there is called for the address.
@@ -29,24 +29,24 @@ enum Kind {
 }
 
 /// The kinds that the machines at hand have in a library, by the numbers of their ABIs.
-fn kind(number: u32) -> Option<Kind> {
+fn kind(number: u32) -> Option<RelocationKind> {
     let x86_64 = cfg!(target_arch = "x86_64");
     let aarch64 = cfg!(target_arch = "aarch64");
     Some(match number {
-        8 if x86_64 => Kind::Relative,
-        37 if x86_64 => Kind::Resolver,
-        1 if x86_64 => Kind::Symbol,
-        6 | 7 if x86_64 => Kind::Entry,
-        16..=18 if x86_64 => Kind::ThreadLocal,
-        36 if x86_64 => Kind::ThreadLocalPair,
-        1027 if aarch64 => Kind::Relative,
-        1032 if aarch64 => Kind::Resolver,
-        257 if aarch64 => Kind::Symbol,
-        1025 | 1026 if aarch64 => Kind::Entry,
-        1028..=1030 if aarch64 => Kind::ThreadLocal,
-        1031 if aarch64 => Kind::ThreadLocalPair,
+        8 if x86_64 => RelocationKind::Relative,
+        37 if x86_64 => RelocationKind::Resolver,
+        1 if x86_64 => RelocationKind::Symbol,
+        6 | 7 if x86_64 => RelocationKind::Entry,
+        16..=18 if x86_64 => RelocationKind::ThreadLocal,
+        36 if x86_64 => RelocationKind::ThreadLocalPair,
+        1027 if aarch64 => RelocationKind::Relative,
+        1032 if aarch64 => RelocationKind::Resolver,
+        257 if aarch64 => RelocationKind::Symbol,
+        1025 | 1026 if aarch64 => RelocationKind::Entry,
+        1028..=1030 if aarch64 => RelocationKind::ThreadLocal,
+        1031 if aarch64 => RelocationKind::ThreadLocalPair,
         // Of other machines the numbers are not known here; where it writes is looked at.
-        _ if !x86_64 && !aarch64 => Kind::Symbol,
+        _ if !x86_64 && !aarch64 => RelocationKind::Symbol,
         _ => return None,
     })
 }
@@ -74,8 +74,8 @@ pub(super) fn judge(image: &Image<'_>, dynamic: &Dynamic<'_>, symbols: &Symbols<
 fn each(
     image: &Image<'_>,
     symbols: &Symbols<'_>,
-    table: Table,
-    written: &mut Vec<Table>,
+    table: TableRange,
+    written: &mut Vec<TableRange>,
     pointers: &mut Vec<(u64, Option<u64>)>,
 ) -> Checked {
     let (address, size) = table;
@@ -100,13 +100,13 @@ fn each(
             ));
         }
         let fits = match kind {
-            Kind::Relative => {
+            RelocationKind::Relative => {
                 symbol == 0 && addend <= image.end() && is_empty(image, place, addend)
             }
-            Kind::Resolver => symbol == 0 && image.holds(addend, 1, Right::Execute),
-            Kind::Symbol => true,
-            Kind::Entry => symbol != 0 && addend == 0,
-            Kind::ThreadLocal | Kind::ThreadLocalPair => {
+            RelocationKind::Resolver => symbol == 0 && image.holds(addend, 1, Right::Execute),
+            RelocationKind::Symbol => true,
+            RelocationKind::Entry => symbol != 0 && addend == 0,
+            RelocationKind::ThreadLocal | RelocationKind::ThreadLocalPair => {
                 let own = symbol == 0 || symbols.is_defined(symbol, image);
                 !own || image.thread_local.is_some_and(|memory| addend <= memory)
             }
@@ -115,13 +115,13 @@ fn each(
             return Err(incomplete("a relocation leads outside its segments"));
         }
         let width = match kind {
-            Kind::ThreadLocalPair => 2 * POINTER,
+            RelocationKind::ThreadLocalPair => 2 * POINTER,
             _ => POINTER,
         };
         written.push((place, width));
         match kind {
-            Kind::Relative => pointers.push((place, Some(addend))),
-            Kind::Symbol => pointers.push((place, None)),
+            RelocationKind::Relative => pointers.push((place, Some(addend))),
+            RelocationKind::Symbol => pointers.push((place, None)),
             _ => {}
         }
     }
@@ -137,7 +137,7 @@ fn is_empty(image: &Image<'_>, place: u64, addend: u64) -> bool {
 }
 
 /// Code calls other libraries through one table, each of whose entries has its relocation.
-fn adjacent(calls: Table, written: &mut [Table]) -> Checked {
+fn adjacent(calls: TableRange, written: &mut [TableRange]) -> Checked {
     let (_, size) = calls;
     written.sort_unstable();
     let mut pairs = written.iter().zip(written.iter().skip(1));
@@ -161,7 +161,7 @@ fn relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> Check
     let bytes = image.bytes("a table of relocations", address, length.ok_or_else(wrong)?)?;
     let is_relative = |relocation: &[u8]| {
         let info = u64_at(relocation, 8, image.endian);
-        kind(info as u32) == Some(Kind::Relative)
+        kind(info as u32) == Some(RelocationKind::Relative)
     };
     match bytes.chunks_exact(RELA as usize).all(is_relative) {
         true => Ok(()),
@@ -174,7 +174,7 @@ fn relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> Check
 fn packed(
     image: &Image<'_>,
     dynamic: &Dynamic<'_>,
-    written: &mut Vec<Table>,
+    written: &mut Vec<TableRange>,
     pointers: &mut Vec<(u64, Option<u64>)>,
 ) -> Checked {
     let Some((address, size)) = dynamic.table(raw::DT_RELR, raw::DT_RELRSZ) else {
@@ -212,7 +212,7 @@ fn packed(
 
 /// Relocations write into memory that can be written, each elsewhere, and none into the entries
 /// that the loader reads.
-fn apart(image: &Image<'_>, written: &mut Vec<Table>) -> Checked {
+fn apart(image: &Image<'_>, written: &mut Vec<TableRange>) -> Checked {
     written.push(image.dynamic);
     written.sort_unstable();
     let mut end = 0;

@@ -5,7 +5,7 @@ use conjure_vault::{AuthKind, Credential};
 
 use super::lock::lock;
 use super::{AuthError, Auths, expiry, secrets};
-use crate::{KNOWN, Known, check_base_url};
+use crate::{KNOWN, KnownProvider, check_base_url};
 use conjure_config::AuthRef;
 use conjure_config::{BadAuthName, is_auth_name, is_provider_name};
 use conjure_store::{SavedAuth, StoreError};
@@ -47,7 +47,7 @@ impl NewAuth {
         if matches!(self.provider.as_str(), "scripted" | "tool-walk") {
             return Err(provider("it asks nobody over HTTP".to_owned()));
         }
-        let known = Known::named(&self.provider);
+        let known = KnownProvider::named(&self.provider);
         if let Some(base_url) = &self.base_url {
             let wire = known.map_or(Wire::OpenaiChat, |known| known.wire);
             return check_base_url(base_url, wire)

@@ -15,12 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held for as long as it is not dropped; the system lets go of it when the process ends.
-pub(super) struct Lock {
+pub(super) struct AuthsLock {
     _file: File,
 }
 
 /// Waits until nobody else changes the auths of this directory of data.
-pub(super) async fn lock(data_dir: &Path) -> Result<Lock, AuthError> {
+pub(super) async fn lock(data_dir: &Path) -> Result<AuthsLock, AuthError> {
     let path = data_dir.join("auths.lock");
     conjure_config::fs::create_private_dir(data_dir).map_err(AuthError::Lock)?;
     match conjure_config::fs::create_new(&path) {
@@ -36,7 +36,7 @@ pub(super) async fn lock(data_dir: &Path) -> Result<Lock, AuthError> {
         }
     };
     match tokio::time::timeout(PATIENCE, locked).await {
-        Ok(()) => Ok(Lock { _file: file }),
+        Ok(()) => Ok(AuthsLock { _file: file }),
         Err(_) => Err(AuthError::Locked { path }),
     }
 }

@@ -41,10 +41,10 @@ const PAGE: u64 = 200;
 /// The saved auths of a host. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Auths {
-    inner: Arc<Inner>,
+    inner: Arc<AuthsState>,
 }
 
-struct Inner {
+struct AuthsState {
     keys: Keys,
     store: OnceCell<Store>,
 }
@@ -101,7 +101,7 @@ impl Auths {
     /// The auths in a database.
     pub fn over(store: Store, keys: Keys) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(AuthsState {
                 keys,
                 store: OnceCell::new_with(Some(store)),
             }),
@@ -111,7 +111,7 @@ impl Auths {
     /// The auths in the database of this directory of data, which is opened when it is needed.
     pub fn at(keys: Keys) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(AuthsState {
                 keys,
                 store: OnceCell::new(),
             }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::log::PluginChange;
-use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingTable};
+use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
 use conjure_skill_sdk::protocol::{
     CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, ToolDecl, op,
 };
@@ -152,7 +152,7 @@ impl Toolbox {
     }
 
     /// The snapshot after something changed; what clashes is quarantined and the rest stays.
-    pub fn update(&mut self, current: &Snapshot) -> (Snapshot, Vec<Quarantined>) {
+    pub fn update(&mut self, current: &Snapshot) -> (Snapshot, Vec<QuarantinedTool>) {
         let (catalogs, offers) = self.catalogs();
         let (table, quarantined) = current.table().update(&catalogs, &self.naming);
         (self.finish(table, &offers), quarantined)

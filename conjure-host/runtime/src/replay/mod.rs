@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use conjure_core::context::instructions;
 use conjure_core::log::Entry;
-use conjure_core::replay::{Cassette, Recipient, RecordedTool, Setup, record};
+use conjure_core::replay::{Cassette, Recipient, RecordedTool, ReplaySetup, record};
 use conjure_core::routing::Policy;
 
 use crate::Host;
@@ -44,10 +44,16 @@ impl Host {
         Ok(record(thread.as_str(), &entries, setup, &hashes(&entries)))
     }
 
-    fn setup(&self, spec: &SessionSpec, policy: Policy, calls: &Calls, entries: &[Entry]) -> Setup {
+    fn setup(
+        &self,
+        spec: &SessionSpec,
+        policy: Policy,
+        calls: &Calls,
+        entries: &[Entry],
+    ) -> ReplaySetup {
         let models = &self.shared.models;
         let snapshot = calls.snapshot();
-        let mut setup = Setup::new(turn_settings(spec, models));
+        let mut setup = ReplaySetup::new(turn_settings(spec, models));
         setup.persona = spec.persona.clone();
         setup.memory = spec.memory.clone();
         setup.working_dir = Some(snapshot.working_dir().to_owned());

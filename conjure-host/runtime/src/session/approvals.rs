@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::FunctionCall;
-use conjure_core::context::{CallFailure, CallFailureKind, Refusal};
+use conjure_core::context::{CallFailure, CallFailureKind, CallRefusal};
 use conjure_core::routing::{Policy, RoutingTable, Rule};
 use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
 use tokio::time::Instant;
@@ -224,7 +224,7 @@ impl Approvals {
 }
 
 /// What the model is told when nobody could be asked.
-fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &Snapshot) -> Refusal {
+fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &Snapshot) -> CallRefusal {
     let found = snapshot.look_up(&call.name);
     let failure = CallFailure {
         tool: &call.name,

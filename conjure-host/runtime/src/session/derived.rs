@@ -34,14 +34,14 @@ pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Set
     if let Some(most) = spec.max_iterations {
         settings.max_iterations = most;
     }
-    settings.budget = turn::Budget {
+    settings.budget = turn::TurnBudget {
         tokens: spec.budget.tokens,
         calls: spec.budget.calls,
     };
     settings.compaction = match (spec.compact_at, room(spec, models).compact_at) {
-        (Some(CompactAt::Never), _) => turn::Compaction::Never,
-        (_, Some(tokens)) => turn::Compaction::At(tokens),
-        (_, None) => turn::Compaction::Refused,
+        (Some(CompactAt::Never), _) => turn::CompactionTrigger::Never,
+        (_, Some(tokens)) => turn::CompactionTrigger::At(tokens),
+        (_, None) => turn::CompactionTrigger::Refused,
     };
     settings
 }

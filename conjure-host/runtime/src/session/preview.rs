@@ -49,7 +49,7 @@ pub(crate) struct Preview {
     pub(crate) instructions: Vec<BackendInstructions>,
     pub(crate) server_tools: Vec<ServerTool>,
     /// Tools of the table that the provider does not take.
-    pub(crate) left_out: Vec<wire::Quarantined>,
+    pub(crate) left_out: Vec<wire::OmittedTool>,
     /// Backends that could not say what they add, and why.
     pub(crate) failed: Vec<(String, String)>,
 }

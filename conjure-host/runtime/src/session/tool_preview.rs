@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::context::BackendInstructions;
-use conjure_core::routing::{Policy, Route, RoutingTable, ToolPolicy, Verdict};
+use conjure_core::routing::{Policy, PolicyVerdict, Route, RoutingTable, ToolPolicy};
 use conjure_core::wire;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -95,7 +95,7 @@ impl ToolPreview {
 
     /// The tools of the table that a request goes without, because the provider would refuse it.
     #[must_use]
-    pub fn left_out(&self) -> &[wire::Quarantined] {
+    pub fn left_out(&self) -> &[wire::OmittedTool] {
         &self.preview.left_out
     }
 
@@ -107,7 +107,7 @@ impl ToolPreview {
 
     /// What one call would get; nothing when there is no such tool.
     #[must_use]
-    pub fn of_call(&self, name: &str, arguments: &Value) -> Option<Verdict> {
+    pub fn of_call(&self, name: &str, arguments: &Value) -> Option<PolicyVerdict> {
         let route = self.preview.table.route(name)?;
         Some(self.policy.verdict_for(route, arguments))
     }

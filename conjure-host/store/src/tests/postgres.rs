@@ -7,8 +7,8 @@ use conjure_kit::Postgres;
 use crate::Location;
 
 use super::{
-    Bed, idempotency, keeping, labels, orphans, other_program, recent_events, requests, runs,
-    runtime, threads, transfer, writing,
+    Bed, followers, idempotency, keeping, labels, orphans, other_program, recent_events, requests,
+    runs, runtime, threads, transfer, writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -66,6 +66,7 @@ fn every_case_holds_over_postgres_too() {
         idempotency::ALL,
         transfer::ALL,
         recent_events::ALL,
+        followers::ALL,
     ]
     .concat();
     for (name, case) in all {

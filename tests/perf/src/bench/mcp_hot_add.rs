@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use conjure_host::Host;
 use conjure_host::session::{BackendSpec, SessionSpec};
-use conjure_mcp::{McpOptions, McpServer};
+use conjure_mcp::{McpHost, McpOptions};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         conjure_host::fs::write_atomic(&path, &std::fs::read(&library)?)?;
 
         let spec = SessionSpec::hybrid([BackendSpec::all_native()]);
-        let server = McpServer::new(host.clone(), spec, McpOptions::default())?;
+        let server = McpHost::new(host.clone(), spec, McpOptions::default())?;
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (read, write) = tokio::io::split(theirs);
         let end = CancellationToken::new();

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_host::plugin::{Loader, LoaderOptions, PluginError, Sha256, Store};
+use conjure_host::plugin::{CopyStore, Loader, LoaderOptions, PluginError, Sha256};
 use conjure_plugin_tests::{Bench, run_child};
 
 use super::sources::constructing;
@@ -62,7 +62,7 @@ fn child() {
     let Ok(case) = std::env::var("CONJURE_TEST_CASE") else {
         return;
     };
-    let store = Store::open(variable("CONJURE_TEST_STORE")).unwrap();
+    let store = CopyStore::open(variable("CONJURE_TEST_STORE")).unwrap();
     let options = LoaderOptions {
         settled: if case == "list a new one" {
             Duration::from_secs(3_600)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conjure_host::plugin::{
-    Changed, Found, LoadedPlugin, PluginError, PluginLimits, SearchPath, Sha256,
+    FoundLibrary, LoadedPlugin, PluginError, PluginLimits, RegistryEvent, SearchPath, Sha256,
 };
 use conjure_plugin_tests::{Bench, Plugin, Versions};
 use conjure_skill_sdk::Skill;
@@ -195,7 +195,7 @@ fn a_plugin_that_is_linked_into_the_host_is_one_of_them() {
     assert!(error.to_string().contains("`teleport/1`"), "{error}");
     assert!(matches!(
         registry.snapshot().changes_since(0).last().unwrap().what,
-        Changed::Added(_)
+        RegistryEvent::Added(_)
     ));
 }
 
@@ -210,7 +210,7 @@ async fn two_hundred_replacements_under_ten_callers_lose_no_call() {
     )])));
     let path = bench.put("libmarked.so", versions.original());
     let registry = bench.registry();
-    registry.load_all(&[Found {
+    registry.load_all(&[FoundLibrary {
         path: path.clone(),
         named: false,
     }]);

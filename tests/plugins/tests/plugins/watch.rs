@@ -5,14 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_host::plugin::{Registry, Snapshot, WatchOptions, Watcher};
+use conjure_host::plugin::{PluginSnapshot, Registry, WatchOptions, Watcher};
 use conjure_plugin_tests::Bench;
 
 use super::registry::Marks;
 use super::sources::marked;
 
 /// Waits for a snapshot that is as wanted.
-async fn until(registry: &Registry, wanted: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+async fn until(
+    registry: &Registry,
+    wanted: impl Fn(&PluginSnapshot) -> bool,
+) -> Arc<PluginSnapshot> {
     let mut changes = registry.subscribe();
     let waited = tokio::time::timeout(Duration::from_secs(30), async {
         loop {

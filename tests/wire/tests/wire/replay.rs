@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use conjure_core::chat::{FunctionCall, FunctionCallOutput, Message, Meta, Response};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
-use conjure_core::replay::{Cassette, Recipient, Setup, record, replay};
+use conjure_core::replay::{Cassette, Recipient, ReplaySetup, record, replay};
 use conjure_core::turn::recover;
 use conjure_core::turn::{Action, Input, Machine, Settings, Verdict};
 use conjure_core::wire::{Endpoint, Wire};
@@ -160,7 +160,7 @@ fn recorded_exchanges_become_threads_that_replay_on_every_wire() {
             for body in recover(&thread.entries) {
                 thread.write(body);
             }
-            let mut setup = Setup::new(Settings::new(&endpoint.provider, &model));
+            let mut setup = ReplaySetup::new(Settings::new(&endpoint.provider, &model));
             let mut whom = Recipient::of_name(&endpoint.provider, &model);
             whom.wire = wire;
             setup.recipients.push(whom);

@@ -8,6 +8,7 @@ mod code_rules;
 mod docs;
 mod folders;
 mod manifest_rules;
+mod names;
 mod promises;
 mod sentences;
 mod text_rules;
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// Print the figures of the tree's structure, and check nothing
     #[arg(long)]
     figures: bool,
+    /// With the figures: also the type names that are defined more than once, with their files
+    #[arg(long, requires = "figures")]
+    names: bool,
 }
 
 /// One house rule.
@@ -191,6 +195,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let tree = Tree::read(&repo::root())?;
         let (folders, source) = folders::largest_cycle(&tree);
         println!("folders of a crate in one cycle, largest: {folders} ({source})");
+        let repeated = names::defined_more_than_once(&tree);
+        println!(
+            "type names defined more than once, outside tests: {}",
+            repeated.len()
+        );
+        if args.names {
+            for (name, files) in repeated {
+                println!("    {name}: {}", files.join(", "));
+            }
+        }
         return Ok(());
     }
     check()

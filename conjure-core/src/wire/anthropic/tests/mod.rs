@@ -15,7 +15,7 @@ use crate::chat::{
 };
 use crate::repair::{Target, repair};
 use crate::request::{ModelRequest, ProviderFragments, ToolChoice, ToolDefinition};
-use crate::wire::{Decoded, Decoder as _, Encoded};
+use crate::wire::{Decoded, Encoded, ReplyDecoder as _};
 
 const MODEL: &str = "claude-sonnet-4-5";
 

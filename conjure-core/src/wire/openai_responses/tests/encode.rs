@@ -4,7 +4,7 @@ use super::*;
 use crate::chat::{Message, Part, Sidecar};
 use crate::repair::{Target, repair};
 use crate::request::{Attachment, ModelRequest, OutputFormat, ToolChoice};
-use crate::wire::Quarantined;
+use crate::wire::OmittedTool;
 use crate::wire::test_kit::{assistant, call, json as body_of, result, results, tool};
 
 #[test]
@@ -263,11 +263,11 @@ fn w42_a_bad_schema_or_name_costs_one_tool_with_a_reason() {
     assert_eq!(
         encoded.quarantined,
         [
-            Quarantined {
+            OmittedTool {
                 tool: "mcp.server/tool".to_owned(),
                 reason: "its name is not 1 to 64 letters, digits, `_` or `-`".to_owned(),
             },
-            Quarantined {
+            OmittedTool {
                 tool: "bad".to_owned(),
                 reason: "its schema is wrong: `/properties/a/type` is no type of JSON Schema"
                     .to_owned(),

@@ -1,0 +1,100 @@
+//! Type names that are defined more than once, for `cargo xtask tidy --figures --names`.
+//!
+//! A name that two types have makes a reader ask which one is meant. Counts structs, enums, unions,
+//! traits and type aliases of the whole workspace outside tests, by the text of the lines that begin
+//! them. It is a figure and no rule: some names belong to two crates for a reason.
+
+use std::collections::BTreeMap;
+
+use super::tree::{File, Tree};
+
+/// Folders whose files are tests or serve only tests.
+const TEST_FOLDERS: [&str; 4] = ["tests", "examples", "fixtures", "fuzz_targets"];
+
+/// A type name and the files that define it, one for each definition.
+pub(crate) type Definitions<'a> = (&'a str, Vec<&'a str>);
+
+/// The names with more than one definition outside tests, in their order.
+pub(crate) fn defined_more_than_once(tree: &Tree) -> Vec<Definitions<'_>> {
+    let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for file in tree.rust().filter(|file| !serves_tests(file)) {
+        for name in file.shipped.lines().filter_map(defined_type) {
+            names.entry(name).or_default().push(&file.path);
+        }
+    }
+    names
+        .into_iter()
+        .filter(|(_, files)| files.len() > 1)
+        .collect()
+}
+
+fn serves_tests(file: &File) -> bool {
+    let mut folders: Vec<&str> = file.path.split('/').collect();
+    let name = folders.pop();
+    name == Some("tests.rs") || folders.iter().any(|folder| TEST_FOLDERS.contains(folder))
+}
+
+/// The name of the type that this line defines. An indented `type` is an associated one.
+fn defined_type(line: &str) -> Option<&str> {
+    let mut words = line.trim_start();
+    if let Some(rest) = words.strip_prefix("pub") {
+        words = match rest.strip_prefix('(') {
+            Some(scope) => scope.split_once(')')?.1,
+            None => rest,
+        };
+        words = words.strip_prefix(' ')?;
+    }
+    words = words.strip_prefix("unsafe ").unwrap_or(words);
+    let (keyword, rest) = words.split_once(' ')?;
+    match keyword {
+        "struct" | "enum" | "union" | "trait" => {}
+        "type" if !line.starts_with(' ') => {}
+        _ => return None,
+    }
+    let end = rest
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(rest.len());
+    let name = &rest[..end];
+    name.starts_with(|c: char| c.is_ascii_uppercase())
+        .then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_counts_as_often_as_it_is_defined_outside_tests() {
+        let tree = Tree::of(&[
+            ("a/src/lib.rs", "pub struct Twice;\nenum Once {}\n"),
+            ("b/src/lib.rs", "pub(super) enum Twice {}\n"),
+            (
+                "c/src/lib.rs",
+                "pub unsafe trait Twice {}\ntype Once2<T> = T;\n",
+            ),
+            ("d/tests/it.rs", "struct Once;\n"),
+            ("e/src/tests.rs", "struct Once;\n"),
+            (
+                "f/src/lib.rs",
+                "#[cfg(test)]\nmod tests {\n    struct Once;\n}\n",
+            ),
+        ]);
+        assert_eq!(
+            defined_more_than_once(&tree),
+            [(
+                "Twice",
+                vec!["a/src/lib.rs", "b/src/lib.rs", "c/src/lib.rs"]
+            )]
+        );
+    }
+
+    #[test]
+    fn associated_types_and_texts_define_no_names() {
+        let tree = Tree::of(&[(
+            "a/src/lib.rs",
+            "impl A for B {\n    type Item = u8;\n}\nimpl A for C {\n    type Item = u8;\n}\n\
+             const A: &str = \"\nstruct Text;\n\";\nconst B: &str = \"\nstruct Text;\n\";\n",
+        )]);
+        assert_eq!(defined_more_than_once(&tree), []);
+    }
+}
