@@ -279,7 +279,7 @@ mod tests {
         insta::assert_debug_snapshot!(refusals, @r#"
         [
             Refuse(
-                Refusal {
+                CallRefusal {
                     text: "The call of `cache_execute` on backend `native` was not run: the session's policy does not allow it (deny by the rule `cache_*`). Do not try to reach the same in another way.",
                     reason: Some(
                         Denied,
@@ -287,7 +287,7 @@ mod tests {
                 },
             ),
             Refuse(
-                Refusal {
+                CallRefusal {
                     text: "The call of `analyzer_bash_tool` on backend `local` was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'analyzer_bash_tool'`.",
                     reason: Some(
                         NobodyToAsk,
