@@ -76,12 +76,15 @@ impl Supervisor {
         };
         let sent = started.order(&Order::Start(start));
         let sent = sent.and_then(|()| input.map_or(Ok(()), |input| started.hand_over(input)));
-        if let Err(error) = sent {
-            let _ = started.child.kill();
-            let _ = started.child.wait();
-            return Err(error);
+        match sent {
+            // One that is gone already said why, which is heard.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                let _ = started.child.kill();
+                let _ = started.child.wait();
+                Err(error)
+            }
+            _ => Ok(started),
         }
-        Ok(started)
     }
 
     /// The number of its process.
