@@ -201,7 +201,7 @@ fn a_plugin_without_an_item_that_the_host_calls_is_refused() {
             (
                 "src/dispatch.rs",
                 "    fn start(&self, op: RSlice<'_, u8>",
-                "}\n\nimpl<D: Dispatch> Guarded<D> {\n    fn start(&self, op: RSlice<'_, u8>",
+                "}\n\nimpl<D: Dispatch> GuardedPlugin<D> {\n    fn start(&self, op: RSlice<'_, u8>",
             ),
         ],
     );
