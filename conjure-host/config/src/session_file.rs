@@ -131,9 +131,17 @@ pub struct HttpSpec {
     pub longest_wait_ms: Option<u64>,
 }
 
-/// Reads a dialect: the name of a preset, or its fields.
+/// Reads a dialect, if there is one: the name of a preset, or its fields.
 fn dialect<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dialect>, D::Error> {
     struct NameOrFields;
+
+    struct Named(Dialect);
+
+    impl<'de> Deserialize<'de> for Named {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            from.deserialize_any(NameOrFields).map(Self)
+        }
+    }
 
     impl<'de> Visitor<'de> for NameOrFields {
         type Value = Dialect;
@@ -156,7 +164,8 @@ fn dialect<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dialect>, D::Err
         }
     }
 
-    from.deserialize_any(NameOrFields).map(Some)
+    let named = Option::<Named>::deserialize(from)?;
+    Ok(named.map(|Named(dialect)| dialect))
 }
 
 /// When a conversation is summarised: a number of input tokens, or `"never"`.
