@@ -21,7 +21,7 @@ use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
   conjure mcp import ~/.cursor/mcp.json
   conjure mcp import ~/.codex/config.toml --write session.toml
   conjure mcp import --line 'claude mcp add notes -e TOKEN=abc -- npx -y notes-server'")]
-pub(crate) struct Args {
+pub(crate) struct McpImportArgs {
     /// The other program's file, such as that of Claude, Codex, Cursor, VS Code, goose, Continue or
     /// Zed, a registry's `server.json`, or an MCP bundle (`.mcpb`); `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "line")]
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliError> {
     let (bytes, from) = source(args)?;
     let import = imported(&bytes, args).map_err(|error| error.context(&from))?;
     if import.names().next().is_none() {
@@ -65,7 +65,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
 }
 
 /// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
-fn imported(bytes: &[u8], args: &Args) -> Result<Import, CliError> {
+fn imported(bytes: &[u8], args: &McpImportArgs) -> Result<Import, CliError> {
     if is_bundle(bytes) {
         let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
         let file = std::path::absolute(file).map_err(CliError::usage_from)?;
@@ -77,7 +77,7 @@ fn imported(bytes: &[u8], args: &Args) -> Result<Import, CliError> {
     read(text).map_err(CliError::usage)
 }
 
-fn source(args: &Args) -> Result<(Vec<u8>, String), CliError> {
+fn source(args: &McpImportArgs) -> Result<(Vec<u8>, String), CliError> {
     if let Some(line) = &args.line {
         return Ok((line.clone().into_bytes(), "the line".to_owned()));
     }

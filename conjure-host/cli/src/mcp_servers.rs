@@ -17,7 +17,7 @@ use super::plugin_args::PluginArgs;
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
-pub(super) struct Source {
+pub(super) struct ServerSourceArgs {
     /// The session file (TOML) that names the servers
     #[arg(long, short, value_name = "FILE", default_value = "session.toml")]
     config: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Source {
     plugins: PluginArgs,
 }
 
-impl Source {
+impl ServerSourceArgs {
     /// The session file.
     pub(super) fn spec(&self) -> Result<SessionSpec, CliError> {
         let file = &self.config;
@@ -97,7 +97,7 @@ impl Servers {
     /// Reads the session file and makes a host whose questions `asker` answers.
     pub(super) async fn open(
         global: &Global,
-        source: &Source,
+        source: &ServerSourceArgs,
         asker: impl Asker,
     ) -> Result<Self, CliError> {
         let spec = source.spec()?;

@@ -16,19 +16,19 @@ use tokio::sync::Mutex;
 
 use super::error::CliError;
 use super::output::{BOLD, RESET, YELLOW, aside, clean};
-use super::transcript::Asked;
+use super::transcript::ApprovalPrompt;
 
 /// One question at a time, from its first word to its answer.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
 /// What a person said about a call.
-pub(crate) struct Decided {
+pub(crate) struct PersonDecision {
     pub(crate) decision: Decision,
     /// Whether it holds for every call of the tool from now on.
     pub(crate) always: bool,
 }
 
-impl Decided {
+impl PersonDecision {
     fn once(decision: Decision) -> Self {
         Self {
             decision,
@@ -38,7 +38,7 @@ impl Decided {
 }
 
 /// Asks the person whether a call may run, and keeps a rule where that is wanted.
-pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+pub(crate) async fn decide(session: &Session, asked: &ApprovalPrompt) -> Decision {
     let decided = ask(asked).await;
     if decided.always
         && let Ok(pattern) = asked.name.parse::<Pattern>()
@@ -53,7 +53,7 @@ pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
 }
 
 /// Asks the person whether a call may run.
-pub(crate) async fn ask(asked: &Asked) -> Decided {
+pub(crate) async fn ask(asked: &ApprovalPrompt) -> PersonDecision {
     let _asking = ASKING.lock().await;
     aside(format_args!(
         "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
@@ -63,15 +63,17 @@ pub(crate) async fn ask(asked: &Asked) -> Decided {
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
     match answer.as_deref().map(str::trim) {
-        Some("y" | "yes") => Decided::once(Decision::Allow),
-        Some("a" | "always") => Decided {
+        Some("y" | "yes") => PersonDecision::once(Decision::Allow),
+        Some("a" | "always") => PersonDecision {
             decision: Decision::Allow,
             always: true,
         },
-        Some(reason) if !matches!(reason, "" | "n" | "no") => Decided::once(Decision::Deny {
-            reason: reason.to_owned(),
-        }),
-        _ => Decided::once(Decision::Deny {
+        Some(reason) if !matches!(reason, "" | "n" | "no") => {
+            PersonDecision::once(Decision::Deny {
+                reason: reason.to_owned(),
+            })
+        }
+        _ => PersonDecision::once(Decision::Deny {
             reason: String::new(),
         }),
     }

@@ -11,11 +11,11 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, clean, line};
 use super::run::SAVED;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 
 /// Says what could ask.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PolicyCheckArgs {
     /// List what is always allowed and always denied too
     #[arg(long)]
     all: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, CliError> {
     let call = match args.call.as_slice() {
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
@@ -84,7 +84,7 @@ async fn of_saved(
     session: &str,
     options: SessionArgs,
 ) -> Result<ToolPreview, CliError> {
-    let sessions = Sessions::with_plugins(global, &options.plugins).await?;
+    let sessions = SavedSessions::with_plugins(global, &options.plugins).await?;
     let policy = options.policy();
     let tool_preview = sessions.manager().tool_preview(session, &policy).await;
     sessions.close().await;

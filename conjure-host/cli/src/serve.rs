@@ -30,7 +30,7 @@ use super::tokens;
   conjure serve --listen 127.0.0.1:0 --json
   conjure serve --link                     # lets a browser into the server that runs
   conjure serve --listen 0.0.0.0:7420 --token-file tokens --allow-host box.example")]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// Where to listen; port 0 is any that is free
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
@@ -85,7 +85,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "a number from 1 on".to_owned())
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliError> {
     if args.link {
         return link(global).await;
     }
@@ -149,7 +149,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
 }
 
-impl Args {
+impl ServeArgs {
     /// The variables that hold tokens which let clients in.
     pub(crate) fn token_variables(&self) -> &[String] {
         &self.token_env

@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET, aside, clean, line};
 use super::person::typed;
-use super::sessions::{Reply, Sessions};
+use super::sessions::{AnswerResult, SavedSessions};
 
 /// A call that a person decides about.
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Deny {
 
 /// An answer to a question of a plugin or a server.
 #[derive(clap::Args)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerArgs {
     /// The session: its name or its id
     session: String,
     /// What is filled in
@@ -56,7 +56,7 @@ pub(crate) struct Answer {
 
 /// What is ended.
 #[derive(clap::Args)]
-pub(crate) struct Cancel {
+pub(crate) struct CancelArgs {
     /// The session: its name or its id
     session: String,
     /// What waits behind the turn never begins either
@@ -101,7 +101,7 @@ fn word(text: &str) -> String {
 
 pub(crate) async fn list(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(session).await?.id;
@@ -172,7 +172,7 @@ fn fields(question: &Question) -> impl Iterator<Item = (&String, &Value)> {
 
 pub(crate) async fn approve(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: Approve,
 ) -> Result<Exit, CliError> {
     decide(global, sessions, args, Decision::Allow).await
@@ -180,7 +180,7 @@ pub(crate) async fn approve(
 
 pub(crate) async fn deny(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: Deny,
 ) -> Result<Exit, CliError> {
     let reason = args.because.unwrap_or_default();
@@ -189,7 +189,7 @@ pub(crate) async fn deny(
 
 async fn decide(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: Approve,
     decision: Decision,
 ) -> Result<Exit, CliError> {
@@ -241,8 +241,8 @@ async fn decide(
 
 pub(crate) async fn answer(
     global: &Global,
-    sessions: &Sessions,
-    args: Answer,
+    sessions: &SavedSessions,
+    args: AnswerArgs,
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.questions(&id).await?;
@@ -280,9 +280,9 @@ pub(crate) async fn answer(
         content: content.collect(),
     };
     match sessions.answer(&id, &question.asked.id, &answer).await? {
-        Reply::Taken => {}
-        Reply::Late => return Err(CliError::usage("somebody else has answered it")),
-        Reply::Unfit(error) => return Err(error),
+        AnswerResult::Taken => {}
+        AnswerResult::Late => return Err(CliError::usage("somebody else has answered it")),
+        AnswerResult::Unfit(error) => return Err(error),
     }
     if global.json {
         output::json(&json!({ "question": question.asked.id, "action": answer.action }));
@@ -294,8 +294,8 @@ pub(crate) async fn answer(
 
 pub(crate) async fn cancel(
     global: &Global,
-    sessions: &Sessions,
-    args: &Cancel,
+    sessions: &SavedSessions,
+    args: &CancelArgs,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
     // Also where no turn runs: a summary may be on its way.

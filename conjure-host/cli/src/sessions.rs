@@ -25,19 +25,19 @@ use super::plugin_args::PluginArgs;
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The saved sessions of a data directory.
-pub(crate) struct Sessions {
+pub(crate) struct SavedSessions {
     manager: Manager,
     server: Option<Server>,
 }
 
 /// A turn that was begun, or waits to be.
-pub(crate) struct Begun {
+pub(crate) struct StartedTurn {
     pub(crate) id: String,
     pub(crate) thread: ThreadId,
 }
 
 /// What became of an answer to a question.
-pub(crate) enum Reply {
+pub(crate) enum AnswerResult {
     Taken,
     /// The question did not wait any more.
     Late,
@@ -46,7 +46,7 @@ pub(crate) enum Reply {
 }
 
 /// The events of a thread.
-pub(crate) enum Events {
+pub(crate) enum EventFeed {
     Here {
         events: Box<EventStream>,
         /// The person who follows: turns of other processes wait for them.
@@ -55,7 +55,7 @@ pub(crate) enum Events {
     There(Box<ServerEvents>),
 }
 
-impl Events {
+impl EventFeed {
     /// The next event; nothing when none comes any more.
     pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, CliError> {
         match self {
@@ -68,7 +68,7 @@ impl Events {
     }
 }
 
-impl Sessions {
+impl SavedSessions {
     /// Opens the store, for verbs that run no tools.
     pub(crate) async fn open(global: &Global) -> Result<Self, CliError> {
         Self::of(global, Host::builder().data_dir(global.data_dir())).await
@@ -118,11 +118,11 @@ impl Sessions {
         session: &str,
         text: String,
         terms: &TurnTerms,
-    ) -> Result<Begun, CliError> {
+    ) -> Result<StartedTurn, CliError> {
         match &self.server {
             Some(server) => {
                 let turn = server.say(session, &text, terms).await?;
-                Ok(Begun {
+                Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
                 })
@@ -134,7 +134,7 @@ impl Sessions {
                     ..TurnRequest::default()
                 };
                 let turn = self.manager.begin(session, request).await?;
-                Ok(Begun {
+                Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
                 })
@@ -208,7 +208,7 @@ impl Sessions {
         session: &str,
         question: &str,
         answer: &Elicited,
-    ) -> Result<Reply, CliError> {
+    ) -> Result<AnswerResult, CliError> {
         let Some(server) = &self.server else {
             let reply = match answer.action.as_str() {
                 "accept" => QuestionReply::Accept(answer.content.clone().into_iter().collect()),
@@ -216,16 +216,18 @@ impl Sessions {
                 _ => QuestionReply::Cancel,
             };
             return match self.manager.answer(session, question, reply).await {
-                Ok(()) => Ok(Reply::Taken),
-                Err(error) if error.is_not_found() => Ok(Reply::Late),
-                Err(error @ ManagerError::Invalid { .. }) => Ok(Reply::Unfit(error.into())),
+                Ok(()) => Ok(AnswerResult::Taken),
+                Err(error) if error.is_not_found() => Ok(AnswerResult::Late),
+                Err(error @ ManagerError::Invalid { .. }) => Ok(AnswerResult::Unfit(error.into())),
                 Err(error) => Err(error.into()),
             };
         };
         match server.answer(session, question, answer).await {
-            Ok(()) => Ok(Reply::Taken),
-            Err(ServerError::Refused { status: 404, .. }) => Ok(Reply::Late),
-            Err(error @ ServerError::Refused { status: 422, .. }) => Ok(Reply::Unfit(error.into())),
+            Ok(()) => Ok(AnswerResult::Taken),
+            Err(ServerError::Refused { status: 404, .. }) => Ok(AnswerResult::Late),
+            Err(error @ ServerError::Refused { status: 422, .. }) => {
+                Ok(AnswerResult::Unfit(error.into()))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -268,12 +270,12 @@ impl Sessions {
         thread: &ThreadId,
         after: Option<EventId>,
         attended: bool,
-    ) -> Result<Events, CliError> {
+    ) -> Result<EventFeed, CliError> {
         Ok(match &self.server {
-            Some(server) => Events::There(Box::new(server.events(thread, after, attended))),
+            Some(server) => EventFeed::There(Box::new(server.events(thread, after, attended))),
             None => {
                 let events = Box::new(self.manager.events(thread, after).await?);
-                Events::Here {
+                EventFeed::Here {
                     events,
                     _person: attended.then(|| self.manager.attend(Some(thread))),
                 }

@@ -26,13 +26,13 @@ use super::{skill_remote, skill_trust};
 /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
 /// project was trusted; those below the home directory always.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SkillArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SkillVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SkillVerb {
     /// List the skills of the project and of the user, those that do not load among them
     List {
         /// Look below this directory instead
@@ -58,7 +58,7 @@ enum Verb {
     Upload(skill_remote::Upload),
     /// Look at the skills that Anthropic keeps, download or delete some
     #[command(subcommand)]
-    Remote(skill_remote::Remote),
+    Remote(skill_remote::SkillRemoteVerb),
     /// Trust a project: its skills are used from now on, as they are now
     ///
     /// When something of them changes they are not used until it is trusted again.
@@ -77,15 +77,15 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, args: &SkillArgs) -> Result<Exit, CliError> {
     match &args.verb {
-        Verb::List { dir } => Ok(list(global, dir.as_deref())),
-        Verb::Check { path, upload } => check(global, path, *upload),
-        Verb::Show { path } => show(global, path),
-        Verb::Upload(args) => skill_remote::upload(global, args),
-        Verb::Remote(verb) => skill_remote::remote(global, verb),
-        Verb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
-        Verb::Trust { dir, remove: true } | Verb::Untrust { dir } => {
+        SkillVerb::List { dir } => Ok(list(global, dir.as_deref())),
+        SkillVerb::Check { path, upload } => check(global, path, *upload),
+        SkillVerb::Show { path } => show(global, path),
+        SkillVerb::Upload(args) => skill_remote::upload(global, args),
+        SkillVerb::Remote(verb) => skill_remote::remote(global, verb),
+        SkillVerb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
+        SkillVerb::Trust { dir, remove: true } | SkillVerb::Untrust { dir } => {
             skill_trust::untrust(global, dir)
         }
     }
