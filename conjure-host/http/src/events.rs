@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Id, Named, Params};
 use super::metrics::OpenStream;
-use super::middleware::Client;
+use super::middleware::ClientName;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -54,7 +54,7 @@ struct Streamed {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Query {
+struct EventQuery {
     /// The number of the last event that was seen, as `Last-Event-ID` has it; that wins.
     #[param(pattern = "^[0-9]{1,18}[.][0-9]{1,18}$")]
     after: Option<String>,
@@ -81,7 +81,7 @@ struct SessionsQuery {
 /// happens until the server ends.
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/events", operation_id = "follow_thread",
     tag = "events",
-    params(("thread" = String, Path, description = "The thread's id"), Query,
+    params(("thread" = String, Path, description = "The thread's id"), EventQuery,
         ("Last-Event-ID" = Option<String>, Header,
             description = "The number of the last event that was seen")),
     responses((status = 200, description = "The stream", body = Streamed,
@@ -89,8 +89,8 @@ struct SessionsQuery {
 async fn of_thread(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Params(query): Params<Query>,
-    Extension(client): Extension<Client>,
+    Params(query): Params<EventQuery>,
+    Extension(client): Extension<ClientName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = seen(&headers, query.after.as_deref())?;
@@ -156,7 +156,7 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
 async fn of_sessions(
     State(app): State<App>,
     Params(query): Params<SessionsQuery>,
-    Extension(client): Extension<Client>,
+    Extension(client): Extension<ClientName>,
 ) -> Result<Response, Problem> {
     let following = app.streams.follow(&client)?;
     let changes = app.manager.changes();

@@ -21,7 +21,7 @@ use super::fetching::{self, Now};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
-use super::ranges::{Asked, asked};
+use super::ranges::{RangeRequest, asked};
 use super::state::App;
 use conjure_config::file_name::safe_name;
 use conjure_store::{Artifact, Store, ThreadId};
@@ -151,13 +151,13 @@ async fn content(
         HeaderValue::from_static(policy),
     );
     let (status, from, length) = match asked(&headers, tag, size) {
-        Asked::All => (StatusCode::OK, 0, size),
-        Asked::Part { from, length } => {
+        RangeRequest::All => (StatusCode::OK, 0, size),
+        RangeRequest::Part { from, length } => {
             let part = format!("bytes {from}-{}/{size}", from + length.saturating_sub(1));
             said.insert(header::CONTENT_RANGE, value(&part));
             (StatusCode::PARTIAL_CONTENT, from, length)
         }
-        Asked::None => {
+        RangeRequest::None => {
             return Err(Problem::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "range",

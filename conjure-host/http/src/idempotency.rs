@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
 use super::extract::{BODY, IMPORT, ImportRoom, is_json, whole};
-use super::middleware::Client;
+use super::middleware::ClientName;
 use super::problem::Problem;
 use super::state::App;
 use conjure_store::{Answer, Begun};
@@ -69,7 +69,7 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let key = key.to_owned();
     let client = parts
         .extensions
-        .get::<Client>()
+        .get::<ClientName>()
         .cloned()
         .unwrap_or_default();
     let target = parts.uri.path_and_query();
@@ -124,20 +124,20 @@ async fn done(
     request.extensions_mut().insert(Idempotency {
         name: digest(format!("{scope}\n{key}").as_bytes()),
     });
-    let held = Held::new(app, key, scope);
+    let held = KeyGuard::new(app, key, scope);
     let response = next.run(request).await;
     held.end(response).await
 }
 
 /// A key that was begun. Dropped without an end, it may be used again.
-struct Held {
+struct KeyGuard {
     app: App,
     key: String,
     scope: String,
     is_over: bool,
 }
 
-impl Held {
+impl KeyGuard {
     fn new(app: App, key: String, scope: String) -> Self {
         Self {
             app,
@@ -179,7 +179,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for KeyGuard {
     fn drop(&mut self) {
         if self.is_over {
             return;

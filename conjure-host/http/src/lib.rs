@@ -64,7 +64,7 @@ use metrics::Metrics;
 use middleware::Middleware;
 use operations::Operations;
 use problem::Problem;
-use state::{App, Parts};
+use state::{App, AppParts};
 use streams::Streams;
 
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
@@ -173,7 +173,7 @@ impl ApiServer {
         let grace = options.grace;
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let manager = self.api.manager;
-        let app = App::new(Parts {
+        let app = App::new(AppParts {
             host: manager.host().clone(),
             store: manager.store().clone(),
             manager: manager.clone(),

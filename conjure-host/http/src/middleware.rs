@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::browsers::LOGIN;
-use super::metrics::Asked;
+use super::metrics::RequestLabels;
 use super::problem::Problem;
 use super::state::App;
 use conjure_http_server::{AllowedHosts, Tokens, Visitor};
@@ -28,7 +28,7 @@ const READ: &str = "location, idempotency-replayed, content-range, etag, retry-a
 
 /// Who asks: what its token is known by; nothing where none is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Client(pub(super) Option<Arc<str>>);
+pub(super) struct ClientName(pub(super) Option<Arc<str>>);
 
 /// Who is let in.
 pub(super) struct Middleware {
@@ -66,7 +66,7 @@ pub(super) async fn admit(
     headers
         .entry(header::X_CONTENT_TYPE_OPTIONS)
         .or_insert(HeaderValue::from_static("nosniff"));
-    let asked = Asked {
+    let asked = RequestLabels {
         method,
         route,
         status: response.status().as_u16(),
@@ -158,9 +158,9 @@ impl Middleware {
         ))
     }
 
-    fn client(&self, request: &Request) -> Result<Client, Problem> {
+    fn client(&self, request: &Request) -> Result<ClientName, Problem> {
         if OPEN.contains(&request.uri().path()) {
-            return Ok(Client::default());
+            return Ok(ClientName::default());
         }
         let has_token = request.headers().contains_key(header::AUTHORIZATION);
         let known = match self.tokens.name_of(request.headers()) {
@@ -179,7 +179,7 @@ impl Middleware {
                 )
                 .header(header::CONNECTION, HeaderValue::from_static("close")));
             }
-            return Ok(Client(Some(name)));
+            return Ok(ClientName(Some(name)));
         }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,
