@@ -304,7 +304,7 @@ fn notes(report: &MaestroReport, taken: &AuthImport) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use conjure_providers::auths::Keys;
-    use conjure_store::{Location, Options, Session, Store};
+    use conjure_store::{Location, Options, SavedSession, Store};
     use serde_json::json;
 
     use super::*;
@@ -436,7 +436,7 @@ mod tests {
 
         // One that somebody uses meanwhile stays, and that is said.
         taken.take(&auths, &theirs("used"), false).await.unwrap();
-        let session = Session::new(&taken.ids["used"], "m", "/");
+        let session = SavedSession::new(&taken.ids["used"], "m", "/");
         store.create_session(session).await.unwrap();
         let error = taken.give_back(&auths, CliError::host("no")).await;
         let told = error.hints().concat();

@@ -18,7 +18,7 @@ use super::extract::{BODY, IMPORT, ImportRoom, is_json, whole};
 use super::middleware::ClientName;
 use super::problem::Problem;
 use super::state::App;
-use conjure_store::{Answer, Begun};
+use conjure_store::{KeyStatus, StoredResponse};
 
 /// The header that names a request.
 const KEY: &str = "idempotency-key";
@@ -105,21 +105,21 @@ async fn done(
     drop(body);
     let begun = app.store.idempotent_begin(&key, &scope, &digest_of_body);
     match begun.await? {
-        Begun::Fresh => {}
-        Begun::InFlight => {
+        KeyStatus::Fresh => {}
+        KeyStatus::InFlight => {
             return Err(Problem::conflict(
                 "in-flight",
                 "a request with this `Idempotency-Key` is being done; ask again when it is",
             ));
         }
-        Begun::Mismatch => {
+        KeyStatus::Mismatch => {
             return Err(Problem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "key-reused",
                 "this `Idempotency-Key` was used for another body; take a new one",
             ));
         }
-        Begun::Replay(answer) => return again(answer),
+        KeyStatus::Replay(answer) => return again(answer),
     }
     request.extensions_mut().insert(Idempotency {
         name: digest(format!("{scope}\n{key}").as_bytes()),
@@ -161,7 +161,7 @@ impl KeyGuard {
             let value = parts.headers.get(name)?.to_str().ok()?;
             Some((name.as_str().to_owned(), value.to_owned()))
         });
-        let answer = Answer {
+        let answer = StoredResponse {
             status: parts.status.as_u16(),
             headers: headers.collect(),
             body: body.to_vec(),
@@ -199,7 +199,7 @@ async fn abandon(app: &App, key: &str, scope: &str) {
     }
 }
 
-fn again(answer: Answer) -> Result<Response, Problem> {
+fn again(answer: StoredResponse) -> Result<Response, Problem> {
     let damaged = || Problem::host("the answer that was kept cannot be read");
     let status = StatusCode::from_u16(answer.status).map_err(|_| damaged())?;
     let mut response = (status, answer.body).into_response();

@@ -21,7 +21,7 @@ use super::terms::TurnTerms;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
 use crate::session::{CompactError, Session, Stamped, Subscription, passed};
-use conjure_store::{Run, RunState, Spent, StoreError, ThreadId};
+use conjure_store::{Run, RunState, RunUsage, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
 const REST: Duration = Duration::from_secs(1);
@@ -481,7 +481,7 @@ impl SavedSessionActor {
             turn_id: turn.turn_id,
             thread: turn.thread,
             answer,
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             asked: BTreeSet::new(),
             goes_on: false,
             terms: turn.terms,

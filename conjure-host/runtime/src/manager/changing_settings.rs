@@ -13,7 +13,7 @@ use super::approvals::{Approval, Scope};
 use super::spec::MadeOf;
 use super::view::SessionPatch;
 use conjure_config::SessionSpec;
-use conjure_store::{Session as Row, StoreError, ThreadId};
+use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 
 /// How often a change is tried that others overtake.
 const TRIES: usize = 5;

@@ -12,7 +12,7 @@ use super::spec::MadeOf;
 use super::{Inner, Manager, ManagerError, lock};
 use crate::session::{ApprovalMode, Saved, SessionError, SpentBefore};
 use conjure_config::SessionSpec;
-use conjure_store::{Session as Row, StoreError, ThreadId};
+use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);

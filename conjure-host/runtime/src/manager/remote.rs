@@ -16,7 +16,7 @@ use super::requests::CancelRequest;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
 use super::{Manager, ManagerError, QuestionReply};
-use conjure_store::{Owner, Reply, Request, StoreError, ThreadId};
+use conjure_store::{Owner, ProcessRequest, RequestReply, StoreError, ThreadId};
 
 /// What is asked of another process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -242,17 +242,17 @@ impl Manager {
         let body = serde_json::to_string(remote).map_err(odd)?;
         let patience = remote.patience();
         match self.inner.store.request(owner, &body, patience).await? {
-            Reply::Answer(answer) => {
+            RequestReply::Answer(answer) => {
                 let answered: Answered = serde_json::from_str(&answer).map_err(odd)?;
                 serde_json::from_value(answered.map_err(ManagerError::Remote)?).map_err(odd)
             }
-            Reply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
-            Reply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
+            RequestReply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
+            RequestReply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
         }
     }
 
     /// Does what another process asks, and answers it.
-    pub(super) async fn serve_request(self, request: Request) {
+    pub(super) async fn serve_request(self, request: ProcessRequest) {
         let done = match serde_json::from_str(&request.body) {
             Ok(remote) => Box::pin(self.serve_remote(remote)).await,
             Err(error) => Err(ManagerError::Invalid {

@@ -13,7 +13,7 @@ use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
 use crate::session::Session;
 use crate::session::ToolPreview;
-use conjure_store::{Session as Row, ThreadId};
+use conjure_store::{SavedSession as Row, ThreadId};
 
 /// An answer to give.
 pub(super) type Done<T> = oneshot::Sender<T>;

@@ -8,14 +8,14 @@ use tokio::task::JoinHandle;
 use super::attendance::Presence;
 use super::terms::TurnTerms;
 use crate::session::{Answer, ChatError};
-use conjure_store::{Spent, ThreadId};
+use conjure_store::{RunUsage, ThreadId};
 
 /// The turn that runs.
 pub(super) struct Running {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,
     pub(super) answer: JoinHandle<Result<Answer, ChatError>>,
-    pub(super) spent: Spent,
+    pub(super) spent: RunUsage,
     /// Calls and questions that wait for a person.
     pub(super) asked: BTreeSet<String>,
     /// Whether the model goes on with other settings when it is over.

@@ -9,7 +9,7 @@ use super::remote::Remote;
 use super::requests::{Ask, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::{Manager, ManagerError};
-use conjure_store::{Run, RunState, RunsOf, Signal, Signals, ThreadId};
+use conjure_store::{Run, RunState, RunsOf, StoreSignal, StoreSignals, ThreadId};
 
 /// How often the store is asked about a turn of another process.
 const LOOK: Duration = Duration::from_secs(1);
@@ -199,15 +199,15 @@ impl Manager {
 }
 
 /// Waits for word of a thread that another process writes.
-pub(super) async fn told_of(signals: Option<&mut Signals>, thread: &ThreadId) {
+pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadId) {
     let Some(signals) = signals else {
         return std::future::pending().await;
     };
     loop {
         match signals.next().await {
-            Signal::Anywhere => return,
-            Signal::Thread(written) if written == *thread => return,
-            Signal::Thread(_) | Signal::Requests => {}
+            StoreSignal::Anywhere => return,
+            StoreSignal::Thread(written) if written == *thread => return,
+            StoreSignal::Thread(_) | StoreSignal::Requests => {}
         }
     }
 }

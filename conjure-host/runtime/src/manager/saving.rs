@@ -16,7 +16,9 @@ use crate::session::ToolPreview;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
 use conjure_providers::auths::MCP_SECRETS;
-use conjure_store::{JsonText, RunState, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
+use conjure_store::{
+    JsonText, RunState, SavedAuth, SavedSession as Row, StoreError, Thread, ThreadId,
+};
 
 impl Manager {
     /// Saves a new session.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Inner, Manager, lock};
-use conjure_store::Signal;
+use conjure_store::StoreSignal;
 
 /// How often is looked where no word comes.
 const LOOK: Duration = Duration::from_millis(500);
@@ -30,9 +30,9 @@ pub(super) async fn listen(inner: Weak<Inner>, wanted: Arc<Notify>) {
                 break;
             }
             match signal {
-                Some(Signal::Thread(thread)) => inner.words.tell(&thread),
-                Some(Signal::Requests) | None => take(&inner).await,
-                Some(Signal::Anywhere) => {
+                Some(StoreSignal::Thread(thread)) => inner.words.tell(&thread),
+                Some(StoreSignal::Requests) | None => take(&inner).await,
+                Some(StoreSignal::Anywhere) => {
                     inner.words.tell_all();
                     take(&inner).await;
                 }

@@ -11,7 +11,7 @@ use super::view::PersonaCopy;
 use super::{Inner, ManagerError};
 use crate::Host;
 use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
-use conjure_store::{SavedAuth, Session as Row};
+use conjure_store::{SavedAuth, SavedSession as Row};
 
 /// Fields of a session file that a saved session says elsewhere.
 const ELSEWHERE: [(&str, &str); 7] = [

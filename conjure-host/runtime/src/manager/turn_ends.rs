@@ -9,7 +9,7 @@ use super::actor::{Opening, SavedSessionActor, Waiting};
 use super::requests::CancelRequest;
 use super::runs::end_of;
 use crate::session::{Answer, ChatError};
-use conjure_store::{RunState, Spent, ThreadId};
+use conjure_store::{RunState, RunUsage, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);
@@ -151,7 +151,7 @@ impl SavedSessionActor {
         &self,
         id: &str,
         state: RunState,
-        spent: Option<Spent>,
+        spent: Option<RunUsage>,
         error: Option<&str>,
     ) {
         if let Err(failed) = self.inner.store.end_run(id, state, spent, error).await {

@@ -41,7 +41,7 @@ pub(super) fn drafts(
     used: BTreeSet<String>,
     left_out: &mut LeftOut,
 ) -> Vec<Draft> {
-    let mut reader = Reader {
+    let mut reader = ChatReader {
         drafts: Vec::new(),
         turn: 0,
         open: None,
@@ -104,7 +104,7 @@ impl History {
     }
 }
 
-struct Reader<'a> {
+struct ChatReader<'a> {
     drafts: Vec<Draft>,
     turn: u64,
     /// The open turn's id, and whether the model has answered in it.
@@ -116,7 +116,7 @@ struct Reader<'a> {
     left_out: &'a mut LeftOut,
 }
 
-impl Reader<'_> {
+impl ChatReader<'_> {
     /// Takes a message with the results behind it; how many messages these are.
     fn message(&mut self, index: usize, message: &Json, results: &[&Json]) -> usize {
         let Some(role) = role(message) else {
