@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::Event;
 use conjure_core::turn::When;
-use conjure_runtime::session::{ApprovalMode, Session, Settings};
+use conjure_runtime::session::{ApprovalMode, Session, SessionSettings};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
@@ -197,9 +197,9 @@ async fn check_model(session: &Session, wanted: &str) {
     }
 }
 
-fn named(wanted: &str) -> Option<Settings> {
+fn named(wanted: &str) -> Option<SessionSettings> {
     let (provider, model) = wanted.split_once('/')?;
-    (!provider.is_empty() && !model.is_empty()).then(|| Settings {
+    (!provider.is_empty() && !model.is_empty()).then(|| SessionSettings {
         provider: Some(provider.to_owned()),
         model: Some(model.to_owned()),
     })

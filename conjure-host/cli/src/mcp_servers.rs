@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_config::{BackendSpec, SessionSpec};
-use conjure_runtime::Alone;
 use conjure_runtime::Host;
+use conjure_runtime::StandaloneBackend;
 use conjure_runtime::backend::Asker;
 pub(super) use conjure_runtime::mcp_status::KIND;
 use serde_json::{Map, Value, json};
@@ -153,7 +153,7 @@ impl Servers {
     }
 
     /// Opens a backend on its own.
-    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<Alone, CliError> {
+    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<StandaloneBackend, CliError> {
         let opened = self.host.alone(backend, Some(self.working_dir.clone()));
         Ok(opened.await?)
     }

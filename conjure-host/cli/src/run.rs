@@ -7,7 +7,7 @@ use conjure_core::log::Outcome;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::session::{
-    Answer, ApprovalMode, ChatError, Session, SessionError, Subscription,
+    ApprovalMode, ChatError, Session, SessionError, Subscription, TurnSummary,
 };
 use conjure_store::ThreadId;
 use serde_json::json;
@@ -193,9 +193,9 @@ impl TurnFollower<'_> {
     /// came so far is kept. A second one does not wait for that.
     pub(crate) async fn until(
         self,
-        mut answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
+        mut answer: tokio::task::JoinHandle<Result<TurnSummary, ChatError>>,
         events: &mut Subscription,
-    ) -> Result<Answer, ChatError> {
+    ) -> Result<TurnSummary, ChatError> {
         let Self {
             session,
             transcript,

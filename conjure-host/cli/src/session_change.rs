@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use conjure_config::SessionSpec;
 use conjure_core::turn::When;
 use conjure_runtime::manager::{
-    Chat, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
+    ChatRetention, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
 };
 use serde_json::{Map, Value, json};
 
@@ -281,9 +281,9 @@ pub(crate) async fn delete(
         }
     }
     let chat = if args.with_chat {
-        Chat::Delete
+        ChatRetention::Delete
     } else {
-        Chat::Keep
+        ChatRetention::Keep
     };
     sessions.delete(&view.id, chat).await?;
     if global.json {

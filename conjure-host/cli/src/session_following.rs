@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use conjure_core::chat::{CallAnnounced, Event, EventId, QuestionAsked};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::backend::Asker as _;
-use conjure_runtime::manager::{Scope, TurnTerms};
+use conjure_runtime::manager::{DecisionScope, TurnTerms};
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
@@ -264,9 +264,9 @@ impl SessionFollower<'_> {
             decided = ask(asked) => decided,
         };
         let scope = if decided.always {
-            Scope::Tool
+            DecisionScope::Tool
         } else {
-            Scope::Once
+            DecisionScope::Once
         };
         let (call, decision) = (&asked.call_id, decided.decision);
         self.sessions

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use conjure_core::turn::Decision;
-use conjure_runtime::manager::{Approval, Question, Scope};
+use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 use conjure_skill_sdk::protocol::Elicited;
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ pub(crate) async fn list(
 }
 
 /// Prints what waits, with how to answer it.
-fn print(session: &str, calls: &[Approval], questions: &[Question]) {
+fn print(session: &str, calls: &[Approval], questions: &[PendingQuestion]) {
     for Approval {
         call,
         reason,
@@ -164,7 +164,7 @@ fn print(session: &str, calls: &[Approval], questions: &[Question]) {
     }
 }
 
-fn fields(question: &Question) -> impl Iterator<Item = (&String, &Value)> {
+fn fields(question: &PendingQuestion) -> impl Iterator<Item = (&String, &Value)> {
     let schema = question.asked.schema.as_ref();
     let fields = schema.and_then(|schema| schema.get("properties")?.as_object());
     fields.into_iter().flatten()
@@ -217,9 +217,9 @@ async fn decide(
         }
     };
     let scope = if args.always {
-        Scope::Tool
+        DecisionScope::Tool
     } else {
-        Scope::Once
+        DecisionScope::Once
     };
     let word = match &decision {
         Decision::Allow => "allow",
@@ -246,7 +246,7 @@ pub(crate) async fn answer(
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.questions(&id).await?;
-    let meant: Vec<&Question> = waiting
+    let meant: Vec<&PendingQuestion> = waiting
         .iter()
         .filter(|waiting| {
             args.question

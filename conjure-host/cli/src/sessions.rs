@@ -8,8 +8,9 @@ use conjure_core::chat::{EventId, Message};
 use conjure_core::turn::{Decision, When};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
-    Approval, Attendant, Chat, EventStream, Manager, ManagerError, Options, Question,
-    QuestionReply, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
+    Approval, Attendant, ChatRetention, DecisionScope, EventStream, Manager, ManagerError,
+    ManagerOptions, PendingQuestion, QuestionReply, SessionPatch, SessionView, TurnRequest,
+    TurnTerms,
 };
 use conjure_runtime::session::Stamped;
 use conjure_runtime::{Host, HostBuilder};
@@ -95,9 +96,9 @@ impl SavedSessions {
             .build()
             .await?;
         // A verb that only looks runs nothing that was said elsewhere.
-        let options = Options {
+        let options = ManagerOptions {
             adopts: false,
-            ..Options::default()
+            ..ManagerOptions::default()
         };
         let manager = Manager::start(host, store, options).await?;
         Ok(Self { manager, server })
@@ -172,7 +173,7 @@ impl SavedSessions {
     }
 
     /// The questions that wait for an answer.
-    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<Question>, CliError> {
+    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, CliError> {
         Ok(match &self.server {
             Some(server) => server.questions(session).await?,
             None => self.manager.questions(session).await?,
@@ -186,7 +187,7 @@ impl SavedSessions {
         session: &str,
         call: &str,
         decision: Decision,
-        scope: Scope,
+        scope: DecisionScope,
     ) -> Result<bool, CliError> {
         match &self.server {
             Some(server) => match server.decide(session, call, &decision, &scope).await {
@@ -246,7 +247,7 @@ impl SavedSessions {
         Ok(self.manager.get(&id).await?)
     }
 
-    pub(crate) async fn delete(&self, session: &str, chat: Chat) -> Result<(), CliError> {
+    pub(crate) async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), CliError> {
         match &self.server {
             Some(server) => Ok(server.delete(session, chat).await?),
             None => Ok(self.manager.delete(session, chat).await?),

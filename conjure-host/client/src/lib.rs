@@ -18,7 +18,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use conjure_runtime::manager::{Chat, SessionPatch, TurnTerms};
+use conjure_runtime::manager::{ChatRetention, SessionPatch, TurnTerms};
 use conjure_store::ThreadId;
 
 pub use announced::Announced;
@@ -168,10 +168,10 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub async fn delete(&self, session: &str, chat: Chat) -> Result<(), ServerError> {
+    pub async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), ServerError> {
         let chat = match chat {
-            Chat::Keep => "keep",
-            Chat::Delete => "delete",
+            ChatRetention::Keep => "keep",
+            ChatRetention::Delete => "delete",
         };
         let path = format!("sessions/{session}?chat={chat}");
         self.ask(Method::DELETE, &path, None).await.map(drop)

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Server, ServerError, encoded};
-use conjure_runtime::manager::{Approval, Question, Scope};
+use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 
 /// All of them, as a list of the API is.
 #[derive(Deserialize)]
@@ -30,10 +30,10 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ServerError> {
+    pub async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, ServerError> {
         let path = format!("sessions/{}/questions", encoded(session));
         let listed = self.ask(Method::GET, &path, None).await?;
-        Ok(self.read::<ListBody<Question>>(&listed)?.items)
+        Ok(self.read::<ListBody<PendingQuestion>>(&listed)?.items)
     }
 
     /// Decides about a call that waits.
@@ -45,7 +45,7 @@ impl Server {
         session: &str,
         call: &str,
         decision: &Decision,
-        scope: &Scope,
+        scope: &DecisionScope,
     ) -> Result<(), ServerError> {
         let body = match decision {
             Decision::Allow => json!({ "scope": scope, "decision": "allow" }),

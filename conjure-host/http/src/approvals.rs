@@ -135,9 +135,9 @@ async fn decide(
         },
     };
     let scope = match body.scope {
-        DecisionScopeBody::Once {} => manager::Scope::Once,
-        DecisionScopeBody::Tool {} => manager::Scope::Tool,
-        DecisionScopeBody::Pattern { pattern } => manager::Scope::Pattern {
+        DecisionScopeBody::Once {} => manager::DecisionScope::Once,
+        DecisionScopeBody::Tool {} => manager::DecisionScope::Tool,
+        DecisionScopeBody::Pattern { pattern } => manager::DecisionScope::Pattern {
             pattern: pattern
                 .parse()
                 .map_err(|error: conjure_core::routing::PatternError| {

@@ -22,7 +22,7 @@ use super::middleware::ClientName;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
-use conjure_runtime::manager::{Attendant, Change, Changes, EventStream};
+use conjure_runtime::manager::{Attendant, EventStream, SessionChange, SessionChangeStream};
 use conjure_store::ThreadId;
 
 /// The header with the number that a client saw last.
@@ -165,7 +165,7 @@ async fn of_sessions(
         present(&app, None, query.attended),
         following,
     );
-    let begin = Some(Change::Missed);
+    let begin = Some(SessionChange::Missed);
     Ok(streamed(stream::unfold(
         (begin, changes, app, open),
         |(begin, mut changes, app, open)| async move {
@@ -174,10 +174,10 @@ async fn of_sessions(
                 None => next_change(&mut changes, &app).await?,
             };
             let name = match &change {
-                Change::State { .. } => "state",
-                Change::Saved { .. } => "saved",
-                Change::Deleted { .. } => "deleted",
-                Change::Missed => "missed",
+                SessionChange::State { .. } => "state",
+                SessionChange::Saved { .. } => "saved",
+                SessionChange::Deleted { .. } => "deleted",
+                SessionChange::Missed => "missed",
             };
             let event = Sent::default().event(name).json_data(&change).ok()?;
             Some((Ok(event), (None, changes, app, open)))
@@ -185,7 +185,7 @@ async fn of_sessions(
     )))
 }
 
-async fn next_change(changes: &mut Changes, app: &App) -> Option<Change> {
+async fn next_change(changes: &mut SessionChangeStream, app: &App) -> Option<SessionChange> {
     tokio::select! {
         biased;
         change = changes.next() => change,

@@ -71,7 +71,7 @@ async fn list(
 ) -> Result<Json<Page<QuestionView>>, Problem> {
     let waiting = app.manager.questions(&id).await?;
     let items = waiting.into_iter().map(
-        |manager::Question {
+        |manager::PendingQuestion {
              asked,
              cancelled_in_ms,
          }| QuestionView {

@@ -399,11 +399,11 @@ async fn remove(
     Params(query): Params<RemoveQuery>,
 ) -> Result<StatusCode, Problem> {
     let chat = match query.chat {
-        Some(ChatRetentionBody::Delete) => manager::Chat::Delete,
-        Some(ChatRetentionBody::Keep) | None => manager::Chat::Keep,
+        Some(ChatRetentionBody::Delete) => manager::ChatRetention::Delete,
+        Some(ChatRetentionBody::Keep) | None => manager::ChatRetention::Keep,
     };
     app.manager.delete(&id, chat).await?;
-    if chat == manager::Chat::Delete {
+    if chat == manager::ChatRetention::Delete {
         app.store.collect_blobs().await?;
     }
     Ok(StatusCode::NO_CONTENT)

@@ -11,15 +11,15 @@ use super::meta_tools;
 use super::names;
 use super::options::MetaTools;
 use super::whole;
-use conjure_runtime::backend::Snapshot;
-use conjure_runtime::session::Calls;
+use conjure_runtime::backend::ToolSnapshot;
+use conjure_runtime::session::ToolSession;
 
 /// What a tool's `_meta` says about its calls: `stateful` or `stateless`.
 const MODE: &str = "dev.conjure/mode";
 
 /// The served tools of one snapshot.
 pub(super) struct ServedTools {
-    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<ToolSnapshot>,
     tools: Vec<ServedTool>,
     by_name: HashMap<String, usize>,
     meta: MetaTools,
@@ -48,7 +48,7 @@ impl ServedTool {
 
 impl ServedTools {
     /// Those of a snapshot, without what the session's rules deny whatever the arguments are.
-    pub(super) fn of(calls: &Calls, snapshot: Arc<Snapshot>, meta: MetaTools) -> Self {
+    pub(super) fn of(calls: &ToolSession, snapshot: Arc<ToolSnapshot>, meta: MetaTools) -> Self {
         let own: &[&str] = match meta {
             MetaTools::Off => &[],
             MetaTools::Beside | MetaTools::Instead => &meta_tools::NAMES,

@@ -26,7 +26,7 @@ use conjure_store::ThreadId;
 const CLOSING: Duration = Duration::from_secs(15);
 
 /// A backend that is open on its own.
-pub struct Alone {
+pub struct StandaloneBackend {
     dirs: SessionDirs,
     instance: Arc<Instance>,
 }
@@ -40,7 +40,7 @@ impl Host {
         &self,
         backend: &BackendSpec,
         working_dir: Option<PathBuf>,
-    ) -> Result<Alone, SessionError> {
+    ) -> Result<StandaloneBackend, SessionError> {
         let asker = Arc::clone(&self.shared.asker);
         self.alone_asking(backend, working_dir, asker).await
     }
@@ -54,7 +54,7 @@ impl Host {
         backend: &BackendSpec,
         working_dir: Option<PathBuf>,
         asker: Arc<dyn Asker>,
-    ) -> Result<Alone, SessionError> {
+    ) -> Result<StandaloneBackend, SessionError> {
         let shared = &self.shared;
         let not_ready = |reason: String| ToolboxError::NotReady {
             backend: backend.instance().to_owned(),
@@ -85,11 +85,11 @@ impl Host {
         };
         let opened = ask(&instance, &dirs.request_context, op::BACKEND_OPEN, open).await;
         let _: Empty = opened.map_err(|error| not_ready(error.to_string()))?;
-        Ok(Alone { dirs, instance })
+        Ok(StandaloneBackend { dirs, instance })
     }
 }
 
-impl Alone {
+impl StandaloneBackend {
     /// What it offers, and in `meta` what it says of itself.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Alone {
     }
 }
 
-impl fmt::Debug for Alone {
+impl fmt::Debug for StandaloneBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alone")
             .field("plugin", self.instance.plugin().id())

@@ -32,12 +32,12 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::{Artifact, FileError, Writes};
 use crate::backend::instances::Instances;
 use crate::backend::lease::create_request;
-use crate::backend::questions::Client;
+use crate::backend::questions::SessionClient;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::session::HostState;
 use crate::session::{
-    Calls, Preview, Recorder, Saved, Session, SessionError, ToolPreview, sessions_dir, sweep,
+    Preview, Recorder, Saved, Session, SessionError, ToolPreview, ToolSession, sessions_dir, sweep,
     unfolding,
 };
 use conjure_config::{BackendSpec, SessionSpec};
@@ -71,7 +71,7 @@ pub enum HostError {
     Store(std::io::Error),
 }
 
-type Link = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
+type PluginLinker = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
 
 /// Builds a [`Host`].
 pub struct HostBuilder {
@@ -79,7 +79,7 @@ pub struct HostBuilder {
     plugin_files: Vec<PathBuf>,
     plugin_dirs: Vec<PathBuf>,
     watch: bool,
-    linked: Vec<Link>,
+    linked: Vec<PluginLinker>,
     log: Option<Arc<dyn Log>>,
     auths: Option<Auths>,
     asker: Arc<dyn Asker>,
@@ -308,9 +308,9 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
-    pub async fn calls(&self, spec: SessionSpec) -> Result<Calls, SessionError> {
+    pub async fn calls(&self, spec: SessionSpec) -> Result<ToolSession, SessionError> {
         let spec = self.shared.with_auths(spec, false).await?;
-        Calls::open(Arc::clone(&self.shared), spec).await
+        ToolSession::open(Arc::clone(&self.shared), spec).await
     }
 
     /// The same for a program on the other side that plugins may ask. A model is there for them
@@ -318,10 +318,10 @@ impl Host {
     pub async fn calls_for(
         &self,
         spec: SessionSpec,
-        client: Arc<dyn Client>,
-    ) -> Result<Calls, SessionError> {
+        client: Arc<dyn SessionClient>,
+    ) -> Result<ToolSession, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Calls::open_for(Arc::clone(&self.shared), spec, Some(client)).await
+        ToolSession::open_for(Arc::clone(&self.shared), spec, Some(client)).await
     }
 
     /// Opens a session of several backends.

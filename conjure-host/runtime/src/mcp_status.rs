@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::Alone;
 use crate::Host;
+use crate::StandaloneBackend;
 use crate::backend::is_settled;
 use crate::session::SessionError;
 use conjure_config::BackendSpec;
@@ -87,7 +87,7 @@ pub fn start_all(servers: &mut Map<String, Value>) -> Duration {
 }
 
 /// What a backend says of its servers.
-async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
+async fn statuses(alone: &StandaloneBackend) -> Result<Vec<Value>, CallFailure> {
     let catalog = alone.catalog().await?;
     let servers = catalog
         .meta

@@ -9,7 +9,7 @@ use anyhow::Result;
 use conjure_core::chat::{EventId, Message};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys};
-use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -62,7 +62,7 @@ async fn work(args: &Args) -> Result<()> {
         .auths(auths(&store, &args.data_dir))
         .build()
         .await?;
-    let manager = Manager::start(host, store, Options::default()).await?;
+    let manager = Manager::start(host, store, ManagerOptions::default()).await?;
     say(&Said::Ready);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {

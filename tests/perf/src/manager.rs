@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys, NewAuth};
-use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use conjure_vault::Credential;
 use rustix::time::{ClockId, clock_gettime};
@@ -46,7 +46,7 @@ impl Managed {
             .auths(auths)
             .build()
             .await?;
-        let manager = Manager::start(host, store, Options::default()).await?;
+        let manager = Manager::start(host, store, ManagerOptions::default()).await?;
         Ok(Self { manager, dir })
     }
 

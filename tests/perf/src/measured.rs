@@ -8,7 +8,7 @@ use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{
     CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices, Registry,
 };
-use conjure_host::session::{Calls, SessionSpec};
+use conjure_host::session::{SessionSpec, ToolSession};
 use conjure_host::{Host, host_operations, plugin_create};
 use conjure_skill_sdk::abi::HEADER_MAGIC;
 use conjure_skill_sdk::protocol::Request;
@@ -157,7 +157,7 @@ pub(crate) fn request(call: &FunctionCall) -> Result<Vec<u8>> {
 
 /// A host with the measured skill alone, and a session of it for calls without a model.
 pub(crate) struct Session {
-    calls: Calls,
+    calls: ToolSession,
     cancel: CancellationToken,
     _host: Host,
     _data: TempDir,

@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value};
 
 use super::lease::{BackendLease, ask};
-use super::reports::{Report, Reports};
+use super::reports::{Reports, TaskReport};
 use super::request_context::RequestContext;
 use super::results::fetch_with;
 use crate::artifacts::Artifacts;
@@ -108,14 +108,16 @@ impl Contributors {
             let backend = name.clone();
             if !files.is_empty() {
                 let _ = internal
-                    .send(Report::Files {
+                    .send(TaskReport::Files {
                         backend: backend.clone(),
                         files,
                     })
                     .await;
             }
             if let Some(state) = state {
-                let _ = internal.send(Report::BackendState { backend, state }).await;
+                let _ = internal
+                    .send(TaskReport::BackendState { backend, state })
+                    .await;
             }
         }
         renewed
@@ -217,7 +219,9 @@ impl Share {
                 "{name}: it has no part in this request, so the model is not offered what it \
                  brings: {error}"
             );
-            let _ = internal.send(Report::Event(Event::Notice { text })).await;
+            let _ = internal
+                .send(TaskReport::Event(Event::Notice { text }))
+                .await;
         }
         ModelRequest {
             contribution: added.fragments(),

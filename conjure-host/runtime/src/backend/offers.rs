@@ -9,7 +9,7 @@ use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, Tool
 use serde_json::{Map, Value};
 
 use super::lease::BackendLease;
-use super::snapshot::Target;
+use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::{LoadedPlugin, PluginId};
@@ -25,7 +25,7 @@ pub(super) struct Offer {
 
 pub(super) enum Offered {
     Skill(Arc<LoadedPlugin>),
-    Target(Target),
+    Target(CallTarget),
 }
 
 impl Offer {
@@ -126,7 +126,10 @@ pub(super) fn executor_tools(
                 skill: skill.clone(),
                 version: None,
                 tool: tool.tool.clone(),
-                target: Offered::Target(Target::Executor(Arc::clone(lease), Arc::clone(&folders))),
+                target: Offered::Target(CallTarget::Executor(
+                    Arc::clone(lease),
+                    Arc::clone(&folders),
+                )),
             });
             tools.push(Arc::new(tool));
         }
@@ -154,7 +157,7 @@ pub(super) fn backend_tools(
             skill: declared.skill.clone(),
             version: None,
             tool: declared.name.clone(),
-            target: Offered::Target(Target::Backend(Arc::clone(lease))),
+            target: Offered::Target(CallTarget::Backend(Arc::clone(lease))),
         });
     }
 }

@@ -7,14 +7,14 @@ use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
 use conjure_core::label::label;
 use conjure_core::log::{Entry, EntryBody, Outcome};
 
-use super::{Inner, lock};
+use super::{ManagerState, lock};
 use crate::session::Recorder;
 use conjure_store::{Run, RunState, StoreError, ThreadId};
 
 /// Runs that are looked at at once.
 const PAGE: u64 = 100;
 
-impl Inner {
+impl ManagerState {
     /// Writes a turn that could not begin.
     pub(super) async fn record_failure(
         &self,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ManagerError;
 use super::actor::SavedSessionActor;
-use super::approvals::{Approval, Scope};
+use super::approvals::{Approval, DecisionScope};
 use super::spec::MadeOf;
 use super::view::SessionPatch;
 use conjure_config::SessionSpec;
@@ -42,7 +42,7 @@ impl SavedSessionActor {
         &mut self,
         call_id: &str,
         decision: Decision,
-        scope: Scope,
+        scope: DecisionScope,
     ) -> Result<(), ManagerError> {
         let asked = self.approvals().await;
         let asked = asked.into_iter().find(|asked| asked.call.id == call_id);
@@ -59,8 +59,8 @@ impl SavedSessionActor {
         let session = Arc::clone(&open.opened.live.session);
         session.decide(call_id, decision).await;
         let pattern = match scope {
-            Scope::Once => return Ok(()),
-            Scope::Tool => {
+            DecisionScope::Once => return Ok(()),
+            DecisionScope::Tool => {
                 asked
                     .call
                     .name
@@ -69,7 +69,7 @@ impl SavedSessionActor {
                         message: error.to_string(),
                     })?
             }
-            Scope::Pattern { pattern } => pattern,
+            DecisionScope::Pattern { pattern } => pattern,
         };
         let rule = Rule {
             pattern,

@@ -9,7 +9,7 @@ use crate::session::{Session, Subscription};
 
 /// A thread that is open here, as others see it.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct ActiveThread {
     /// The saved session that has it open.
     pub(super) owner: String,
     pub(super) session: Arc<Session>,
@@ -17,7 +17,7 @@ pub(super) struct Live {
     run: Arc<Mutex<Option<String>>>,
 }
 
-impl Live {
+impl ActiveThread {
     pub(super) fn new(owner: &str, session: Arc<Session>) -> Self {
         Self {
             owner: owner.to_owned(),

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvals::Scope;
+use super::approvals::DecisionScope;
 use super::requests::CancelRequest;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
@@ -21,7 +21,7 @@ use conjure_store::{Owner, ProcessRequest, RequestReply, StoreError, ThreadId};
 /// What is asked of another process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub(super) enum Remote {
+pub(super) enum RemoteRequest {
     Say {
         session: String,
         turn_id: String,
@@ -41,7 +41,7 @@ pub(super) enum Remote {
         call_id: String,
         /// Why it is denied; it is allowed without.
         denied: Option<String>,
-        scope: Scope,
+        scope: DecisionScope,
     },
     Questions {
         session: String,
@@ -86,7 +86,7 @@ const MODEL: Duration = Duration::from_secs(300);
 /// The same where a thread is opened or closed for it, with its backends.
 const OPENING: Duration = Duration::from_secs(15);
 
-impl Remote {
+impl RemoteRequest {
     fn patience(&self) -> Duration {
         match self {
             Self::Cancel { .. }
@@ -163,14 +163,14 @@ impl From<&ManagerError> for RemoteError {
     }
 }
 
-type Answered = Result<Value, RemoteError>;
+type RemoteReply = Result<Value, RemoteError>;
 
 impl Manager {
     /// Asks the process that runs a session's turn, where that is another one.
     pub(super) async fn at_owner<T: DeserializeOwned>(
         &self,
         session: &str,
-        remote: impl FnOnce() -> Remote,
+        remote: impl FnOnce() -> RemoteRequest,
     ) -> Result<Option<T>, ManagerError> {
         let Some(owner) = self.owner_elsewhere(session).await? else {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Manager {
     pub(super) async fn at_writer<T: DeserializeOwned>(
         &self,
         thread: &ThreadId,
-        remote: impl FnOnce() -> Remote,
+        remote: impl FnOnce() -> RemoteRequest,
     ) -> Result<Option<T>, ManagerError> {
         let Some(owner) = self.inner.store.thread_owner(thread).await? else {
             return Ok(None);
@@ -225,7 +225,7 @@ impl Manager {
     async fn ask_owner<T: DeserializeOwned>(
         &self,
         owner: &Owner,
-        remote: &Remote,
+        remote: &RemoteRequest,
     ) -> Result<T, ManagerError> {
         let elsewhere = |why: &'static str| ManagerError::Elsewhere {
             pid: owner.pid,
@@ -243,7 +243,7 @@ impl Manager {
         let patience = remote.patience();
         match self.inner.store.request(owner, &body, patience).await? {
             RequestReply::Answer(answer) => {
-                let answered: Answered = serde_json::from_str(&answer).map_err(odd)?;
+                let answered: RemoteReply = serde_json::from_str(&answer).map_err(odd)?;
                 serde_json::from_value(answered.map_err(ManagerError::Remote)?).map_err(odd)
             }
             RequestReply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
@@ -259,28 +259,28 @@ impl Manager {
                 message: format!("another process asks for what is not known here: {error}"),
             }),
         };
-        let answered: Answered = done.map_err(|error| RemoteError::from(&error));
+        let answered: RemoteReply = done.map_err(|error| RemoteError::from(&error));
         let answer = serde_json::to_string(&answered).unwrap_or_default();
         if let Err(error) = self.inner.store.answer_request(&request.id, &answer).await {
             tracing::warn!("another process was not answered: {error}");
         }
     }
 
-    async fn serve_remote(&self, remote: Remote) -> Result<Value, ManagerError> {
+    async fn serve_remote(&self, remote: RemoteRequest) -> Result<Value, ManagerError> {
         let nothing = Ok(Value::Null);
         match remote {
-            Remote::Say {
+            RemoteRequest::Say {
                 session,
                 turn_id,
                 message,
                 terms,
             } => json(self.begin_here(&session, turn_id, message, terms).await?),
-            Remote::Cancel { session, what } => {
+            RemoteRequest::Cancel { session, what } => {
                 self.cancel_here(&session, what).await;
                 nothing
             }
-            Remote::Approvals { session } => json(self.approvals_here(&session).await),
-            Remote::Decide {
+            RemoteRequest::Approvals { session } => json(self.approvals_here(&session).await),
+            RemoteRequest::Decide {
                 session,
                 call_id,
                 denied,
@@ -294,8 +294,8 @@ impl Manager {
                     .await?;
                 nothing
             }
-            Remote::Questions { session } => json(self.questions_here(&session)),
-            Remote::Dismiss {
+            RemoteRequest::Questions { session } => json(self.questions_here(&session)),
+            RemoteRequest::Dismiss {
                 session,
                 question,
                 declined,
@@ -307,7 +307,7 @@ impl Manager {
                 self.answer_here(&session, &question, &reply)?;
                 nothing
             }
-            Remote::Update {
+            RemoteRequest::Update {
                 session,
                 mut patch,
                 seen_ms,
@@ -318,20 +318,22 @@ impl Manager {
                 self.update_here(&session, &patch, when).await?;
                 nothing
             }
-            Remote::End { session } => {
+            RemoteRequest::End { session } => {
                 self.end_here(&session).await;
                 nothing
             }
-            Remote::Release { thread } => {
+            RemoteRequest::Release { thread } => {
                 self.inner.release(&thread).await;
                 nothing
             }
-            Remote::Leave { thread } => {
+            RemoteRequest::Leave { thread } => {
                 self.leave_here(&thread).await;
                 nothing
             }
-            Remote::Compact { thread, session } => json(self.compact_here(&thread, session).await?),
-            Remote::Unfold { thread, fold } => json(self.unfold_here(&thread, fold).await?),
+            RemoteRequest::Compact { thread, session } => {
+                json(self.compact_here(&thread, session).await?)
+            }
+            RemoteRequest::Unfold { thread, fold } => json(self.unfold_here(&thread, fold).await?),
         }
     }
 }

@@ -7,7 +7,7 @@ use conjure_core::turn::{Decision, When};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::approvals::{Approval, Scope};
+use super::approvals::{Approval, DecisionScope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
@@ -29,7 +29,7 @@ pub(super) struct CancelRequest {
 }
 
 /// What is asked of a session's actor.
-pub(super) enum Ask {
+pub(super) enum ActorRequest {
     /// Say something, or go on where there is no message.
     Say {
         turn_id: String,
@@ -47,7 +47,7 @@ pub(super) enum Ask {
     Decide {
         call_id: String,
         decision: Decision,
-        scope: Scope,
+        scope: DecisionScope,
         done: Done<Result<(), ManagerError>>,
     },
     /// Change what is saved.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use conjure_core::chat::Message;
 use serde::{Deserialize, Serialize};
 
-use super::remote::Remote;
-use super::requests::{Ask, CancelRequest};
+use super::remote::RemoteRequest;
+use super::requests::{ActorRequest, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::{Manager, ManagerError};
 use conjure_store::{Run, RunState, RunsOf, StoreSignal, StoreSignals, ThreadId};
@@ -68,7 +68,7 @@ impl Manager {
         } = request;
         let terms = Box::new(terms);
         let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let remote = || Remote::Say {
+        let remote = || RemoteRequest::Say {
             session: session.clone(),
             turn_id: turn_id.clone(),
             message: message.clone(),
@@ -89,7 +89,7 @@ impl Manager {
         message: Option<Message>,
         terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
-        self.ask(session, |done| Ask::Say {
+        self.ask(session, |done| ActorRequest::Say {
             turn_id: turn_id.clone(),
             message: message.clone(),
             terms: terms.clone(),
@@ -173,7 +173,7 @@ impl Manager {
 
     async fn cancel_what(&self, session: &str, what: CancelRequest) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let remote = || Remote::Cancel {
+        let remote = || RemoteRequest::Cancel {
             session: session.clone(),
             what: what.clone(),
         };
@@ -185,7 +185,7 @@ impl Manager {
 
     pub(super) async fn cancel_here(&self, session: &str, what: CancelRequest) {
         let drop_queued = what.drop_queued;
-        let ask = |done| Ask::Cancel {
+        let ask = |done| ActorRequest::Cancel {
             what: what.clone(),
             done,
         };
@@ -214,7 +214,7 @@ pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadI
 
 /// How a run ended.
 pub(super) fn end_of(
-    answer: &Result<crate::session::Answer, crate::session::ChatError>,
+    answer: &Result<crate::session::TurnSummary, crate::session::ChatError>,
 ) -> (RunState, Option<String>) {
     use conjure_core::log::Outcome;
 

@@ -11,7 +11,7 @@ use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
 use tokio::time::Instant;
 
 use super::questions::Questions;
-use crate::backend::Snapshot;
+use crate::backend::ToolSnapshot;
 use conjure_config::SessionSpec;
 
 /// Whether anybody can be asked.
@@ -46,13 +46,13 @@ pub(super) struct Approvals {
     /// Rules that hold for the running turn only.
     of_turn: Vec<Rule>,
     mode: ApprovalMode,
-    waiting: BTreeMap<String, WaitingCall>,
+    waiting: BTreeMap<String, ApprovalRequest>,
     /// What plugins ask the person, where somebody may come.
     questions: Option<Arc<Questions>>,
 }
 
 /// A call that waits, and how long.
-struct WaitingCall {
+struct ApprovalRequest {
     call: FunctionCall,
     reason: String,
     until: Option<Instant>,
@@ -115,7 +115,7 @@ impl Approvals {
 
     /// Says whether somebody is there to decide and to answer questions. What waits and has nobody
     /// to wait for any more is denied.
-    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &Snapshot) -> Vec<Input> {
+    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &ToolSnapshot) -> Vec<Input> {
         self.mode = mode;
         let is_attended = mode != ApprovalMode::Unattended;
         if let Some(questions) = &self.questions {
@@ -132,7 +132,7 @@ impl Approvals {
         &mut self,
         call: FunctionCall,
         reason: String,
-        snapshot: &Snapshot,
+        snapshot: &ToolSnapshot,
     ) -> Option<Input> {
         let until = match self.mode {
             ApprovalMode::Unattended => {
@@ -145,7 +145,7 @@ impl Approvals {
             ApprovalMode::Attended => None,
         };
         let call_id = call.call_id.clone();
-        let waiting = WaitingCall {
+        let waiting = ApprovalRequest {
             call,
             reason,
             until,
@@ -200,14 +200,18 @@ impl Approvals {
     }
 
     /// Denies what waited for too long.
-    pub(super) fn deny_unanswered(&mut self, snapshot: &Snapshot) -> Vec<Input> {
+    pub(super) fn deny_unanswered(&mut self, snapshot: &ToolSnapshot) -> Vec<Input> {
         let now = Instant::now();
         self.deny(snapshot, |waiting| {
             waiting.until.is_some_and(|until| until <= now)
         })
     }
 
-    fn deny(&mut self, snapshot: &Snapshot, is_meant: impl Fn(&WaitingCall) -> bool) -> Vec<Input> {
+    fn deny(
+        &mut self,
+        snapshot: &ToolSnapshot,
+        is_meant: impl Fn(&ApprovalRequest) -> bool,
+    ) -> Vec<Input> {
         let mut denied = Vec::new();
         self.waiting.retain(|call_id, waiting| {
             if !is_meant(waiting) {
@@ -224,7 +228,7 @@ impl Approvals {
 }
 
 /// What the model is told when nobody could be asked.
-fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &Snapshot) -> CallRefusal {
+fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &ToolSnapshot) -> CallRefusal {
     let found = snapshot.look_up(&call.name);
     let failure = CallFailure {
         tool: &call.name,

@@ -10,11 +10,11 @@ use conjure_core::request::{
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::Observe;
 
-use super::model::Request;
+use super::model::ActiveRequest;
 
 /// A summary that is on its way.
 pub(super) struct Compaction {
-    request: Request,
+    request: ActiveRequest,
     plan: SummaryPlan,
 }
 
@@ -67,7 +67,7 @@ impl SummaryPlan {
     }
 
     /// Its request is on its way.
-    pub(super) fn asked(self, request: Request) -> Compaction {
+    pub(super) fn asked(self, request: ActiveRequest) -> Compaction {
         let plan = self;
         Compaction { request, plan }
     }
@@ -165,7 +165,7 @@ fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> Input {
 
 /// What a person's compaction came to: its entry, and how many tokens of the conversation the model
 /// reads now, about.
-pub(crate) type Compacted = Result<(u64, u64), CompactError>;
+pub(crate) type CompactionResult = Result<(u64, u64), CompactError>;
 
 /// Why nothing is summarised that a person wants to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

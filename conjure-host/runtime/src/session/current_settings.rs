@@ -7,8 +7,8 @@ use std::sync::Arc;
 use conjure_core::turn::{Input, When};
 
 use super::derived::turn_settings;
-use super::handle::Settings;
-use super::history::Record;
+use super::handle::SessionSettings;
+use super::history::SettingsRecord;
 use conjure_config::SessionSpec;
 use conjure_providers::{ModelBook, Provider};
 
@@ -41,7 +41,7 @@ impl CurrentSettings {
     }
 
     /// A change on top of what holds and of what is still to come.
-    pub(super) fn changed(&self, change: &Settings) -> SessionSpec {
+    pub(super) fn changed(&self, change: &SessionSettings) -> SessionSpec {
         let newest = self.revisions.last_key_value().map(|(_, spec)| spec);
         change.applied_to(newest.unwrap_or(&self.spec))
     }
@@ -54,7 +54,7 @@ impl CurrentSettings {
         working_dir: &Path,
         when: When,
     ) -> Input {
-        let entry = Record::of(&spec, working_dir).entry();
+        let entry = SettingsRecord::of(&spec, working_dir).entry();
         let mut settings = turn_settings(&spec, models);
         self.revision += 1;
         settings.revision = self.revision;

@@ -10,7 +10,7 @@ use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 use serde_json::json;
 
-use crate::backend::Snapshot;
+use crate::backend::ToolSnapshot;
 use conjure_config::{CompactAt, SessionSpec, SpecError};
 use conjure_providers::{ModelBook, ModelFacts};
 
@@ -86,7 +86,7 @@ pub(crate) fn check_compact_at(spec: &SessionSpec, models: &ModelBook) -> Result
 pub(crate) fn compile_settings(
     spec: &SessionSpec,
     models: &ModelBook,
-    snapshot: &Snapshot,
+    snapshot: &ToolSnapshot,
     target: Target,
 ) -> CompileSettings {
     CompileSettings {
@@ -103,7 +103,10 @@ pub(crate) fn compile_settings(
 
 /// What the backends say about their use, for the model or a client. Whoever has only tools that
 /// the rules deny whatever the arguments are says nothing.
-pub(crate) fn instructions_told(policy: &Policy, snapshot: &Snapshot) -> Vec<BackendInstructions> {
+pub(crate) fn instructions_told(
+    policy: &Policy,
+    snapshot: &ToolSnapshot,
+) -> Vec<BackendInstructions> {
     let said = snapshot.instructions();
     let told = said.filter(|said| {
         let routes = snapshot.table().routes().iter();

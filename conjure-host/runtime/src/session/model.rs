@@ -15,12 +15,12 @@ use tracing::Span;
 
 use super::wake_coalescer::WakeCoalescer;
 use crate::backend::contributors::Share;
-use crate::backend::reports::{Report, Reports};
+use crate::backend::reports::{Reports, TaskReport};
 use crate::spans;
 use conjure_providers::{Provider, ProviderError, ReplySink};
 
 /// A request on its way.
-pub(crate) struct Request {
+pub(crate) struct ActiveRequest {
     number: u64,
     task: JoinHandle<()>,
     pieces: Arc<Pieces>,
@@ -87,7 +87,7 @@ impl Pieces {
     }
 }
 
-impl Request {
+impl ActiveRequest {
     /// Sends a request, with the share that backends have in it.
     pub(crate) fn send(
         number: u64,
@@ -119,7 +119,7 @@ impl Request {
                 let nothing_came = answer.as_ref().is_err_and(|error| error.partial.is_none())
                     && sink.partial().is_none();
                 if let Some(lost) = lost(&meta, &sink, nothing_came) {
-                    let _ = done.send(Report::Input(Box::new(lost))).await;
+                    let _ = done.send(TaskReport::Input(Box::new(lost))).await;
                 }
                 let input = match answer {
                     Ok(response) => Input::ModelDone {
@@ -145,7 +145,7 @@ impl Request {
                 spans::replied(&span, &input);
                 drop(span);
                 // Nobody listens any more when the session is gone.
-                let _ = done.send(Report::Input(Box::new(input))).await;
+                let _ = done.send(TaskReport::Input(Box::new(input))).await;
             }
         });
         Self {

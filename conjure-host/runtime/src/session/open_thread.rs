@@ -17,13 +17,13 @@ use super::after_log::{AfterLog, Deferred};
 use super::approvals::{ApprovalMode, Approvals, PendingApproval};
 use super::budget::Budget;
 use super::compaction::{
-    AfterSummary, CompactError, Compacted, SummaryPlan, UnfoldError, unfolding,
+    AfterSummary, CompactError, CompactionResult, SummaryPlan, UnfoldError, unfolding,
 };
 use super::current_settings::CurrentSettings;
 use super::deadline::passed;
 use super::derived::{room, whom};
-use super::handle::{SessionError, Settings};
-use super::model::Request;
+use super::handle::{SessionError, SessionSettings};
+use super::model::ActiveRequest;
 use super::model_requests::ModelRequests;
 use super::naming::ThreadName;
 use super::outgoing_request::OutgoingRequest;
@@ -38,7 +38,7 @@ use super::thread_resources::ThreadResources;
 use super::tool_preview::{self, ToolPreview};
 use super::tools::{TableUpdate, ToolChange, Tools};
 use super::turns::{AnswerTo, Turns};
-use crate::backend::reports::Report;
+use crate::backend::reports::TaskReport;
 use conjure_config::SessionSpec;
 use conjure_store::StoreError;
 
@@ -167,7 +167,11 @@ impl OpenThread {
     }
 
     /// Changes settings on top of those that are to come.
-    pub(crate) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
+    pub(crate) fn change(
+        &mut self,
+        change: &SessionSettings,
+        when: When,
+    ) -> Result<(), SessionError> {
         let spec = self.settings.changed(change);
         self.reconfigure(spec, when)
     }
@@ -191,7 +195,7 @@ impl OpenThread {
     }
 
     /// What changing these settings would change about the next request.
-    pub(crate) fn check(&self, change: &Settings) -> Result<SwitchReport, SessionError> {
+    pub(crate) fn check(&self, change: &SessionSettings) -> Result<SwitchReport, SessionError> {
         let spec = change.applied_to(self.settings.spec());
         let snapshot = self.tools.current();
         switch_report(
@@ -232,7 +236,7 @@ impl OpenThread {
     }
 
     /// Asks for a summary because a person wants it, while no turn runs.
-    pub(crate) fn compact(&mut self, done: oneshot::Sender<Compacted>) {
+    pub(crate) fn compact(&mut self, done: oneshot::Sender<CompactionResult>) {
         let room = room(self.settings.spec(), &self.resources.host.models);
         let refused = if self.machine.is_busy() || self.model.is_summarising() {
             CompactError::Busy
@@ -334,7 +338,7 @@ impl OpenThread {
             Action::StopModel { request } => {
                 self.show_pieces();
                 if self.after_log.take_back(request) {
-                    return Some(Request::never_sent(request));
+                    return Some(ActiveRequest::never_sent(request));
                 }
                 let stopped = self.model.take_reply()?;
                 self.inputs(stopped.lost());
@@ -407,7 +411,7 @@ impl OpenThread {
         let (observed, reports) = (self.model.observed(), self.resources.reports.clone());
         tokio::spawn(async move {
             observed.wait().await;
-            let seen = Report::Input(Box::new(Input::Observed));
+            let seen = TaskReport::Input(Box::new(Input::Observed));
             let _ = reports.send(seen).await;
         });
         None
@@ -525,15 +529,15 @@ impl OpenThread {
         }
     }
 
-    fn report(&mut self, report: Report) {
+    fn report(&mut self, report: TaskReport) {
         match report {
-            Report::Input(input) => self.reported(*input),
-            Report::CallDone(report) => {
+            TaskReport::Input(input) => self.reported(*input),
+            TaskReport::CallDone(report) => {
                 self.calls.remove(&report.output.call_id);
                 let inputs = showing::call_report(&mut self.recorder, *report);
                 self.inputs(inputs);
             }
-            Report::Output {
+            TaskReport::Output {
                 call_id,
                 kind,
                 bytes,
@@ -542,26 +546,26 @@ impl OpenThread {
                 output.into_iter().for_each(|it| self.recorder.event(it));
             }
             // An answer that a switch has overtaken is another model's.
-            Report::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
-            Report::Catalog {
+            TaskReport::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
+            TaskReport::Catalog {
                 backend, catalog, ..
             } => {
                 self.tools.toolbox.set_catalog(&backend, catalog);
                 self.tools_changed();
             }
-            Report::SkillTools(listed) => {
+            TaskReport::SkillTools(listed) => {
                 for (skill, tools) in listed {
                     self.tools.toolbox.set_skill_tools(&skill, tools);
                 }
                 self.tools_changed();
             }
-            Report::BackendState { backend, state } => {
+            TaskReport::BackendState { backend, state } => {
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });
             }
-            Report::Event(event) => self.recorder.event(event),
-            Report::Notice { text } => showing::note(&mut self.recorder, text),
-            Report::Files { backend, files } => {
+            TaskReport::Event(event) => self.recorder.event(event),
+            TaskReport::Notice { text } => showing::note(&mut self.recorder, text),
+            TaskReport::Files { backend, files } => {
                 for artifact in files {
                     showing::file(&mut self.recorder, &artifact, &backend, None);
                 }

@@ -11,7 +11,7 @@ use tracing::Span;
 use super::compaction::{Compaction, SummaryPlan};
 use super::current_settings::CurrentSettings;
 use super::derived::compile_settings;
-use super::model::Request;
+use super::model::ActiveRequest;
 use super::recorder::Recorder;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
@@ -33,7 +33,7 @@ pub(super) struct OutgoingRequest<'a> {
 
 impl OutgoingRequest<'_> {
     /// Asks for the reply that a turn waits for.
-    pub(super) fn reply(self, number: u64) -> Request {
+    pub(super) fn reply(self, number: u64) -> ActiveRequest {
         let request = self.compiled();
         self.send(number, request)
     }
@@ -64,7 +64,7 @@ impl OutgoingRequest<'_> {
     }
 
     /// Lets a request leave, with what backends add to it.
-    fn send(self, number: u64, request: ModelRequest) -> Request {
+    fn send(self, number: u64, request: ModelRequest) -> ActiveRequest {
         let Self {
             resources, tools, ..
         } = self;
@@ -90,6 +90,6 @@ impl OutgoingRequest<'_> {
         let thread = self.recorder.thread().as_str();
         let span = spans::model_call(self.turn, thread, &meta.provider, &meta.model);
         let (done, wakes) = (resources.reports.clone(), Arc::clone(&resources.host.wakes));
-        Request::send(number, provider, meta, share, span, done, wakes)
+        ActiveRequest::send(number, provider, meta, share, span, done, wakes)
     }
 }

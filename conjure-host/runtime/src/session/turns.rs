@@ -8,15 +8,15 @@ use conjure_core::log::{Entry, EntryBody, Outcome};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::handle::{Answer, ChatError};
+use super::handle::{ChatError, TurnSummary};
 use crate::spans;
 use conjure_store::ThreadId;
 
 /// What a turn came to, for whoever waits for it.
-pub(crate) type Answered = Result<Answer, ChatError>;
+pub(crate) type TurnResult = Result<TurnSummary, ChatError>;
 
 /// Who waits for that.
-pub(crate) type AnswerTo = oneshot::Sender<Answered>;
+pub(crate) type AnswerTo = oneshot::Sender<TurnResult>;
 
 /// The turns that were begun or wait to be.
 pub(super) struct Turns {
@@ -67,7 +67,7 @@ impl Turns {
     }
 
     /// Who waits for a turn that never begins.
-    pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, Answered)> {
+    pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
         Some((answer_to, Err(ChatError::Cancelled)))
     }
@@ -77,7 +77,7 @@ impl Turns {
         &mut self,
         turn_id: &str,
         entries: &[Entry],
-    ) -> Option<(AnswerTo, Answered)> {
+    ) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
         Some((answer_to, answered(turn_id, entries)?))
     }
@@ -97,7 +97,7 @@ impl Turns {
 }
 
 /// What the log says that a turn came to.
-fn answered(turn_id: &str, entries: &[Entry]) -> Option<Answered> {
+fn answered(turn_id: &str, entries: &[Entry]) -> Option<TurnResult> {
     let (turn, outcome, usage, stop_reason) =
         entries.iter().rev().find_map(|entry| match &entry.body {
             EntryBody::TurnEnded {
@@ -116,7 +116,7 @@ fn answered(turn_id: &str, entries: &[Entry]) -> Option<Answered> {
         })
         .find(|text| !text.is_empty());
     Some(match outcome {
-        Outcome::Completed | Outcome::CutShort => Ok(Answer {
+        Outcome::Completed | Outcome::CutShort => Ok(TurnSummary {
             turn_id: turn_id.to_owned(),
             text: text.unwrap_or_default(),
             outcome,

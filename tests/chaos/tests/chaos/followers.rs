@@ -6,7 +6,7 @@ use conjure_chaos::Random;
 use conjure_core::chat::{Event, Message as Said};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys, NewAuth};
-use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, RunState, Store, ThreadId};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use conjure_vault::Credential;
@@ -42,7 +42,7 @@ async fn manager(dir: &tempfile::TempDir, model: &MockLlm) -> Manager {
         .build()
         .await
         .unwrap();
-    Manager::start(host, store, Options::default())
+    Manager::start(host, store, ManagerOptions::default())
         .await
         .unwrap()
 }

@@ -3,7 +3,7 @@
 use conjure_client::Server;
 use conjure_core::chat::Event;
 use conjure_core::turn::Decision;
-use conjure_host::manager::Scope;
+use conjure_host::manager::DecisionScope;
 use conjure_host::store::ThreadId;
 use conjure_kit::{Cli, MockMcp, Model, Output, Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
@@ -487,7 +487,7 @@ fn a_prompt_goes_when_somebody_else_has_settled_it() {
     runtime.block_on(async {
         let elsewhere = Server::find(&workspace.home().join(DATA)).unwrap();
         let mut events = elsewhere.events(&thread, None, true);
-        let allowed = elsewhere.decide("work", "call-1", &Decision::Allow, &Scope::Once);
+        let allowed = elsewhere.decide("work", "call-1", &Decision::Allow, &DecisionScope::Once);
         allowed.await.unwrap();
         let question = loop {
             if let Event::Question(question) = events.next().await.unwrap().event {

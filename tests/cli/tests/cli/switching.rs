@@ -7,7 +7,7 @@ use conjure_core::turn::{Decision, When};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_host::Host;
 use conjure_host::provider::{HttpOptions, HttpProvider};
-use conjure_host::session::{ApprovalMode, BackendSpec, Session, SessionSpec, Settings};
+use conjure_host::session::{ApprovalMode, BackendSpec, Session, SessionSettings, SessionSpec};
 use conjure_kit::{Model, Workspace, build_plugin};
 use conjure_mock_llm::{Message, Wire as Played};
 use serde_json::json;
@@ -105,7 +105,7 @@ async fn a_conversation_goes_over_every_wire_with_calls_in_flight_and_comes_home
         let answer = tokio::spawn(async move { asked.chat("Go on.").await });
         for (provider, model, ..) in &route[1..] {
             let calls = in_flight(&session).await;
-            let settings = Settings {
+            let settings = SessionSettings {
                 provider: Some((*provider).to_owned()),
                 model: Some((*model).to_owned()),
             };
