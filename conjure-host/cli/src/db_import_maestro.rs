@@ -34,7 +34,7 @@ pub(crate) async fn run(global: &Global, import: MaestroImport) -> Result<Exit, 
     let store = global.store().await?;
     let auths = Auths::over(
         store.clone(),
-        conjure_providers::auths::Keys::from_env(global.data_dir()),
+        conjure_providers::auths::KeySources::from_env(global.data_dir()),
     );
     let fallback = match &import.auth {
         Some(auth) => Some(auths.find(auth, None).await?.id),
@@ -303,7 +303,7 @@ fn notes(report: &MaestroReport, taken: &AuthImport) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_providers::auths::Keys;
+    use conjure_providers::auths::KeySources;
     use conjure_store::{Location, Options, SavedSession, Store};
     use serde_json::json;
 
@@ -323,9 +323,9 @@ mod tests {
         let store = Store::open(&Location::Memory, &Options::default())
             .await
             .unwrap();
-        let keys = Keys {
+        let keys = KeySources {
             key_file: Some(dir.join("key")),
-            ..Keys::new(dir)
+            ..KeySources::new(dir)
         };
         (store.clone(), Auths::over(store, keys))
     }

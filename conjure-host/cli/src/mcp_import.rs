@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use conjure_config::SessionSpec;
-use conjure_import::{Import, is_bundle, read, read_bundle};
+use conjure_import::{ImportResult, is_bundle, read, read_bundle};
 use serde_json::json;
 
 use super::args::Global;
@@ -65,7 +65,7 @@ pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliErro
 }
 
 /// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
-fn imported(bytes: &[u8], args: &McpImportArgs) -> Result<Import, CliError> {
+fn imported(bytes: &[u8], args: &McpImportArgs) -> Result<ImportResult, CliError> {
     if is_bundle(bytes) {
         let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
         let file = std::path::absolute(file).map_err(CliError::usage_from)?;
@@ -98,7 +98,7 @@ fn backend() -> String {
 }
 
 /// A session file with these servers too.
-fn added(before: &str, import: &Import) -> Result<String, CliError> {
+fn added(before: &str, import: &ImportResult) -> Result<String, CliError> {
     let spec = SessionSpec::from_toml(before)?;
     let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
     let mut text = before.trim_end().to_owned();
@@ -133,7 +133,7 @@ fn added(before: &str, import: &Import) -> Result<String, CliError> {
     Ok(text)
 }
 
-fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&Path>) {
+fn tell(global: &Global, import: &ImportResult, toml: Option<&str>, written: Option<&Path>) {
     let names: Vec<&str> = import.names().collect();
     if global.json {
         let secrets = import.secrets.iter().map(|secret| {

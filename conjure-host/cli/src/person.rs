@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-use conjure_core::routing::{Decision as PolicyDecision, Pattern, Rule};
-use conjure_core::turn::Decision;
+use conjure_core::routing::{Pattern, PolicyDecision, Rule};
+use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::backend::Asker;
 use conjure_runtime::session::Session;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
@@ -23,13 +23,13 @@ static ASKING: Mutex<()> = Mutex::const_new(());
 
 /// What a person said about a call.
 pub(crate) struct PersonDecision {
-    pub(crate) decision: Decision,
+    pub(crate) decision: ApprovalDecision,
     /// Whether it holds for every call of the tool from now on.
     pub(crate) always: bool,
 }
 
 impl PersonDecision {
-    fn once(decision: Decision) -> Self {
+    fn once(decision: ApprovalDecision) -> Self {
         Self {
             decision,
             always: false,
@@ -38,7 +38,7 @@ impl PersonDecision {
 }
 
 /// Asks the person whether a call may run, and keeps a rule where that is wanted.
-pub(crate) async fn decide(session: &Session, asked: &ApprovalPrompt) -> Decision {
+pub(crate) async fn decide(session: &Session, asked: &ApprovalPrompt) -> ApprovalDecision {
     let decided = ask(asked).await;
     if decided.always
         && let Ok(pattern) = asked.name.parse::<Pattern>()
@@ -63,17 +63,17 @@ pub(crate) async fn ask(asked: &ApprovalPrompt) -> PersonDecision {
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
     match answer.as_deref().map(str::trim) {
-        Some("y" | "yes") => PersonDecision::once(Decision::Allow),
+        Some("y" | "yes") => PersonDecision::once(ApprovalDecision::Allow),
         Some("a" | "always") => PersonDecision {
-            decision: Decision::Allow,
+            decision: ApprovalDecision::Allow,
             always: true,
         },
         Some(reason) if !matches!(reason, "" | "n" | "no") => {
-            PersonDecision::once(Decision::Deny {
+            PersonDecision::once(ApprovalDecision::Deny {
                 reason: reason.to_owned(),
             })
         }
-        _ => PersonDecision::once(Decision::Deny {
+        _ => PersonDecision::once(ApprovalDecision::Deny {
             reason: String::new(),
         }),
     }

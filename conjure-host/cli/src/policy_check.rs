@@ -1,6 +1,6 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
-use conjure_core::routing::{Decision, Rule, ToolPolicy};
+use conjure_core::routing::{PolicyDecision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
 use conjure_runtime::session::ServerTool;
 use conjure_runtime::session::ToolPreview;
@@ -52,13 +52,13 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
         } else {
             line(clean(&verdict.to_string()));
         }
-        return Ok(ended(verdict.decision == Decision::Ask));
+        return Ok(ended(verdict.decision == PolicyDecision::Ask));
     }
     let tools = tool_preview.tools();
-    let asks = tools.iter().any(|tool| tool.reaches(Decision::Ask));
+    let asks = tools.iter().any(|tool| tool.reaches(PolicyDecision::Ask));
     let shown: Vec<&ToolPolicy> = tools
         .iter()
-        .filter(|tool| args.all || tool.reaches(Decision::Ask))
+        .filter(|tool| args.all || tool.reaches(PolicyDecision::Ask))
         .collect();
     if global.json {
         output::json(&json!({
@@ -109,7 +109,7 @@ fn object(text: &str) -> Result<Value, CliError> {
 fn as_json(tool: &ToolPolicy) -> Value {
     let mut value = serde_json::to_value(tool).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
-        let asks = tool.reaches(Decision::Ask);
+        let asks = tool.reaches(PolicyDecision::Ask);
         fields.insert("could_ask".to_owned(), asks.into());
     }
     value

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
-use conjure_core::log::Outcome;
+use conjure_core::log::TurnOutcome;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::session::{
@@ -115,7 +115,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         ));
     }
     let answer = answer?;
-    if answer.outcome == Outcome::CutShort {
+    if answer.outcome == TurnOutcome::CutShort {
         let reason = answer.stop_reason.unwrap_or_default();
         return Err(CliError::new(
             Exit::Limit,
@@ -137,7 +137,7 @@ pub(crate) async fn open(
         .host(global)
         .auths(Auths::over(
             store.clone(),
-            conjure_providers::auths::Keys::from_env(global.data_dir()),
+            conjure_providers::auths::KeySources::from_env(global.data_dir()),
         ))
         .log(store)
         .asker(Terminal)

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_client::{Announced, Server};
+use conjure_client::{Announced, RemoteServer};
 use conjure_config::env;
 use conjure_config::fs;
 use conjure_http::{Api, ApiOptions, HttpAccess};
@@ -66,7 +66,7 @@ pub(crate) struct ServeArgs {
 
 /// Prints a link into the server that runs.
 async fn link(global: &Global) -> Result<Exit, CliError> {
-    let Some(server) = Server::find(&global.data_dir()) else {
+    let Some(server) = RemoteServer::find(&global.data_dir()) else {
         return Err(CliError::usage("no server runs for this data directory")
             .hint("`conjure serve` starts one and prints a link"));
     };
@@ -100,7 +100,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
             let store = global.store().await?;
             let auths = Auths::over(
                 store.clone(),
-                conjure_providers::auths::Keys::from_env(global.data_dir()),
+                conjure_providers::auths::KeySources::from_env(global.data_dir()),
             );
             let host = args
                 .plugins

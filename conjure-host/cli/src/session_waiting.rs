@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 use conjure_skill_sdk::protocol::Elicited;
 use serde_json::{Value, json};
@@ -175,7 +175,7 @@ pub(crate) async fn approve(
     sessions: &SavedSessions,
     args: Approve,
 ) -> Result<Exit, CliError> {
-    decide(global, sessions, args, Decision::Allow).await
+    decide(global, sessions, args, ApprovalDecision::Allow).await
 }
 
 pub(crate) async fn deny(
@@ -184,14 +184,20 @@ pub(crate) async fn deny(
     args: Deny,
 ) -> Result<Exit, CliError> {
     let reason = args.because.unwrap_or_default();
-    decide(global, sessions, args.decided, Decision::Deny { reason }).await
+    decide(
+        global,
+        sessions,
+        args.decided,
+        ApprovalDecision::Deny { reason },
+    )
+    .await
 }
 
 async fn decide(
     global: &Global,
     sessions: &SavedSessions,
     args: Approve,
-    decision: Decision,
+    decision: ApprovalDecision,
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.approvals(&id).await?;
@@ -222,8 +228,8 @@ async fn decide(
         DecisionScope::Once
     };
     let word = match &decision {
-        Decision::Allow => "allow",
-        Decision::Deny { .. } => "deny",
+        ApprovalDecision::Allow => "allow",
+        ApprovalDecision::Deny { .. } => "deny",
     };
     if !sessions.decide(&id, &call.id, decision, scope).await? {
         return Err(CliError::usage("somebody else has decided about it"));

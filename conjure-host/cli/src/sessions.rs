@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use conjure_client::{Server, ServerError, ServerEvents};
+use conjure_client::{RemoteServer, ServerError, ServerEvents};
 use conjure_core::chat::{EventId, Message};
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
     Approval, Attendant, ChatRetention, DecisionScope, EventStream, Manager, ManagerError,
@@ -28,7 +28,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// The saved sessions of a data directory.
 pub(crate) struct SavedSessions {
     manager: Manager,
-    server: Option<Server>,
+    server: Option<RemoteServer>,
 }
 
 /// A turn that was begun, or waits to be.
@@ -84,12 +84,12 @@ impl SavedSessions {
     }
 
     async fn of(global: &Global, builder: HostBuilder) -> Result<Self, CliError> {
-        let server = Server::find(&global.data_dir());
+        let server = RemoteServer::find(&global.data_dir());
         let store = global.store().await?;
         let host = builder
             .auths(Auths::over(
                 store.clone(),
-                conjure_providers::auths::Keys::from_env(global.data_dir()),
+                conjure_providers::auths::KeySources::from_env(global.data_dir()),
             ))
             .log(store.clone())
             .asker(Terminal)
@@ -186,7 +186,7 @@ impl SavedSessions {
         &self,
         session: &str,
         call: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         scope: DecisionScope,
     ) -> Result<bool, CliError> {
         match &self.server {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Role};
 use conjure_core::log::{
-    CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, Spending, StateHandover, TableChange,
+    CallEnd, Entry, EntryBody, Fold, FoldState, Spending, StateHandover, TableChange, TurnOutcome,
     VersionStep, folds,
 };
 use conjure_runtime::Host;
@@ -160,8 +160,8 @@ fn shown_as(
         }
         EntryBody::Notice { text, .. } => format!("{YELLOW}note:{RESET} {}", clean(text)),
         EntryBody::TurnEnded { outcome, .. } => match outcome {
-            Outcome::Completed => return Vec::new(),
-            Outcome::Failed { error, .. } => {
+            TurnOutcome::Completed => return Vec::new(),
+            TurnOutcome::Failed { error, .. } => {
                 format!("{RED}failed:{RESET} {}", clean(error))
             }
             other => format!("{DIM}the turn ended: {}{RESET}", other.as_str()),

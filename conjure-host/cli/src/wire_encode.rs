@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use conjure_core::chat::Message;
-use conjure_core::repair::{Target, repair};
+use conjure_core::repair::{RepairTarget, repair};
 use conjure_core::request::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
 };
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &WireEncodeArgs) -> Result<Exit, CliError> {
         .model
         .clone()
         .unwrap_or_else(|| newest_model(&chat));
-    let mut target = Target::new(&endpoint.provider, &model).over(wire);
+    let mut target = RepairTarget::new(&endpoint.provider, &model).over(wire);
     if wire == Wire::OpenaiChat {
         target.images = endpoint.dialect.images;
         target.files = endpoint.dialect.files;

@@ -31,7 +31,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 
 /// A server that runs.
 #[derive(Clone)]
-pub struct Server {
+pub struct RemoteServer {
     url: String,
     token: SecretString,
     http: reqwest::Client,
@@ -85,7 +85,7 @@ struct ProblemBody {
     detail: String,
 }
 
-impl Server {
+impl RemoteServer {
     fn new(url: String, token: SecretString) -> Option<Self> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)

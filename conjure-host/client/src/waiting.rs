@@ -1,12 +1,12 @@
 //! What waits for a person in a session of a server: calls and questions, and the answers to them.
 
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use conjure_skill_sdk::protocol::Elicited;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Server, ServerError, encoded};
+use super::{RemoteServer, ServerError, encoded};
 use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 
 /// All of them, as a list of the API is.
@@ -15,7 +15,7 @@ struct ListBody<T> {
     items: Vec<T>,
 }
 
-impl Server {
+impl RemoteServer {
     /// The calls of a session that wait for a decision.
     ///
     /// # Errors
@@ -44,12 +44,12 @@ impl Server {
         &self,
         session: &str,
         call: &str,
-        decision: &Decision,
+        decision: &ApprovalDecision,
         scope: &DecisionScope,
     ) -> Result<(), ServerError> {
         let body = match decision {
-            Decision::Allow => json!({ "scope": scope, "decision": "allow" }),
-            Decision::Deny { reason } => {
+            ApprovalDecision::Allow => json!({ "scope": scope, "decision": "allow" }),
+            ApprovalDecision::Deny { reason } => {
                 json!({ "scope": scope, "decision": "deny", "reason": reason })
             }
         };

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -46,7 +46,7 @@ struct WaitingCallView {
 /// What is decided.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Decision)]
+#[schema(as = ApprovalDecision)]
 struct DecisionBody {
     decision: ApprovalVerdict,
     /// What the model is told of a call that is denied.
@@ -129,8 +129,8 @@ async fn decide(
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<StatusCode, Problem> {
     let decision = match body.decision {
-        ApprovalVerdict::Allow => Decision::Allow,
-        ApprovalVerdict::Deny => Decision::Deny {
+        ApprovalVerdict::Allow => ApprovalDecision::Allow,
+        ApprovalVerdict::Deny => ApprovalDecision::Deny {
             reason: text("reason", body.reason.as_deref().unwrap_or_default())?.to_owned(),
         },
     };

@@ -56,7 +56,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use browsers::Browsers;
-use conjure_http_server::Tokens;
+use conjure_http_server::AccessTokens;
 use conjure_http_server::connections::{self, ConnectionBounds};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
@@ -140,7 +140,7 @@ impl Api {
 pub struct ApiServer {
     api: Api,
     access: HttpAccess,
-    tokens: Tokens,
+    tokens: AccessTokens,
     browsers: Browsers,
     listener: TcpListener,
     address: SocketAddr,

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use conjure_import::Import;
+use conjure_import::ImportResult;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -147,7 +147,7 @@ impl FromRequest<App> for Configuration {
 
 impl Configuration {
     /// The servers in it.
-    async fn read(self, unpacked: Unpacked) -> Result<Import, Problem> {
+    async fn read(self, unpacked: Unpacked) -> Result<ImportResult, Problem> {
         match (self, unpacked.directory) {
             (Self::Text(text), None) => conjure_import::read(&text.text).map_err(Problem::invalid),
             (Self::Text(_), Some(_)) => Err(Problem::invalid(

@@ -16,7 +16,7 @@ use super::browsers::LOGIN;
 use super::metrics::RequestLabels;
 use super::problem::Problem;
 use super::state::App;
-use conjure_http_server::{AllowedHosts, Tokens, Visitor};
+use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
 
 /// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
@@ -34,7 +34,7 @@ pub(super) struct ClientName(pub(super) Option<Arc<str>>);
 pub(super) struct Middleware {
     pub(super) hosts: AllowedHosts,
     pub(super) origins: Vec<String>,
-    pub(super) tokens: Tokens,
+    pub(super) tokens: AccessTokens,
     pub(super) app: App,
 }
 

@@ -46,7 +46,7 @@ pub struct RequiredSecret {
 
 /// Everything that was found.
 #[derive(Debug, Default)]
-pub struct Import {
+pub struct ImportResult {
     pub(crate) servers: Vec<ImportedServer>,
     /// Secrets that somebody must set.
     pub secrets: Vec<RequiredSecret>,
@@ -54,7 +54,7 @@ pub struct Import {
     pub notes: Vec<String>,
 }
 
-impl Import {
+impl ImportResult {
     /// Tells something.
     pub(crate) fn note(&mut self, server: &str, text: &str) {
         self.notes.push(format!("`{server}`: {text}"));

@@ -5,7 +5,7 @@
 
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::CallFailureKind;
-use conjure_core::routing::Decision;
+use conjure_core::routing::PolicyDecision;
 use serde_json::json;
 
 use super::session::RequestWork;
@@ -48,9 +48,9 @@ pub(super) async fn of(
     call: &FunctionCall,
 ) -> Result<(), CallDenial> {
     match work.calls.rule_for(snapshot, &call.name, &call.arguments) {
-        None | Some(Decision::Allow) => Ok(()),
-        Some(Decision::Deny) => Err(CallDenial::Rule("a rule of the server denies it")),
-        Some(Decision::Ask) => asked(work, call).await,
+        None | Some(PolicyDecision::Allow) => Ok(()),
+        Some(PolicyDecision::Deny) => Err(CallDenial::Rule("a rule of the server denies it")),
+        Some(PolicyDecision::Ask) => asked(work, call).await,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::backend::lease::ask;
 use crate::backend::{Asker, ToolboxError, names};
 use crate::session::{SessionDirs, SessionError};
 use conjure_config::{BackendSpec, SessionSpec};
-use conjure_plugins::{CallFailure, Instance};
+use conjure_plugins::{Instance, PluginCallFailure};
 use conjure_store::ThreadId;
 
 /// Time for it to end what it started.
@@ -93,8 +93,8 @@ impl StandaloneBackend {
     /// What it offers, and in `meta` what it says of itself.
     ///
     /// # Errors
-    /// [`CallFailure`].
-    pub async fn catalog(&self) -> Result<CatalogReply, CallFailure> {
+    /// [`PluginCallFailure`].
+    pub async fn catalog(&self) -> Result<CatalogReply, PluginCallFailure> {
         let request = CatalogRequest::default();
         ask(
             &self.instance,
@@ -109,8 +109,8 @@ impl StandaloneBackend {
     /// own, if it has such.
     ///
     /// # Errors
-    /// [`CallFailure`]. A call that fails may also be a result that says so.
-    pub async fn call(&self, call: BackendCall) -> Result<ToolResult, CallFailure> {
+    /// [`PluginCallFailure`]. A call that fails may also be a result that says so.
+    pub async fn call(&self, call: BackendCall) -> Result<ToolResult, PluginCallFailure> {
         ask(
             &self.instance,
             &self.dirs.request_context,
@@ -129,7 +129,7 @@ impl StandaloneBackend {
             Empty {},
         );
         let closed = tokio::time::timeout(CLOSING, closing).await;
-        let _: Result<Result<Empty, CallFailure>, _> = closed;
+        let _: Result<Result<Empty, PluginCallFailure>, _> = closed;
     }
 }
 

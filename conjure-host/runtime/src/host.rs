@@ -42,7 +42,7 @@ use crate::session::{
 };
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
-    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath,
+    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginRegistry, SearchPath,
     WatchOptions, Watcher,
 };
 use conjure_providers::Clients;
@@ -108,7 +108,7 @@ impl Host {
     }
 
     /// The plugins.
-    pub fn registry(&self) -> &Arc<Registry> {
+    pub fn registry(&self) -> &Arc<PluginRegistry> {
         &self.shared.instances.registry
     }
 
@@ -475,7 +475,7 @@ impl HostBuilder {
             operations,
             ..LoaderOptions::default()
         };
-        let registry = Arc::new(Registry::new(Loader::new(store, options)));
+        let registry = Arc::new(PluginRegistry::new(Loader::new(store, options)));
         for link in self.linked {
             let plugin = link().map_err(|error| HostError::Linked(Arc::new(error)))?;
             registry.add_linked(plugin).map_err(HostError::Linked)?;

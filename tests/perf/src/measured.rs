@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{
-    CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices, Registry,
+    CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
+    PluginRegistry,
 };
 use conjure_host::session::{SessionSpec, ToolSession};
 use conjure_host::{Host, host_operations, plugin_create};
@@ -26,7 +27,7 @@ pub(crate) const NOTHING: &str = "skill.tool.nothing";
 pub(crate) struct Place {
     pub(crate) root: TempDir,
     pub(crate) plugins: PathBuf,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<PluginRegistry>,
 }
 
 impl Place {
@@ -41,7 +42,7 @@ impl Place {
         let loader = Loader::new(CopyStore::open(root.path().join("store"))?, options);
         Ok(Self {
             plugins,
-            registry: Arc::new(Registry::new(loader)),
+            registry: Arc::new(PluginRegistry::new(loader)),
             root,
         })
     }

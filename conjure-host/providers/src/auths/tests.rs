@@ -9,10 +9,10 @@ use crate::{HttpProvider, Provider as _};
 use conjure_config::SessionSpec;
 use conjure_store::SavedSession;
 
-fn keys(dir: &Path) -> Keys {
-    Keys {
+fn keys(dir: &Path) -> KeySources {
+    KeySources {
         keyring: Arc::new(NoKeyring),
-        ..Keys::new(dir)
+        ..KeySources::new(dir)
     }
 }
 

@@ -82,9 +82,9 @@ impl ActiveCall<'_> {
     }
 
     /// The same, when its plugin failed.
-    pub(super) fn plugin_failed(&self, error: &conjure_plugins::CallFailure) -> FailedCall {
+    pub(super) fn plugin_failed(&self, error: &conjure_plugins::PluginCallFailure) -> FailedCall {
         use CallFailureKind as Kind;
-        use conjure_plugins::CallFailure as Error;
+        use conjure_plugins::PluginCallFailure as Error;
         let said = error.to_string();
         let said = plain_words(&said);
         let said = said.as_ref();

@@ -17,7 +17,7 @@ use super::reports::{Reports, TaskReport};
 use super::request_context::RequestContext;
 use super::results::fetch_with;
 use crate::artifacts::Artifacts;
-use conjure_plugins::CallFailure;
+use conjure_plugins::PluginCallFailure;
 use conjure_providers::ProviderError;
 
 /// Time for a backend to say what it adds to a request, or to look at a reply: the request, or the
@@ -162,7 +162,9 @@ impl Contributed {
 }
 
 /// What a backend says, if it says it in time.
-async fn in_time<T>(asked: impl Future<Output = Result<T, CallFailure>>) -> Result<T, String> {
+async fn in_time<T>(
+    asked: impl Future<Output = Result<T, PluginCallFailure>>,
+) -> Result<T, String> {
     match tokio::time::timeout(LIMIT, asked).await {
         Ok(said) => said.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {LIMIT:?}")),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conjure_core::routing::{CatalogTool, Effects, Mode, Origin, Prefix, command_tools};
+use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, command_tools};
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
@@ -164,9 +164,9 @@ pub(super) fn backend_tools(
 
 fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
     let effects = match declared.effects {
-        DeclaredEffects::Read => Effects::Read,
-        DeclaredEffects::Write => Effects::Write,
-        DeclaredEffects::Destructive => Effects::Destructive,
+        DeclaredEffects::Read => EffectLevel::Read,
+        DeclaredEffects::Write => EffectLevel::Write,
+        DeclaredEffects::Destructive => EffectLevel::Destructive,
     };
     let mut tool = CatalogTool::new(&declared.name, &declared.op, effects);
     if let Some(skill) = skill {
@@ -177,8 +177,8 @@ fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> C
     tool.input_schema.clone_from(&declared.input_schema);
     tool.output_schema.clone_from(&declared.output_schema);
     tool.mode = match declared.mode {
-        ToolMode::Stateful => Mode::Stateful,
-        ToolMode::Stateless => Mode::Stateless,
+        ToolMode::Stateful => CallMode::Stateful,
+        ToolMode::Stateless => CallMode::Stateless,
     };
     tool.in_place = declared.in_place;
     tool.timeout_ms = declared.timeout_ms;

@@ -23,7 +23,7 @@ use super::request_context::{About, RequestContext};
 use super::run::LiveOutput;
 use super::snapshot::ToolSnapshot;
 use super::sources::CatalogSource;
-use conjure_plugins::{CallFailure, CallMeta, CallOptions, Emit, Instance, emit_channel};
+use conjure_plugins::{CallMeta, CallOptions, Emit, Instance, PluginCallFailure, emit_channel};
 
 /// Time for a source to say what it has.
 const LISTING: Duration = Duration::from_secs(10);
@@ -318,13 +318,15 @@ impl SourceReader<'_> {
     }
 }
 
-impl From<CallFailure> for ReadError {
-    fn from(failure: CallFailure) -> Self {
+impl From<PluginCallFailure> for ReadError {
+    fn from(failure: PluginCallFailure) -> Self {
         let text = failure.to_string();
         match failure {
-            CallFailure::Fault { code, .. } if code == code::NOT_FOUND => Self::NotFound(text),
-            CallFailure::Fault { code, .. } if code == code::INVALID => Self::Invalid(text),
-            CallFailure::Cancelled { .. } => Self::Cancelled(text),
+            PluginCallFailure::Fault { code, .. } if code == code::NOT_FOUND => {
+                Self::NotFound(text)
+            }
+            PluginCallFailure::Fault { code, .. } if code == code::INVALID => Self::Invalid(text),
+            PluginCallFailure::Cancelled { .. } => Self::Cancelled(text),
             _ => Self::Failed(text),
         }
     }

@@ -3,7 +3,7 @@
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::Event;
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -43,7 +43,7 @@ impl Reports {
 
 /// What tasks of a session report.
 pub(crate) enum TaskReport {
-    Input(Box<Input>),
+    Input(Box<TurnInput>),
     /// A call is over.
     CallDone(Box<CallReport>),
     Output {

@@ -32,7 +32,7 @@ use super::snapshot::CallTarget;
 use super::staged_files::StagedFiles;
 use crate::artifacts::Artifacts;
 use conjure_config::TimeoutSpec;
-use conjure_plugins::{CallFailure, CallOptions, Emit, Instance, emit_channel};
+use conjure_plugins::{CallOptions, Emit, Instance, PluginCallFailure, emit_channel};
 
 /// The most bytes of a request's buffer that a thread keeps for its next call in place.
 const KEPT: usize = 64 * 1024;
@@ -165,7 +165,7 @@ impl Runner<'_> {
                 }
                 tool_result(active_call, op, &reply).map(|result| take(output, result))
             }
-            Err(fault) => Err(active_call.plugin_failed(&CallFailure::Fault {
+            Err(fault) => Err(active_call.plugin_failed(&PluginCallFailure::Fault {
                 plugin: instance.plugin().id().to_string(),
                 code: fault.code,
                 message: fault.text().into_owned(),
@@ -507,10 +507,10 @@ impl Runner<'_> {
         match answer {
             Ok(reply) => Ok(reply),
             // What it managed to say while it was told to stop is worth more than our words.
-            Err(CallFailure::Cancelled {
+            Err(PluginCallFailure::Cancelled {
                 late: Some(reply), ..
             }) if tells_of_its_end(op) => Ok(reply),
-            Err(CallFailure::TimedOut {
+            Err(PluginCallFailure::TimedOut {
                 late: Some(reply), ..
             }) if tells_of_its_end(op) => {
                 // An executor says itself that its time was over.

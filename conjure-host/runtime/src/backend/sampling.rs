@@ -6,9 +6,9 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use conjure_core::chat::{Message, Meta, Part, Usage};
 use conjure_core::log::Spending;
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::{Sample, Sampled};
 
 use super::reports::{Reports, TaskReport};
@@ -58,7 +58,7 @@ pub(crate) async fn sample(
         let on = Spending::Sample {
             plugin: plugin.to_owned(),
         };
-        let input = Box::new(Input::Spent { on, meta });
+        let input = Box::new(TurnInput::Spent { on, meta });
         if let Some(session) = &now.session {
             // Nobody listens any more when the session is gone.
             let _ = session.send(TaskReport::Input(input)).await;
@@ -77,7 +77,7 @@ fn or(told: &str, known: &str) -> String {
     if told.is_empty() { known } else { told }.to_owned()
 }
 
-fn request(target: &Target, sample: Sample) -> ModelRequest {
+fn request(target: &RepairTarget, sample: Sample) -> ModelRequest {
     let messages = sample
         .messages
         .into_iter()

@@ -27,7 +27,7 @@ use super::watching::{BackendChanges, watch};
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, LoadedFolder};
-use conjure_plugins::{CallFailure, HostServices, LoadedPlugin, PluginId};
+use conjure_plugins::{HostServices, LoadedPlugin, PluginCallFailure, PluginId};
 
 /// Time for an instance to take note of its end.
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -192,7 +192,7 @@ impl Toolbox {
     pub(crate) fn ask_catalog(
         &self,
         backend: &str,
-    ) -> Option<impl Future<Output = Result<CatalogReply, CallFailure>> + Send + use<>> {
+    ) -> Option<impl Future<Output = Result<CatalogReply, PluginCallFailure>> + Send + use<>> {
         let attached = self
             .attached
             .iter()

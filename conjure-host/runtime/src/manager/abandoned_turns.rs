@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
 use conjure_core::label::label;
-use conjure_core::log::{Entry, EntryBody, Outcome};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 
 use super::{ManagerState, lock};
 use crate::session::Recorder;
@@ -68,8 +68,11 @@ impl ManagerState {
         if !recorder.entries().iter().any(began) {
             let (outcome, why) = match (run.state, &run.error) {
                 (RunState::Failed, Some(error)) => (failed(error), error.as_str()),
-                (RunState::Lost, _) => (Outcome::Interrupted, "its session broke before it began"),
-                _ => (Outcome::Interrupted, "the host ended before it began"),
+                (RunState::Lost, _) => (
+                    TurnOutcome::Interrupted,
+                    "its session broke before it began",
+                ),
+                _ => (TurnOutcome::Interrupted, "the host ended before it began"),
             };
             let message = run.message.clone();
             record(&mut recorder, &run.id, message, outcome, why);
@@ -105,8 +108,8 @@ impl ManagerState {
     }
 }
 
-fn failed(error: &str) -> Outcome {
-    Outcome::Failed {
+fn failed(error: &str) -> TurnOutcome {
+    TurnOutcome::Failed {
         error: error.to_owned(),
         kind: "session".to_owned(),
     }
@@ -117,7 +120,7 @@ fn record(
     recorder: &mut Recorder,
     turn_id: &str,
     message: Option<Message>,
-    outcome: Outcome,
+    outcome: TurnOutcome,
     error: &str,
 ) {
     recorder.recover();

@@ -2,7 +2,7 @@
 
 use conjure_core::chat::CallAnnounced;
 use conjure_core::routing::Pattern;
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use serde::{Deserialize, Serialize};
 
 use super::remote::RemoteRequest;
@@ -65,7 +65,7 @@ impl Manager {
         &self,
         session: &str,
         call_id: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         scope: DecisionScope,
     ) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
@@ -73,8 +73,8 @@ impl Manager {
             session: session.clone(),
             call_id: call_id.to_owned(),
             denied: match &decision {
-                Decision::Allow => None,
-                Decision::Deny { reason } => Some(reason.clone()),
+                ApprovalDecision::Allow => None,
+                ApprovalDecision::Deny { reason } => Some(reason.clone()),
             },
             scope: scope.clone(),
         };
@@ -88,7 +88,7 @@ impl Manager {
         &self,
         session: &str,
         call_id: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         scope: DecisionScope,
     ) -> Result<(), ManagerError> {
         let decided = self.ask_kept(session, |done| ActorRequest::Decide {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use conjure_core::chat::CallAnnounced;
-use conjure_core::routing::{Decision as Rules, Pattern, Rule};
-use conjure_core::turn::{Decision, When};
+use conjure_core::routing::{Pattern, PolicyDecision as Rules, Rule};
+use conjure_core::turn::{ApprovalDecision, When};
 use serde_json::{Value, json};
 
 use super::ManagerError;
@@ -41,7 +41,7 @@ impl SavedSessionActor {
     pub(super) async fn decide(
         &mut self,
         call_id: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         scope: DecisionScope,
     ) -> Result<(), ManagerError> {
         let asked = self.approvals().await;
@@ -53,8 +53,8 @@ impl SavedSessionActor {
             });
         };
         let rules = match decision {
-            Decision::Allow => Rules::Allow,
-            Decision::Deny { .. } => Rules::Deny,
+            ApprovalDecision::Allow => Rules::Allow,
+            ApprovalDecision::Deny { .. } => Rules::Deny,
         };
         let session = Arc::clone(&open.opened.live.session);
         session.decide(call_id, decision).await;

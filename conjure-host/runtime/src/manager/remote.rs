@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use conjure_core::chat::Message;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -287,8 +287,8 @@ impl Manager {
                 scope,
             } => {
                 let decision = match denied {
-                    Some(reason) => Decision::Deny { reason },
-                    None => Decision::Allow,
+                    Some(reason) => ApprovalDecision::Deny { reason },
+                    None => ApprovalDecision::Allow,
                 };
                 self.decide_here(&session, &call_id, decision, scope)
                     .await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Message;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -46,7 +46,7 @@ pub(super) enum ActorRequest {
     Approvals(Done<Vec<Approval>>),
     Decide {
         call_id: String,
-        decision: Decision,
+        decision: ApprovalDecision,
         scope: DecisionScope,
         done: Done<Result<(), ManagerError>>,
     },

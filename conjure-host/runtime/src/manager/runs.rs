@@ -216,11 +216,11 @@ pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadI
 pub(super) fn end_of(
     answer: &Result<crate::session::TurnSummary, crate::session::ChatError>,
 ) -> (RunState, Option<String>) {
-    use conjure_core::log::Outcome;
+    use conjure_core::log::TurnOutcome;
 
     use crate::session::ChatError;
     match answer {
-        Ok(answer) if answer.outcome == Outcome::CutShort => (RunState::CutShort, None),
+        Ok(answer) if answer.outcome == TurnOutcome::CutShort => (RunState::CutShort, None),
         Ok(_) => (RunState::Completed, None),
         Err(ChatError::Cancelled) => (RunState::Cancelled, None),
         Err(error @ ChatError::Limit { .. }) => (RunState::Limit, Some(error.to_string())),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::{CallFailure, CallFailureKind, CallRefusal};
 use conjure_core::routing::{Policy, RoutingTable, Rule};
-use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
+use conjure_core::turn::{ApprovalDecision, CallVerdict, Judge as _, TableJudge, TurnInput};
 use tokio::time::Instant;
 
 use super::questions::Questions;
@@ -115,7 +115,7 @@ impl Approvals {
 
     /// Says whether somebody is there to decide and to answer questions. What waits and has nobody
     /// to wait for any more is denied.
-    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &ToolSnapshot) -> Vec<Input> {
+    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &ToolSnapshot) -> Vec<TurnInput> {
         self.mode = mode;
         let is_attended = mode != ApprovalMode::Unattended;
         if let Some(questions) = &self.questions {
@@ -133,10 +133,10 @@ impl Approvals {
         call: FunctionCall,
         reason: String,
         snapshot: &ToolSnapshot,
-    ) -> Option<Input> {
+    ) -> Option<TurnInput> {
         let until = match self.mode {
             ApprovalMode::Unattended => {
-                return Some(Input::Refused {
+                return Some(TurnInput::Refused {
                     refusal: nobody_there(&call, &reason, snapshot),
                     call_id: call.call_id,
                 });
@@ -181,18 +181,18 @@ impl Approvals {
     }
 
     /// Decides about what waits where a rule does now.
-    pub(super) fn decide_by_rules(&mut self, table: &RoutingTable) -> Vec<Input> {
+    pub(super) fn decide_by_rules(&mut self, table: &RoutingTable) -> Vec<TurnInput> {
         let judge = TableJudge::new(table, &self.policy);
         let mut decided = Vec::new();
         self.waiting.retain(|call_id, waiting| {
             let call_id = call_id.clone();
             decided.push(match judge.judge(&waiting.call) {
-                Verdict::Run { .. } => Input::Decided {
+                CallVerdict::Run { .. } => TurnInput::Decided {
                     call_id,
-                    decision: Decision::Allow,
+                    decision: ApprovalDecision::Allow,
                 },
-                Verdict::Refuse(refusal) => Input::Refused { call_id, refusal },
-                Verdict::Ask { .. } => return true,
+                CallVerdict::Refuse(refusal) => TurnInput::Refused { call_id, refusal },
+                CallVerdict::Ask { .. } => return true,
             });
             false
         });
@@ -200,7 +200,7 @@ impl Approvals {
     }
 
     /// Denies what waited for too long.
-    pub(super) fn deny_unanswered(&mut self, snapshot: &ToolSnapshot) -> Vec<Input> {
+    pub(super) fn deny_unanswered(&mut self, snapshot: &ToolSnapshot) -> Vec<TurnInput> {
         let now = Instant::now();
         self.deny(snapshot, |waiting| {
             waiting.until.is_some_and(|until| until <= now)
@@ -211,13 +211,13 @@ impl Approvals {
         &mut self,
         snapshot: &ToolSnapshot,
         is_meant: impl Fn(&ApprovalRequest) -> bool,
-    ) -> Vec<Input> {
+    ) -> Vec<TurnInput> {
         let mut denied = Vec::new();
         self.waiting.retain(|call_id, waiting| {
             if !is_meant(waiting) {
                 return true;
             }
-            denied.push(Input::Refused {
+            denied.push(TurnInput::Refused {
                 call_id: call_id.clone(),
                 refusal: nobody_there(&waiting.call, &waiting.reason, snapshot),
             });

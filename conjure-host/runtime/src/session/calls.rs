@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::BackendInstructions;
-use conjure_core::routing::{Decision, Policy, PolicyCall, RoutingTable};
+use conjure_core::routing::{Policy, PolicyCall, PolicyDecision, RoutingTable};
 use conjure_skill_sdk::protocol::{CatalogReply, ServedClient, op};
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
@@ -326,7 +326,7 @@ impl ToolSession {
         snapshot: &ToolSnapshot,
         name: &str,
         arguments: &Value,
-    ) -> Option<Decision> {
+    ) -> Option<PolicyDecision> {
         let (route, _) = snapshot.look_up(name)?;
         let verdict = self.policy.decide(&PolicyCall {
             name,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use conjure_core::turn::{Input, When};
+use conjure_core::turn::{TurnInput, When};
 
 use super::derived::turn_settings;
 use super::handle::SessionSettings;
@@ -53,13 +53,13 @@ impl CurrentSettings {
         models: &ModelBook,
         working_dir: &Path,
         when: When,
-    ) -> Input {
+    ) -> TurnInput {
         let entry = SettingsRecord::of(&spec, working_dir).entry();
         let mut settings = turn_settings(&spec, models);
         self.revision += 1;
         settings.revision = self.revision;
         self.revisions.insert(self.revision, spec);
-        Input::Settings {
+        TurnInput::Settings {
             settings: Box::new(settings),
             entry: Box::new(entry),
             when,

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use conjure_core::context::{BackendInstructions, instructions};
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::{CompileSettings, Room};
-use conjure_core::routing::{Decision as PolicyDecision, Policy};
+use conjure_core::routing::{Policy, PolicyDecision};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 use serde_json::json;
@@ -26,8 +26,8 @@ pub(crate) fn whom(spec: &SessionSpec) -> CatalogRequest {
 }
 
 /// What the turn machine cares about.
-pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Settings {
-    let mut settings = turn::Settings::new(
+pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::TurnSettings {
+    let mut settings = turn::TurnSettings::new(
         spec.provider.clone().unwrap_or_default(),
         spec.model.clone().unwrap_or_default(),
     );
@@ -87,7 +87,7 @@ pub(crate) fn compile_settings(
     spec: &SessionSpec,
     models: &ModelBook,
     snapshot: &ToolSnapshot,
-    target: Target,
+    target: RepairTarget,
 ) -> CompileSettings {
     CompileSettings {
         persona: spec.persona.clone(),

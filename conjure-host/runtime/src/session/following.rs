@@ -24,7 +24,7 @@ use super::table_notices::plugin_notice;
 use crate::backend::sources::CatalogSource;
 use crate::backend::watching::{BackendChange, updated_resource};
 use crate::backend::{ToolSnapshot, Toolbox};
-use conjure_plugins::CallFailure;
+use conjure_plugins::PluginCallFailure;
 
 /// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const UPDATES: usize = 256;
@@ -105,7 +105,7 @@ impl SharedTools {
 }
 
 /// What a backend said that it offers, if it said so in time.
-type CatalogResult = Result<Result<CatalogReply, CallFailure>, Elapsed>;
+type CatalogResult = Result<Result<CatalogReply, PluginCallFailure>, Elapsed>;
 
 /// Follows until it is told to end, and closes the backends then.
 pub(super) struct Follower {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use conjure_core::chat::{EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
-use conjure_core::log::{self, Entry, Outcome};
+use conjure_core::log::{self, Entry, TurnOutcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Decides about a call that waits.
-    pub async fn decide(&self, call_id: impl Into<String>, decision: Decision) {
+    pub async fn decide(&self, call_id: impl Into<String>, decision: ApprovalDecision) {
         self.tell(SessionCommand::Decide {
             call_id: call_id.into(),
             decision,
@@ -356,7 +356,7 @@ pub struct TurnSummary {
     /// What the model said last.
     pub text: String,
     /// How the turn ended: completed, or cut short.
-    pub outcome: Outcome,
+    pub outcome: TurnOutcome,
     /// Tokens of all its rounds.
     pub usage: Usage,
     /// The stop reason as the provider gave it.

@@ -5,7 +5,7 @@ use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::oneshot;
 
 use super::approvals::{ApprovalMode, PendingApproval};
@@ -33,7 +33,7 @@ pub(crate) enum SessionCommand {
     },
     Decide {
         call_id: String,
-        decision: Decision,
+        decision: ApprovalDecision,
     },
     Attend(ApprovalMode),
     /// What holds for the next turn, in place of what held for the one before.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use conjure_core::chat::{Meta, Response, StreamEvent, Usage};
 use conjure_core::log::Spending;
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::{Input, ModelFailure};
+use conjure_core::turn::{ModelFailure, TurnInput};
 use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -122,14 +122,14 @@ impl ActiveRequest {
                     let _ = done.send(TaskReport::Input(Box::new(lost))).await;
                 }
                 let input = match answer {
-                    Ok(response) => Input::ModelDone {
+                    Ok(response) => TurnInput::ModelDone {
                         request: number,
                         meta: finished(meta, &response, begun, &sink),
                         response,
                     },
                     Err(error) => {
                         let partial = error.partial.clone().map(|p| *p).or_else(|| sink.partial());
-                        Input::ModelFailed {
+                        TurnInput::ModelFailed {
                             request: number,
                             partial: partial.map(|response| {
                                 let meta = finished(meta, &response, begun, &sink);
@@ -160,8 +160,8 @@ impl ActiveRequest {
     }
 
     /// The end of a request that was stopped before it left.
-    pub(crate) fn never_sent(number: u64) -> Input {
-        Input::ModelFailed {
+    pub(crate) fn never_sent(number: u64) -> TurnInput {
+        TurnInput::ModelFailed {
             request: number,
             failure: ModelFailure {
                 error: "stopped".to_owned(),
@@ -180,18 +180,18 @@ impl ActiveRequest {
     }
 
     /// What a request that is stopped now has cost without anything that is kept.
-    pub(crate) fn lost(&self) -> Option<Input> {
+    pub(crate) fn lost(&self) -> Option<TurnInput> {
         lost(&self.meta, &self.sink, self.sink.partial().is_none())
     }
 
     /// Ends the request; what came so far is kept.
-    pub(crate) fn stop(self) -> Input {
+    pub(crate) fn stop(self) -> TurnInput {
         self.task.abort();
         let partial = self.sink.partial().map(|response| {
             let meta = finished(self.meta, &response, self.begun, &self.sink);
             (response, meta)
         });
-        let stopped = Input::ModelFailed {
+        let stopped = TurnInput::ModelFailed {
             request: self.number,
             failure: ModelFailure {
                 error: "stopped".to_owned(),
@@ -221,9 +221,9 @@ async fn respond(
 }
 
 /// What attempts have cost of which nothing is kept.
-fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<Input> {
+fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<TurnInput> {
     let usage = sink.lost(newest);
-    (usage != Usage::default()).then(|| Input::Spent {
+    (usage != Usage::default()).then(|| TurnInput::Spent {
         on: Spending::Attempt,
         meta: Meta {
             usage,

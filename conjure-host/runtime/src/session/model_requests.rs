@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 
@@ -72,7 +72,7 @@ impl ModelRequests {
     }
 
     /// Gives the summary up; what had come of it was paid.
-    pub(super) fn stop_summary(&mut self) -> Option<Input> {
+    pub(super) fn stop_summary(&mut self) -> Option<TurnInput> {
         self.summary.take().and_then(|summary| summary.stop())
     }
 
@@ -90,7 +90,7 @@ impl ModelRequests {
     }
 
     /// Gives up the summary that somebody wanted; what had come of it was paid.
-    pub(super) fn cancel_wanted(&mut self) -> Option<Input> {
+    pub(super) fn cancel_wanted(&mut self) -> Option<TurnInput> {
         let done = self.wanted.take()?;
         let error = "it was cancelled".to_owned();
         let _ = done.send(Err(CompactError::Failed { error }));

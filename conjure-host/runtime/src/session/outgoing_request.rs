@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Meta;
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::{ModelRequest, compile};
 use conjure_core::turn;
 use tracing::Span;
@@ -23,7 +23,7 @@ pub(super) struct OutgoingRequest<'a> {
     pub(super) resources: &'a ThreadResources,
     pub(super) settings: &'a CurrentSettings,
     /// The settings that the turn machine uses now.
-    pub(super) now: &'a turn::Settings,
+    pub(super) now: &'a turn::TurnSettings,
     pub(super) tools: &'a mut Tools,
     pub(super) recorder: &'a Recorder,
     /// The span of the turn that it is part of.
@@ -48,8 +48,8 @@ impl OutgoingRequest<'_> {
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
-    fn target(&self) -> Target {
-        Target {
+    fn target(&self) -> RepairTarget {
+        RepairTarget {
             provider: self.now.provider.clone(),
             ..self.settings.provider().target(&self.now.model)
         }

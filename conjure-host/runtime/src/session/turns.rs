@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conjure_core::chat::Usage;
-use conjure_core::log::{Entry, EntryBody, Outcome};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -51,7 +51,7 @@ impl Turns {
     }
 
     /// It has come to its end.
-    pub(super) fn end(&mut self, outcome: &Outcome, usage: &Usage) {
+    pub(super) fn end(&mut self, outcome: &TurnOutcome, usage: &Usage) {
         spans::turn_ended(&self.span, outcome, usage);
         self.span = Span::none();
     }
@@ -116,16 +116,16 @@ fn answered(turn_id: &str, entries: &[Entry]) -> Option<TurnResult> {
         })
         .find(|text| !text.is_empty());
     Some(match outcome {
-        Outcome::Completed | Outcome::CutShort => Ok(TurnSummary {
+        TurnOutcome::Completed | TurnOutcome::CutShort => Ok(TurnSummary {
             turn_id: turn_id.to_owned(),
             text: text.unwrap_or_default(),
             outcome,
             usage,
             stop_reason,
         }),
-        Outcome::Cancelled => Err(ChatError::Cancelled),
-        Outcome::Limit { limit, value } => Err(ChatError::Limit { limit, value }),
-        Outcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
-        Outcome::Interrupted => Err(ChatError::Ended { reason: None }),
+        TurnOutcome::Cancelled => Err(ChatError::Cancelled),
+        TurnOutcome::Limit { limit, value } => Err(ChatError::Limit { limit, value }),
+        TurnOutcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
+        TurnOutcome::Interrupted => Err(ChatError::Ended { reason: None }),
     })
 }

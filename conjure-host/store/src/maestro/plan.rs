@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use conjure_core::chat::Role;
-use conjure_core::log::{Entry, EntryBody, Outcome, call_ids};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome, call_ids};
 
 use crate::{Store, StoreError, ThreadId, Window};
 
@@ -195,7 +195,7 @@ fn behind(
             message: 0,
             body: EntryBody::TurnEnded {
                 turn_id,
-                outcome: Outcome::Interrupted,
+                outcome: TurnOutcome::Interrupted,
                 usage: conjure_core::chat::Usage::default(),
                 stop_reason: None,
             },

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_host::Host;
 use conjure_host::provider::{HttpOptions, HttpProvider};
@@ -111,7 +111,7 @@ async fn a_conversation_goes_over_every_wire_with_calls_in_flight_and_comes_home
             };
             session.change(settings, When::Now).await.unwrap();
             for call in calls {
-                session.decide(call, Decision::Allow).await;
+                session.decide(call, ApprovalDecision::Allow).await;
             }
         }
         assert_eq!(answer.await.unwrap().unwrap().text, "Done.", "from {first}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_core::chat::{Event, Message as Said};
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use conjure_mock_llm::{Message, Script};
 
 use super::stage::{Stage, call, options};
@@ -44,7 +44,7 @@ async fn a_decision_for_the_tool_is_asked_for_once_and_saved() {
         let scope = DecisionScope::Tool;
         stage
             .manager
-            .decide(&session.id, call, Decision::Allow, scope)
+            .decide(&session.id, call, ApprovalDecision::Allow, scope)
     };
     let unknown = decide("other").await.unwrap_err();
     assert!(
@@ -109,9 +109,12 @@ async fn who_is_back_before_long_never_left_and_who_stays_away_is_not_waited_for
     let first = stage.until(&thread, None, asks).await;
     drop(there);
     let back = stage.manager.attend(Some(&thread));
-    let decided = stage
-        .manager
-        .decide(&session.id, "1", Decision::Allow, DecisionScope::Once);
+    let decided = stage.manager.decide(
+        &session.id,
+        "1",
+        ApprovalDecision::Allow,
+        DecisionScope::Once,
+    );
     decided.await.unwrap();
     stage.until(&thread, Some(first), asks).await;
     drop(back);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Host;
 use crate::manager::{Manager, ManagerOptions, NewSession, SessionView};
-use conjure_providers::auths::{Auths, Keys, NewAuth};
+use conjure_providers::auths::{Auths, KeySources, NewAuth};
 use conjure_store::{Location, Run, Store, ThreadId};
 
 /// How long anything may take.
@@ -144,9 +144,9 @@ async fn manager(data_dir: &Path, options: ManagerOptions) -> (Manager, Auths) {
         .unwrap();
     let auths = Auths::over(
         store.clone(),
-        Keys {
+        KeySources {
             key: Some("00".repeat(32).into()),
-            ..Keys::new(data_dir)
+            ..KeySources::new(data_dir)
         },
     );
     let host = Host::builder()

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use conjure_core::chat::{
     Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage,
 };
-use conjure_core::log::{CallEnd, EntryBody, Outcome};
+use conjure_core::log::{CallEnd, EntryBody, TurnOutcome};
 use serde_json::{Map, Value as Json};
 
 use super::report::{Left, LeftOut};
@@ -344,8 +344,8 @@ impl ChatReader<'_> {
             return;
         };
         let outcome = match answered {
-            true => Outcome::Completed,
-            false => Outcome::Interrupted,
+            true => TurnOutcome::Completed,
+            false => TurnOutcome::Interrupted,
         };
         self.draft(
             index,
