@@ -40,7 +40,7 @@ impl Sendable {
     }
 }
 
-/// For whom a conversation is repaired.
+/// The provider, model and wire that a conversation is repaired for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairTarget {
     /// The provider, as sidecars name it.

@@ -33,7 +33,7 @@ pub struct Rule {
     pub decision: PolicyDecision,
 }
 
-/// What may happen to a call.
+/// The decision of a policy on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyDecision {

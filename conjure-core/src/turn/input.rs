@@ -8,7 +8,7 @@ use crate::context::CallRefusal;
 use crate::log::{CallEnd, EntryBody, Spending, TableChange};
 use crate::routing::RouteRef;
 
-/// Something that happened.
+/// An event that the turn machine is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnInput {
     /// The person said something. While a turn runs it waits for its end.
@@ -154,7 +154,7 @@ pub struct ModelFailure {
     pub kind: String,
 }
 
-/// Something for the host to do.
+/// An instruction of the turn machine to the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostAction {
     /// Append to the log.

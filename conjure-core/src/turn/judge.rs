@@ -29,7 +29,7 @@ impl<F: Fn(&FunctionCall) -> CallVerdict> Judge for F {
     }
 }
 
-/// What becomes of a call.
+/// The decision on a tool call before it runs: run, ask or refuse.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum CallVerdict {

@@ -19,7 +19,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 
-/// What is asked for.
+/// The arguments of an import from Maestro.
 pub(crate) struct MaestroImport {
     /// The URL of the database there.
     pub(crate) url: String,
@@ -68,7 +68,7 @@ fn working_dir() -> Result<String, CliError> {
     Ok(dir.display().to_string())
 }
 
-/// What became of the saved auths.
+/// The result of importing saved auths.
 #[derive(Default, Serialize)]
 struct AuthImport {
     /// Ids here, by ids there.
@@ -190,7 +190,7 @@ impl TokenExpiry {
     }
 }
 
-/// All of it, for programs.
+/// The whole result, for `--json`.
 #[derive(Serialize)]
 struct MaestroOutput<'a> {
     dry_run: bool,

@@ -98,7 +98,7 @@ async fn manage(
     Ok(Exit::Fine)
 }
 
-/// The person who logs in: at this terminal, with a browser here or elsewhere.
+/// Asks the person who logs in, at this terminal and in a browser.
 struct TerminalLoginPrompt {
     browser: bool,
     /// The session file, which says what a browser does not get.

@@ -21,7 +21,7 @@ use super::transcript::ApprovalPrompt;
 /// One question at a time, from its first word to its answer.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
-/// What a person said about a call.
+/// The person's decision on a call.
 pub(crate) struct PersonDecision {
     pub(crate) decision: ApprovalDecision,
     /// Whether it holds for every call of the tool from now on.

@@ -47,7 +47,7 @@ fn the_page_is_what_the_verbs_say() {
     );
 }
 
-/// Options that several verbs have, told once.
+/// Options that several verbs share, described once.
 struct OptionGroup {
     title: &'static str,
     about: &'static str,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::output::{BOLD, CYAN, DIM, GREEN, RED, RESET, clean};
 use super::transcript::{first_lines, one_line};
 
-/// How much of a text is shown.
+/// The length to which a text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemDetail {
     /// The first lines, each cut to a terminal's width.

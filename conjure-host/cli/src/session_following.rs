@@ -40,7 +40,7 @@ pub(crate) enum Until {
     Left(Signal),
 }
 
-/// What became of asking the person.
+/// The result of asking the person.
 enum PromptResult {
     Yes,
     /// A signal came first.

@@ -31,13 +31,13 @@ pub(crate) struct SavedSessions {
     server: Option<RemoteServer>,
 }
 
-/// A turn that was begun, or waits to be.
+/// A turn that was started, or waits in the queue.
 pub(crate) struct StartedTurn {
     pub(crate) id: String,
     pub(crate) thread: ThreadId,
 }
 
-/// What became of an answer to a question.
+/// The result of sending an answer to a question.
 pub(crate) enum AnswerResult {
     Taken,
     /// The question did not wait any more.
@@ -46,7 +46,7 @@ pub(crate) enum AnswerResult {
     Unfit(CliError),
 }
 
-/// The events of a thread.
+/// The events of a thread, read here or from a server.
 pub(crate) enum EventFeed {
     Here {
         events: Box<EventStream>,

@@ -10,7 +10,7 @@ use super::output::{
 };
 use super::spent;
 
-/// A call that waits for the person.
+/// A call that needs the person's approval.
 pub(crate) struct ApprovalPrompt {
     pub(crate) call_id: String,
     pub(crate) name: String,

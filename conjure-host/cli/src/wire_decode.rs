@@ -41,7 +41,7 @@ pub(crate) struct WireDecodeArgs {
     file: Option<PathBuf>,
 }
 
-/// What is printed.
+/// The output of the verb.
 #[derive(Serialize)]
 struct DecodeReport {
     id: Option<String>,

@@ -42,7 +42,7 @@ pub(crate) struct WireEncodeArgs {
     file: Option<PathBuf>,
 }
 
-/// A conversation, as it is read.
+/// The input file: a conversation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConversationInput {

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take to be reached.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// A server that runs.
+/// A running server, reached over its HTTP API.
 #[derive(Clone)]
 pub struct RemoteServer {
     url: String,

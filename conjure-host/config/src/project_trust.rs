@@ -31,7 +31,7 @@ pub struct ProjectSkills {
     pub digest: String,
 }
 
-/// How a project stands.
+/// Whether a project is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustState {
     /// It is trusted as it is.

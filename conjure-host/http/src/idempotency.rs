@@ -129,7 +129,7 @@ async fn done(
     held.end(response).await
 }
 
-/// A key that was begun. Dropped without an end, it may be used again.
+/// An idempotency key in use. Dropped before its request has ended, it makes the key free again.
 struct KeyGuard {
     app: App,
     key: String,

@@ -194,7 +194,7 @@ impl Login {
     }
 }
 
-/// The person of a login, who is wherever the page is.
+/// Asks the person of a login over the API, wherever their page is open.
 struct WebLoginPrompt {
     now: watch::Sender<McpLogin>,
     address: watch::Receiver<String>,

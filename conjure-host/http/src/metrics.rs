@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 /// Upper ends of buckets of time, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 
-/// What a request is counted under.
+/// The labels under which a request is counted.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct RequestLabels {
     pub(super) method: String,

@@ -26,7 +26,7 @@ const SENT: &str = "authorization, content-type, idempotency-key, last-event-id,
 /// What it may read.
 const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
 
-/// Who asks: what its token is known by; nothing where none is needed.
+/// The name of the client's token. It is empty where no token is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ClientName(pub(super) Option<Arc<str>>);
 

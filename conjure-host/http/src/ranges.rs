@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, header};
 
-/// What is asked for.
+/// The bytes of a file that a request's `Range` header asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RangeRequest {
     /// All of it.

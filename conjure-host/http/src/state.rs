@@ -51,7 +51,7 @@ impl Default for ApiOptions {
 #[derive(Clone)]
 pub(super) struct App(Arc<AppParts>);
 
-/// Its parts.
+/// The parts of the state.
 pub(super) struct AppParts {
     pub(super) manager: Manager,
     pub(super) host: Host,

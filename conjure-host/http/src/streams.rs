@@ -17,7 +17,7 @@ pub(super) struct Streams {
     open: Arc<Mutex<HashMap<ClientName, usize>>>,
 }
 
-/// A stream of a client's. Dropping it makes room.
+/// A client's place among the open streams. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct StreamPermit {
     streams: Streams,

@@ -39,7 +39,7 @@ impl<T: Serialize> IntoResponse for Tagged<T> {
     }
 }
 
-/// The versions of which a change may be.
+/// The versions of an object that a change accepts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VersionCondition {
     /// Whatever there is.

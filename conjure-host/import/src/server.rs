@@ -44,7 +44,7 @@ pub struct RequiredSecret {
     pub from: Option<String>,
 }
 
-/// Everything that was found.
+/// Everything that was found in a configuration.
 #[derive(Debug, Default)]
 pub struct ImportResult {
     pub(crate) servers: Vec<ImportedServer>,

@@ -25,7 +25,7 @@ use conjure_store::ThreadId;
 /// Time for it to end what it started.
 const CLOSING: Duration = Duration::from_secs(15);
 
-/// A backend that is open on its own.
+/// A backend that is open without a session.
 pub struct StandaloneBackend {
     dirs: SessionDirs,
     instance: Arc<Instance>,

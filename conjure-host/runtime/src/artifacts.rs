@@ -49,6 +49,7 @@ pub struct Artifacts {
     worker: Arc<Worker>,
 }
 
+/// An artifact and where it was fetched to.
 struct ArtifactSlot {
     artifact: Mutex<Artifact>,
     remote: Option<(String, Fetch)>,

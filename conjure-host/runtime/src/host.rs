@@ -48,7 +48,7 @@ use conjure_plugins::{
 use conjure_providers::Clients;
 use conjure_providers::auths::Auths;
 use conjure_providers::{ModelBook, ModelBookError, Provider};
-use conjure_store::{InMemory, Log, StoreError, ThreadId};
+use conjure_store::{Log, MemoryLog, StoreError, ThreadId};
 
 /// A host: what is shared by its sessions. Cloning it is cheap.
 #[derive(Clone)]
@@ -71,6 +71,7 @@ pub enum HostError {
     Store(std::io::Error),
 }
 
+/// Makes the loaded plugin of a plugin that is linked into the program.
 type PluginLinker = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
 
 /// Builds a [`Host`].
@@ -522,7 +523,7 @@ impl HostBuilder {
                     shared_leases: Mutex::default(),
                 }),
                 models,
-                log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
+                log: self.log.unwrap_or_else(|| Arc::new(MemoryLog::default())),
                 wakes: Arc::default(),
                 writes: Arc::new(Writes::beside(&self.data_dir)),
                 asker: self.asker,

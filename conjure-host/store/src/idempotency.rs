@@ -15,7 +15,7 @@ const GIVEN_UP_MS: i64 = 15 * 60 * 1000;
 /// The longest key, in bytes.
 const LONGEST_KEY: usize = 255;
 
-/// What a key says of a request.
+/// The state of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyStatus {
     /// It is new: do it, then tell its answer.
@@ -28,7 +28,7 @@ pub enum KeyStatus {
     Mismatch,
 }
 
-/// What was answered.
+/// The stored response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResponse {
     /// The HTTP status.

@@ -53,7 +53,7 @@ pub use location::Location;
 pub use maestro::{
     Left, LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret,
 };
-pub use memory::InMemory;
+pub use memory::MemoryLog;
 pub use pages::{EntryPage, Window};
 pub use record::{Committed, Log, Record, ThreadLog};
 pub use requests::{Owner, ProcessRequest, RequestReply};

@@ -20,7 +20,7 @@ pub(crate) struct Stretch {
     pub(crate) upto: u64,
 }
 
-/// What a thread shows.
+/// The entries that a thread shows, its parents' among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VisibleEntries {
     /// The newest first; none is empty.

@@ -17,9 +17,9 @@ struct MemoryThread {
     is_open: bool,
 }
 
-/// Keeps threads in memory.
+/// A log that keeps its threads in memory.
 #[derive(Debug, Default)]
-pub struct InMemory {
+pub struct MemoryLog {
     threads: Threads,
 }
 
@@ -27,7 +27,7 @@ fn lock(threads: &Threads) -> MutexGuard<'_, BTreeMap<ThreadId, MemoryThread>> {
     threads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl InMemory {
+impl MemoryLog {
     fn begin(&self, id: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
         let mut threads = lock(&self.threads);
         let thread = threads.entry(id.clone()).or_default();
@@ -51,7 +51,7 @@ impl InMemory {
     }
 }
 
-impl Log for InMemory {
+impl Log for MemoryLog {
     fn open<'a>(
         &'a self,
         thread: &'a ThreadId,
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_writer_is_refused_until_the_first_is_gone() {
-        let store = InMemory::default();
+        let store = MemoryLog::default();
         let thread = ThreadId::parse("t").unwrap();
         let first = store.open(&thread).await.unwrap();
         let second = store.open(&thread).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// A process, so that no other is ever taken for it.
+/// Identifies a process beyond the reuse of its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     /// The machine since it was started, and the process's view of its processes; empty where

@@ -46,7 +46,7 @@ pub struct ProcessRequest {
     pub body: String,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestReply {
     /// The answer.

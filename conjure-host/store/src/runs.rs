@@ -76,7 +76,7 @@ pub enum RunState {
     Lost,
 }
 
-/// What a run spent.
+/// The usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RunUsage {
     /// Tokens.

@@ -27,7 +27,7 @@ const BEHIND: usize = 256;
 /// The most bytes of the ids in one notification; PostgreSQL takes 8,000.
 const PAYLOAD: usize = 4_000;
 
-/// Where something may be new.
+/// A part of the store in which something may be new.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreSignal {
     /// Anywhere.
@@ -38,7 +38,7 @@ pub enum StoreSignal {
     Thread(ThreadId),
 }
 
-/// Word of what other processes write, for as long as this lives.
+/// Signals of writes by other processes, while this value lives.
 pub struct StoreSignals {
     told: broadcast::Receiver<StoreSignal>,
     _watch: Arc<Watch>,
@@ -69,7 +69,7 @@ impl Drop for Watch {
     }
 }
 
-/// The one watch of a database.
+/// The one watch of a database, shared by its readers.
 #[derive(Default)]
 pub(crate) struct SharedWatch(Mutex<Weak<Watch>>);
 

@@ -64,7 +64,7 @@ impl Sessions {
     }
 }
 
-/// One session.
+/// A session of the backend.
 #[derive(Debug)]
 pub(crate) struct LocalSession {
     brought: Mutex<Arc<ExecutorInit>>,
@@ -109,7 +109,7 @@ impl LocalSession {
     }
 }
 
-/// A command of a session.
+/// Counts a command of a session until dropped.
 #[derive(Debug)]
 pub(crate) struct CommandGuard(Arc<LocalSession>);
 

@@ -22,7 +22,7 @@ const MOST_TOKENS: u64 = 4_096;
 /// The most bytes of a question to the person.
 const MOST_QUESTION: usize = 8 * 1024;
 
-/// What a server may ask, and in whose name the person is asked.
+/// The kinds of questions that a server may ask, and the name it asks under.
 #[derive(Debug, Clone)]
 pub(crate) struct QuestionPolicy {
     server: String,

@@ -18,7 +18,7 @@ use crate::listing::Listing;
 /// listed nothing yet.
 pub(crate) type Lists<'a> = &'a [(&'a str, Option<Arc<Listing>>)];
 
-/// Where a URI leads.
+/// The server that a URI belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UriOwner<'a> {
     /// To the server that lists it, or has a template for it.

@@ -18,7 +18,7 @@ use crate::link::{Link, Underway};
 /// Questions of one server that may wait for an answer at the same time.
 const ASKING: usize = 8;
 
-/// Who is asked when no call runs.
+/// Gives the context to ask through when no call runs.
 pub(crate) type ContextSource = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
 
 /// What the host calls itself.

@@ -15,7 +15,7 @@ pub(crate) struct WatchHub {
     next: AtomicU64,
 }
 
-/// A session that watches; no more once this is dropped.
+/// The watch of a session. Dropping it ends the watch.
 pub(crate) struct WatchGuard {
     hub: Arc<WatchHub>,
     session: String,

@@ -43,7 +43,7 @@ const RESULTS: usize = 1_024;
 /// them where there are any of these.
 const OWN_IDS: u64 = 1 << 20;
 
-/// What a request came to.
+/// The result of a request.
 pub(crate) type RequestResult = Result<ServerResult, ServiceError>;
 
 /// A request that waits for its answer.
@@ -66,7 +66,7 @@ pub(crate) enum Admitted {
     Again,
 }
 
-/// What happens to a request before its answer.
+/// The progress of a request before its result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequestProgress {
     /// How often it made progress.
@@ -83,7 +83,7 @@ pub(crate) struct Noted {
     pub(crate) course: watch::Receiver<RequestProgress>,
 }
 
-/// A request that passes rmcp by.
+/// A request that is sent without rmcp.
 #[derive(Debug)]
 pub(crate) struct DirectRequest {
     pub(crate) id: RequestId,
@@ -92,7 +92,7 @@ pub(crate) struct DirectRequest {
     pub(crate) noted: Noted,
 }
 
-/// A question that waits for an answer; dropped when it has it.
+/// Counts a question as open until dropped.
 #[derive(Debug)]
 pub(crate) struct QuestionGuard(Arc<Underway>);
 

@@ -13,7 +13,7 @@ use crate::mentions::Mentions;
 use crate::registry::{ConnectionRegistry, ServerEntry};
 use crate::server::Server;
 
-/// An open session.
+/// An open session of the backend.
 pub(crate) struct McpSession {
     pub(crate) id: String,
     working_dir: Option<PathBuf>,

@@ -20,7 +20,7 @@ pub(crate) const BEGINNING: &[u8] = b"{\"jsonrpc\"";
 /// A message of a server's log.
 pub(crate) const MESSAGE: &str = "notifications/message";
 
-/// What a piece of input held.
+/// The messages of a piece of input.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedInput {
     pub(crate) messages: Vec<ServerJsonRpcMessage>,

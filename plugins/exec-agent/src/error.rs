@@ -7,7 +7,7 @@ use conjure_process_tree::field::Malformed;
 /// What the code here returns.
 pub type Result<T, E = AgentError> = std::result::Result<T, E>;
 
-/// What kind of failure it is. The number crosses the stream.
+/// The kind of an error. Its number crosses the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentErrorKind {
     /// The operation was tried and failed.
@@ -41,7 +41,7 @@ impl AgentErrorKind {
     }
 }
 
-/// A failure.
+/// An error of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentError {
     kind: AgentErrorKind,

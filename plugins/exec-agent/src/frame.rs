@@ -8,7 +8,7 @@ use conjure_process_tree::frame::{self, RawFrame, kind};
 
 use crate::error::{AgentError, AgentErrorKind, Result};
 
-/// What passes on the stream, each with the number of its call.
+/// A frame of the stream. Each carries the number of its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentFrame {
     /// Begins a call.

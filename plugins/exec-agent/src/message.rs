@@ -7,7 +7,7 @@ use crate::files::{FileChange, RootKind};
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// What a call asks for.
+/// The request of a call to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentRequest {
     /// Runs a command.
@@ -64,7 +64,7 @@ pub struct ShellCommand {
     pub grace_ms: u64,
 }
 
-/// What comes of a call.
+/// The reply of the agent to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentReply {
     /// Of a command; its output came before.
@@ -95,7 +95,7 @@ pub enum AgentReply {
     Sent(u64),
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandResult {
     /// The exit code; nothing when a signal ended it.

@@ -34,14 +34,14 @@ pub struct Outputs {
     pub stderr: ChildStderr,
 }
 
-/// How a program ends, for a thread that waits for it. Dropping it ends everything that is left.
+/// Waits for the end of a program. Dropping it ends everything that is left.
 #[derive(Debug)]
 pub struct ProgramEnds {
     supervisor: Supervisor,
     has_told: bool,
 }
 
-/// What happens at the end of a program.
+/// A step of a program's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramEnd {
     /// It has ended; the status may be unknown. What it left behind may still run.

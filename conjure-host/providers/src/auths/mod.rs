@@ -49,7 +49,7 @@ struct AuthsState {
     store: OnceCell<Store>,
 }
 
-/// Where keys are looked for: the directory of the data, and what the environment says.
+/// The places where keys are looked for: the data directory and the environment.
 pub struct KeySources {
     /// The directory of the data.
     pub data_dir: PathBuf,

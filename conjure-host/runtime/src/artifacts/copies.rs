@@ -24,7 +24,7 @@ struct CopyIndex {
     came: VecDeque<(String, String)>,
 }
 
-/// A copy that comes, until this is dropped: whatever is there of it is nobody's.
+/// A copy that is being received. Dropping it discards what has come so far.
 #[derive(Debug)]
 pub(crate) struct IncomingCopy<'a> {
     copies: &'a Copies,

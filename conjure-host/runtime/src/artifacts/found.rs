@@ -28,7 +28,7 @@ impl Writes {
     }
 }
 
-/// A file that was found beside a call.
+/// The result of attributing a found file to a call.
 #[derive(Debug)]
 pub(crate) enum FileMatch {
     /// That call made it.

@@ -48,6 +48,7 @@ struct Windows {
     running: usize,
 }
 
+/// The time span of a call, in which it may have written files.
 #[derive(Debug)]
 struct ArtifactWindow {
     number: u64,

@@ -136,7 +136,7 @@ impl ActiveCall<'_> {
     }
 }
 
-/// A call that gave no answer of its own.
+/// A call that ended without a result of its own.
 pub(super) struct FailedCall {
     pub(super) text: String,
     pub(super) end: CallEnd,

@@ -22,7 +22,7 @@ pub(crate) const ASK: &str = "ask";
 /// The most questions of one round.
 const MOST: usize = 32;
 
-/// The program on the other side of a session.
+/// The client program of a session.
 pub trait SessionClient: Send + Sync + 'static {
     /// What it declared that it can answer.
     fn declares(&self) -> ServedClient;
@@ -48,7 +48,7 @@ pub struct AskedBy {
     pub call_id: Option<Arc<str>>,
 }
 
-/// A question.
+/// A question to the session's client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientQuestion {
     /// What the asker calls it, if anything.

@@ -41,7 +41,7 @@ impl Reports {
     }
 }
 
-/// What tasks of a session report.
+/// A report of one of the session's tasks to its actor.
 pub(crate) enum TaskReport {
     Input(Box<TurnInput>),
     /// A call is over.

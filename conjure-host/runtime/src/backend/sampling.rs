@@ -14,7 +14,7 @@ use conjure_skill_sdk::protocol::{Sample, Sampled};
 use super::reports::{Reports, TaskReport};
 use conjure_providers::{Provider, ReplySink};
 
-/// Who answers: the session's provider and model, whichever they are now; nobody without a model.
+/// The session's present provider and model. Empty for a session without a model.
 pub(crate) type CurrentModel = Arc<ArcSwapOption<AskedModel>>;
 
 /// A model that plugins may ask.

@@ -23,7 +23,7 @@ pub struct ToolSnapshot {
     working_dir: String,
 }
 
-/// Who runs the calls of one public name.
+/// The instance that runs the calls of one public name.
 #[derive(Clone)]
 pub(crate) enum CallTarget {
     /// A native skill.

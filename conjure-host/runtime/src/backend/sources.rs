@@ -10,7 +10,7 @@ use super::lease::{BackendLease, SkillLease};
 use super::toolbox::{BackendKind, Toolbox};
 use conjure_plugins::PluginId;
 
-/// One of them.
+/// A source of resources and prompts.
 #[derive(Clone)]
 pub(crate) enum CatalogSource {
     /// A native skill, which is asked for its lists.

@@ -17,14 +17,14 @@ use conjure_plugins::{CallOptions, Emit, Instance, emit_channel};
 /// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
 const WAITING: usize = 256;
 
-/// What backends said and nobody looked at yet.
+/// Announced changes that were not handled yet.
 #[derive(Debug, Default)]
 pub(crate) struct BackendChanges {
     waiting: Mutex<VecDeque<BackendChange>>,
     pub(crate) arrived: Notify,
 }
 
-/// Something that a backend said.
+/// A change that a backend announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BackendChange {
     /// Its catalog is another one now.

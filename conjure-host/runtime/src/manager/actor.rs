@@ -45,7 +45,7 @@ pub(super) struct SavedSessionActor {
     is_over: bool,
 }
 
-/// The open thread.
+/// The open thread of an actor.
 pub(super) struct ActorThread {
     pub(super) opened: OpenSessionThread,
     pub(super) events: Subscription,
@@ -60,7 +60,7 @@ impl ActorThread {
     }
 }
 
-/// A turn that waits.
+/// A turn that waits for its session.
 pub(super) struct QueuedTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,

@@ -13,7 +13,7 @@ use conjure_store::ThreadId;
 /// Changes that a slow follower may miss before it has to look again.
 const KEPT: usize = 1024;
 
-/// Something changed about a session.
+/// A change of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum SessionChange {
@@ -44,7 +44,7 @@ pub enum SessionChange {
     Missed,
 }
 
-/// What is known of a session that has an actor.
+/// The status of a session that has an actor.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ActorStatus {
     pub(super) state: SessionState,
@@ -116,7 +116,7 @@ impl States {
     }
 }
 
-/// Follows the sessions.
+/// The changes of all sessions, as they come.
 pub struct SessionChangeStream(broadcast::Receiver<SessionChange>);
 
 impl SessionChangeStream {

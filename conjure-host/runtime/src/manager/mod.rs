@@ -4,15 +4,15 @@
 //!
 //! ```no_run
 //! use conjure_core::chat::Message;
-//! use conjure_providers::auths::{Auths, Keys};
-//! use conjure_runtime::{Host, manager::{Manager, NewSession, Options}};
+//! use conjure_providers::auths::{Auths, KeySources};
+//! use conjure_runtime::{Host, manager::{Manager, ManagerOptions, NewSession}};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let data_dir = conjure_config::env::data_dir();
 //! let store = conjure_store::open(&data_dir).await?;
-//! let auths = Auths::over(store.clone(), Keys::new(&data_dir));
+//! let auths = Auths::over(store.clone(), KeySources::new(&data_dir));
 //! let host = Host::builder().usual_plugins().log(store.clone()).auths(auths).build().await?;
-//! let manager = Manager::start(host, store, Options::default()).await?;
+//! let manager = Manager::start(host, store, ManagerOptions::default()).await?;
 //! let session = manager.create(NewSession::new("work", "claude-sonnet-4-5", "/home/ada")).await?;
 //! let turn = manager.say(&session.id, Message::user("What is in this directory?"), None).await?;
 //! println!("{:?}", manager.wait(&turn.id).await?.state);
@@ -88,7 +88,7 @@ const LAST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
 /// Messages that may wait at an actor.
 const MAILBOX: usize = 64;
 
-/// How a manager works.
+/// Options of a manager.
 #[derive(Debug, Clone, Copy)]
 pub struct ManagerOptions {
     /// After how long without anything to do a session's thread is closed; 10 minutes by default.
@@ -134,6 +134,7 @@ pub struct Manager {
     inner: Arc<ManagerState>,
 }
 
+/// The state that a manager's clones share.
 pub(crate) struct ManagerState {
     host: Host,
     store: Store,

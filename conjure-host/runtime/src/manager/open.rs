@@ -7,7 +7,7 @@ use conjure_core::chat::EventId;
 use super::lock;
 use crate::session::{Session, Subscription};
 
-/// A thread that is open here, as others see it.
+/// A thread that is open in this process, with its session.
 #[derive(Clone)]
 pub(super) struct ActiveThread {
     /// The saved session that has it open.

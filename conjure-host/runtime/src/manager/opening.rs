@@ -17,7 +17,7 @@ use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 /// How long is waited before a thread that another session writes is asked for again.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
-/// A session's thread that is open, and what it was opened with.
+/// The open thread of a session, with the settings it was opened with.
 pub(super) struct OpenSessionThread {
     pub(super) live: ActiveThread,
     pub(super) made: MadeOf,

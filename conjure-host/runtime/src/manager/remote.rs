@@ -18,7 +18,7 @@ use super::view::SessionPatch;
 use super::{Manager, ManagerError, QuestionReply};
 use conjure_store::{Owner, ProcessRequest, RequestReply, StoreError, ThreadId};
 
-/// What is asked of another process.
+/// A request to another process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(super) enum RemoteRequest {
@@ -163,6 +163,7 @@ impl From<&ManagerError> for RemoteError {
     }
 }
 
+/// The reply of another process to a request.
 type RemoteReply = Result<Value, RemoteError>;
 
 impl Manager {

@@ -28,7 +28,7 @@ pub(super) struct CancelRequest {
     pub(super) drop_queued: bool,
 }
 
-/// What is asked of a session's actor.
+/// A request to a session's actor.
 pub(super) enum ActorRequest {
     /// Say something, or go on where there is no message.
     Say {

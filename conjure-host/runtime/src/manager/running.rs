@@ -10,7 +10,7 @@ use super::terms::TurnTerms;
 use crate::session::{ChatError, TurnSummary};
 use conjure_store::{RunUsage, ThreadId};
 
-/// The turn that runs.
+/// The turn that a session runs now.
 pub(super) struct RunningTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,

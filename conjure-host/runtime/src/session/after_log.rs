@@ -136,14 +136,14 @@ mod tests {
 
     use crate::Host;
     use conjure_config::{PolicySpec, SessionSpec};
-    use conjure_store::{Committed, InMemory, Log, Record, StoreError, ThreadId, ThreadLog};
+    use conjure_store::{Committed, Log, MemoryLog, Record, StoreError, ThreadId, ThreadLog};
 
     type Release = oneshot::Sender<Result<(), StoreError>>;
 
     /// A log that says nothing of the append in which a call begins until it is told to.
     #[derive(Clone, Default)]
     struct Slow {
-        log: Arc<InMemory>,
+        log: Arc<MemoryLog>,
         holds: Arc<Notify>,
         held: Arc<Mutex<Option<Release>>>,
     }

@@ -51,7 +51,7 @@ pub(super) struct Approvals {
     questions: Option<Arc<Questions>>,
 }
 
-/// A call that waits, and how long.
+/// A call that waits for approval, and how long it may.
 struct ApprovalRequest {
     call: FunctionCall,
     reason: String,

@@ -51,7 +51,7 @@ impl Revision {
     }
 }
 
-/// What is known to all calls of the session.
+/// The tools of a session, shared by its calls.
 pub(super) struct SharedTools {
     pub(super) snapshot: ArcSwap<ToolSnapshot>,
     pub(super) revision: watch::Sender<Revision>,
@@ -104,7 +104,7 @@ impl SharedTools {
     }
 }
 
-/// What a backend said that it offers, if it said so in time.
+/// A backend's catalog, an error, or a time-out.
 type CatalogResult = Result<Result<CatalogReply, PluginCallFailure>, Elapsed>;
 
 /// Follows until it is told to end, and closes the backends then.

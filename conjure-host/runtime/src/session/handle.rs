@@ -348,7 +348,7 @@ impl Session {
     }
 }
 
-/// What a turn came to.
+/// The result of a turn: its text, outcome and usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnSummary {
     /// The turn.

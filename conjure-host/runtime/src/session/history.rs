@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::recorder::Recorder;
 use conjure_config::SessionSpec;
 
-/// The settings that a conversation depends on.
+/// The settings that a conversation depends on, as the log keeps them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SettingsRecord {
     provider: String,

@@ -40,6 +40,7 @@ pub(crate) struct Hub {
     closed: AtomicBool,
 }
 
+/// The newest events, kept in memory for subscribers.
 #[derive(Debug)]
 struct EventBuffer {
     events: VecDeque<Arc<Stamped>>,
@@ -51,7 +52,7 @@ struct EventBuffer {
     turn: u64,
 }
 
-/// What a subscriber finds.
+/// The next event of a subscriber, if it has come.
 enum NextEvent {
     Event(Arc<Stamped>),
     /// Nothing yet.
@@ -332,7 +333,7 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use conjure_store::{InMemory, Record, ThreadLog};
+    use conjure_store::{MemoryLog, Record, ThreadLog};
 
     fn id(seq: u64) -> EventId {
         EventId { epoch: 1, seq }
@@ -355,14 +356,14 @@ mod tests {
     /// A thread that writes to its log what it shows.
     struct Thread {
         hub: Arc<Hub>,
-        log: Arc<InMemory>,
+        log: Arc<MemoryLog>,
         open: Box<dyn conjure_store::ThreadLog>,
         id: ThreadId,
     }
 
     impl Thread {
         async fn new() -> Self {
-            let (log, id) = (Arc::new(InMemory::default()), ThreadId::fresh());
+            let (log, id) = (Arc::new(MemoryLog::default()), ThreadId::fresh());
             Self {
                 hub: Hub::new(1),
                 open: log.open(&id).await.unwrap(),
@@ -470,7 +471,7 @@ mod tests {
     }
 
     /// A log whose events cannot be read so many times.
-    struct Failing(Arc<InMemory>, AtomicUsize);
+    struct Failing(Arc<MemoryLog>, AtomicUsize);
 
     impl Log for Failing {
         fn open<'a>(

@@ -19,7 +19,7 @@ use crate::backend::reports::{Reports, TaskReport};
 use crate::spans;
 use conjure_providers::{Provider, ProviderError, ReplySink};
 
-/// A request on its way.
+/// A model request that is being answered.
 pub(crate) struct ActiveRequest {
     number: u64,
     task: JoinHandle<()>,

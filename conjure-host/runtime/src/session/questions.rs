@@ -64,7 +64,7 @@ pub enum QuestionReply {
     Cancel,
 }
 
-/// Why an answer is not taken.
+/// The reason why an answer is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnswerRefusal {
     /// No such question waits.
@@ -209,7 +209,7 @@ impl Asker for QuestionAsker {
     }
 }
 
-/// A question while its asker waits. Dropped, it is over, also where its call was cancelled.
+/// Ends a question when its asker stops waiting, also when the call is cancelled.
 struct QuestionWait {
     id: String,
     action: String,

@@ -11,7 +11,7 @@ pub(crate) fn is_closed(entries: &[Entry]) -> bool {
     recover(entries).is_empty()
 }
 
-/// A thread, as it was read.
+/// The entries of a thread, as they were read.
 pub(crate) struct LoadedThread {
     pub(crate) entries: Vec<Entry>,
     /// What is to be written behind the entries before anything else: what a reply had shown when

@@ -12,7 +12,7 @@ use super::handle::{ChatError, TurnSummary};
 use crate::spans;
 use conjure_store::ThreadId;
 
-/// What a turn came to, for whoever waits for it.
+/// The result of a turn, for whoever waits for it.
 pub(crate) type TurnResult = Result<TurnSummary, ChatError>;
 
 /// Who waits for that.

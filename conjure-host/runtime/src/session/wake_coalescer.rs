@@ -42,7 +42,7 @@ impl WakeCoalescer {
     }
 }
 
-/// The end of a window, also when the runtime that it was opened on ends before.
+/// Ends a window when dropped, also when the runtime ends first.
 struct WindowGuard(Arc<WakeCoalescer>);
 
 impl Drop for WindowGuard {

@@ -41,7 +41,7 @@ pub struct Maestro {
     threads: Vec<MaestroThread>,
 }
 
-/// A persona there, with the id that agents refer to.
+/// A persona of Maestro, with the id that agents refer to.
 struct MaestroPersona {
     id: String,
     name: String,

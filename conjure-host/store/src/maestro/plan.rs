@@ -30,7 +30,7 @@ pub(super) struct Planned<'a> {
     pub(super) left_out: LeftOut,
 }
 
-/// What a thread shows.
+/// The entries that a thread shows, imported now or here before.
 struct PlannedThread {
     drafts: Vec<Draft>,
     /// Whether drafts know their messages: not those of a thread that was here before.

@@ -95,7 +95,7 @@ const LONGEST_NAME: usize = 100;
 /// A text of so many letters and digits in one piece is no word.
 const LONG: usize = 24;
 
-/// A session there.
+/// The settings of a Maestro session.
 pub(super) struct MaestroSettings {
     pub(super) id: String,
     pub(super) name: Option<String>,

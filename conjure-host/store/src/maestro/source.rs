@@ -27,7 +27,7 @@ const NEEDED: [(&str, &str); 3] = [
     ("saved_authentications", "credentials"),
 ];
 
-/// A table with the columns that are read.
+/// A table and the columns that are read of it.
 #[derive(Clone, Copy)]
 pub(super) struct SourceTable {
     pub(super) table: &'static str,
@@ -57,7 +57,7 @@ impl Fields {
     }
 }
 
-/// The other database, as it is at one moment.
+/// A consistent view of the Maestro database.
 pub(super) struct MaestroSource {
     db: Pool,
     tx: SqlTransaction,

@@ -32,7 +32,7 @@ const MESSAGES: (&str, &str) = (
 /// The longest label, in characters.
 const LONGEST_LABEL: usize = 200;
 
-/// A thread there.
+/// A thread of Maestro.
 pub(super) struct MaestroThread {
     /// Its id there, or one made of its session's.
     pub(super) id: ThreadId,

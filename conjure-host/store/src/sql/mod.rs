@@ -18,7 +18,7 @@ pub(crate) use row::{DatabaseRow, FromColumn};
 pub(crate) use transaction::{SqlTransaction, TransactionMode};
 pub(crate) use value::Value;
 
-/// Which database it is.
+/// The kind of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DatabaseKind {
     Sqlite,

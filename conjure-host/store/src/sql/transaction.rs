@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::{DatabaseConnection, DatabaseKind, DatabaseRow, SqlError, Value};
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionMode {
     /// Reading: all reads see the database as it is at the first.

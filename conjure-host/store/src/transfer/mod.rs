@@ -53,14 +53,14 @@ enum Line {
     End { rows: u64 },
 }
 
-/// A table, as the database has it.
+/// A table and its columns, as the database describes them.
 #[derive(Debug)]
 struct ExportTable {
     name: String,
     columns: Vec<(String, ColumnKind)>,
 }
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ColumnKind {
     Text,

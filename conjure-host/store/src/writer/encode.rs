@@ -101,7 +101,7 @@ pub(crate) struct FileRow {
     pub(crate) remote: Option<String>,
 }
 
-/// What replies cost.
+/// The usage of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReplyUsage {
     pub(crate) replies: u64,

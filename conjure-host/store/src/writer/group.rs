@@ -47,7 +47,7 @@ struct Group {
     durable: bool,
 }
 
-/// What becomes of a thread.
+/// The changes of one thread in a group.
 struct ThreadUpdate {
     thread: ThreadId,
     epoch: u64,

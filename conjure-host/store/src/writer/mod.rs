@@ -49,7 +49,7 @@ const CLEARING: Duration = Duration::from_secs(300);
 /// A transaction takes in no more than this, in bytes.
 const GROUP: usize = 8 * 1024 * 1024;
 
-/// What is asked of the writer.
+/// A command to the writer.
 enum WriterCommand {
     Append(Box<Append>),
     Open(OpenRequest),
@@ -82,7 +82,7 @@ struct Append {
     room: OwnedSemaphorePermit,
 }
 
-/// A thread that somebody wants to write.
+/// A request to open a thread for writing.
 struct OpenRequest {
     thread: ThreadId,
     answer: oneshot::Sender<Result<WriteGrant, StoreError>>,
@@ -90,14 +90,14 @@ struct OpenRequest {
     commands: mpsc::UnboundedSender<WriterCommand>,
 }
 
-/// A thread that was opened.
+/// The right to write a thread, with where the thread stands.
 struct WriteGrant {
     held: LeaseGuard,
     epoch: u64,
     last_seq: u64,
 }
 
-/// The way to the writer.
+/// The queue of commands to the writer.
 #[derive(Clone)]
 pub(crate) struct WriterQueue {
     commands: mpsc::UnboundedSender<WriterCommand>,
@@ -292,7 +292,7 @@ impl ThreadWriter {
     }
 }
 
-/// A lease that somebody has; dropping it gives the thread back.
+/// The lease of a thread. Dropping it gives the thread back.
 struct LeaseGuard {
     lease: u64,
     commands: mpsc::UnboundedSender<WriterCommand>,
@@ -305,7 +305,7 @@ impl Drop for LeaseGuard {
     }
 }
 
-/// The task's state.
+/// The state of the writer's task.
 struct WriterTask {
     db: Arc<Database>,
     /// Its id in the database; empty while it has no thread open.

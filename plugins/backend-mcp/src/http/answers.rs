@@ -17,7 +17,7 @@ use sse_stream::Sse;
 use crate::link::Link;
 use crate::wire;
 
-/// The answers to one request, or on a stream that belongs to none.
+/// Reads the answers to one request, or those of a stream without a request.
 #[derive(Clone)]
 pub(super) struct AnswerFilter {
     link: Arc<Link>,

@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(60 * 60);
 
 static SHARED: Mutex<Option<TlsCache>> = Mutex::new(None);
 
-/// What was set up last.
+/// The last TLS configuration and when it was read.
 struct TlsCache {
     config: ClientConfig,
     read: Instant,

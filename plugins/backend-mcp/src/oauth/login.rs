@@ -30,7 +30,7 @@ const NAME: &str = "Conjure";
 /// How many sessions are remembered to want no login; of more all are asked once more.
 const MOST_DECLINED: usize = 1000;
 
-/// A login that waits for the person.
+/// A login that waits for the person in the browser.
 struct PendingLogin {
     manager: AuthorizationManager,
     issuer: String,
@@ -371,7 +371,7 @@ fn session(cx: &Cx) -> &str {
     cx.session().unwrap_or_default()
 }
 
-/// Why there is no login.
+/// The reason why a login failed.
 enum LoginFailure {
     /// The person does not want to.
     Declined,

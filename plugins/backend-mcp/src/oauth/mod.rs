@@ -66,7 +66,7 @@ impl Token {
     }
 }
 
-/// As whom the host logs in, where that is configured.
+/// The configured OAuth client of the host.
 #[derive(Default)]
 pub(crate) struct OAuthClient {
     id: Option<String>,
@@ -123,7 +123,7 @@ pub(crate) struct Auth {
     declined: Mutex<HashSet<String>>,
 }
 
-/// What this process knows.
+/// The login, as this process knows it.
 #[derive(Default)]
 struct LoginCache {
     live: Option<ActiveToken>,
@@ -144,7 +144,7 @@ impl LoginCache {
     }
 }
 
-/// A token with what is known of it.
+/// A token with its expiry and its login.
 #[derive(Clone)]
 struct ActiveToken {
     access: Token,

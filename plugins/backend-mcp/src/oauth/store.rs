@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is tried.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// What is kept for one server.
+/// The stored login of one server.
 #[derive(Default, Clone, Serialize, Deserialize)]
 pub(super) struct StoredLogin {
     /// Whose tokens are used.
@@ -72,7 +72,7 @@ pub(super) struct LoginStore {
     memory: Mutex<StoredLogin>,
 }
 
-/// By what a file is known to be another one.
+/// Identifies a version of the file.
 #[derive(PartialEq, Eq)]
 pub(super) struct LoginFileStamp(u64, u64, i64, i64);
 

@@ -41,7 +41,7 @@ const LINES: usize = 5;
 /// How many bytes of a server's words a reason has.
 const TOLD: usize = 500;
 
-/// Everything that a connection is made from.
+/// Everything that a connection is made of.
 pub(super) struct ConnectionParts<'a> {
     pub(super) server: &'a Server,
     pub(super) peer: Peer<'a>,
@@ -97,7 +97,7 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// Why there is no connection.
+/// The reason why a connection failed.
 #[derive(Debug)]
 pub(super) enum ConnectError {
     /// The server wants credentials.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::connection::Connection;
 
-/// Where an entry is.
+/// The state of an entry.
 #[derive(Clone)]
 pub(crate) enum EntryState {
     /// Not wanted yet.

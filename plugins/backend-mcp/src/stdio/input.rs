@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 use tokio::sync::Mutex;
 
-/// Where lines for a server are written. Clones are the same.
+/// A server's standard input, written line by line. Clones are the same.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerInput(Arc<Mutex<InputPipe>>);
 

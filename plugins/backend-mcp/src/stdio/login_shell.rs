@@ -40,7 +40,7 @@ pub(crate) struct LoginShell {
     answer: Mutex<Option<(Instant, ShellAnswer)>>,
 }
 
-/// The shell, and its `PATH` or why there is none.
+/// The login shell, with its `PATH` or why there is none.
 #[derive(Debug, Clone)]
 pub(super) struct ShellAnswer {
     pub(super) shell: OsString,

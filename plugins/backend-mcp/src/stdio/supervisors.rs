@@ -25,7 +25,7 @@ pub(crate) struct Supervisors {
     program: OnceLock<Program>,
 }
 
-/// A program that runs. Dropping it kills it and all that it started.
+/// A program under supervision. Dropping it kills it and all that it started.
 #[derive(Debug)]
 pub(super) struct SupervisedProcess {
     pub(super) supervised: Supervised,
@@ -36,7 +36,7 @@ pub(super) struct SupervisedProcess {
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessExit(watch::Receiver<ExitProgress>);
 
-/// How far it is with a program's end.
+/// How far the end of a program has come.
 #[derive(Debug, Clone, Copy, Default)]
 struct ExitProgress {
     /// Its process has ended, with this status if it is known.

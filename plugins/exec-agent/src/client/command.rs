@@ -30,7 +30,7 @@ pub enum Lost {
     Stuck,
 }
 
-/// A command under way.
+/// A command that runs at the agent.
 #[derive(Debug)]
 pub struct RemoteCommand<'a> {
     capture: Capture,

@@ -30,10 +30,10 @@ const MOST: usize = WINDOW as usize + PIECE;
 /// How much output is taken before it is paid for, in one go.
 const PAY: u32 = 64 * 1024;
 
-/// What the agent reads.
+/// The writing end of the agent's standard input.
 pub type AgentInput = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// The stream. Dropping it ends the agent.
+/// The connection to an agent. Dropping it ends the agent.
 #[derive(Debug)]
 pub struct AgentLink {
     outgoing: Arc<Outgoing>,
@@ -194,7 +194,7 @@ impl LinkShared {
     }
 }
 
-/// A call under way. Dropping one that is not over cancels it.
+/// A call to the agent. Dropping it before its end cancels it.
 #[derive(Debug)]
 pub struct RemoteCall {
     link: Arc<AgentLink>,

@@ -20,7 +20,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Something that was opened to read it.
+/// A file or directory that is open for reading.
 #[derive(Debug)]
 pub enum OpenFile {
     /// A regular file, and how many bytes it has.

@@ -37,7 +37,7 @@ struct Stamp {
     changed: (i64, u64),
 }
 
-/// What changed.
+/// The files that a command changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FileChanges {
     /// New and modified files, in the order of their paths.

@@ -42,7 +42,7 @@ pub enum RootKind {
     Exchange,
 }
 
-/// A place inside a root. It need not exist.
+/// A path below a root. It need not exist.
 #[derive(Debug)]
 pub struct RootedPath {
     root: Root,

@@ -16,7 +16,7 @@ use crate::error::{AgentError, Result};
 const MAX_CONTENT: usize = TEXT_BUDGET;
 /// The lines of a file beyond this size are not counted to its end.
 const MAX_COUNTED: u64 = 256 * 1024 * 1024;
-/// What a file or a directory holds.
+/// The content of a file or a directory.
 #[derive(Debug, Default)]
 pub struct PathView {
     /// The lines asked for, or a listing of two levels. Bytes that are not UTF-8 are replaced.
@@ -89,7 +89,7 @@ impl Range {
     }
 }
 
-/// What was read of a file.
+/// The part of a file that was read.
 #[derive(Debug, Default)]
 struct FileContent {
     bytes: Vec<u8>,

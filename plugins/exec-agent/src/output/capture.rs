@@ -28,7 +28,7 @@ pub struct Capture {
     path: Option<PathBuf>,
 }
 
-/// What is left of the output.
+/// The captured output of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CommandOutput {
     /// Standard output, or its end.

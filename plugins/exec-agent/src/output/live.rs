@@ -16,7 +16,7 @@ const WAITING: usize = 32;
 /// How long a finished command waits for the host to take the last pieces.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// The way of one command's output to the host.
+/// Relays the output of one command to the host.
 pub struct OutputRelay {
     cx: Cx,
     queue: Option<PieceQueue>,

@@ -13,7 +13,7 @@ use crate::WINDOW;
 use crate::error::{AgentError, Result};
 use crate::frame::AgentFrame;
 
-/// The way to the outside, which all calls share.
+/// The agent's outgoing stream, shared by all calls.
 pub(super) struct FrameOutput(Mutex<File>);
 
 impl FrameOutput {
@@ -31,7 +31,7 @@ impl FrameOutput {
     }
 }
 
-/// A call.
+/// A call that the agent serves.
 pub(super) struct AgentCall {
     number: u32,
     output: Arc<FrameOutput>,

@@ -97,7 +97,7 @@ fn not_started(shell: &str, error: &io::Error) -> AgentError {
     }
 }
 
-/// A command that runs.
+/// A command that the agent runs.
 struct ServedCommand<'a> {
     world: &'a World,
     call: &'a Arc<AgentCall>,
@@ -107,7 +107,7 @@ struct ServedCommand<'a> {
     held: Option<Instant>,
 }
 
-/// How it came to its end.
+/// The end of a command.
 struct CommandExit {
     status: Option<(Option<i32>, Option<i32>)>,
     /// Whether its shell ever had the command.
@@ -116,7 +116,7 @@ struct CommandExit {
     timed_out: bool,
 }
 
-/// What is being waited for, and until when.
+/// The phase of a running command, and until when it lasts.
 #[derive(Clone, Copy)]
 enum CommandPhase {
     /// The end of the command and of what it started.
@@ -274,7 +274,7 @@ impl Drop for ServedCommand<'_> {
     }
 }
 
-/// The command's output.
+/// The pipes of a command's output.
 struct OutputPipes {
     open: Vec<(bool, Box<dyn ReadPipe>)>,
     buffer: Vec<u8>,

@@ -54,7 +54,7 @@ const ENDS: Duration = Duration::from_millis(5);
 /// The stack of a call's thread; nothing here is deep.
 const STACK: usize = 256 * 1024;
 
-/// Where the agent works.
+/// The settings of the agent.
 #[derive(Debug)]
 pub struct AgentSettings {
     /// The directory in which commands begin.

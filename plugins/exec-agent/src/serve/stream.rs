@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::frame::{AgentFrame, AgentFrames};
 
-/// What comes in, in the hands of whoever reads it.
+/// The agent's incoming stream.
 pub(super) struct FrameInput {
     input: File,
     frames: AgentFrames,

@@ -24,11 +24,11 @@ pub(super) fn create(roots: &CallRoots, call: &AgentCall, path: &str) -> Result<
     made.map(|done| written(&done))
 }
 
-/// The names of files that are being put: of two at once none has the other's.
+/// The names of files that are being received. No two at once have the same.
 #[derive(Default)]
 pub(super) struct IncomingFiles(Mutex<HashSet<String>>);
 
-/// A name that is one file's until it is there.
+/// Reserves a file's name until the file is there.
 struct NameGuard<'a> {
     arriving: &'a IncomingFiles,
     name: String,

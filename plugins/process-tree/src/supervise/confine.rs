@@ -102,7 +102,7 @@ fn drop_capabilities() -> rustix::io::Result<()> {
     set_capabilities(None, own)
 }
 
-/// Why there is no such domain.
+/// The reason why there is no Landlock domain.
 #[derive(Debug, thiserror::Error)]
 enum ConfineError {
     /// The root directory cannot be opened.

@@ -40,7 +40,7 @@ pub(super) struct Ender {
     ended: Arc<Wake>,
 }
 
-/// A program that runs: what is below this process, and its standard input if it waits for that.
+/// A started program: its tree, and its standard input if it is still to be written.
 type StartedProgram = (Tree, Option<ChildStdin>);
 
 impl Ender {
@@ -82,7 +82,7 @@ fn work(control: Arc<UnixStream>, begun: &Receiver<StartedProgram>, ended: Arc<W
     }
 }
 
-/// What is being waited for.
+/// The phase of a supervision.
 #[derive(Debug, Clone, Copy)]
 enum SupervisionPhase {
     /// The program's own end, or an order.
@@ -97,6 +97,7 @@ enum SupervisionPhase {
     Forgotten,
 }
 
+/// One program that is supervised, to its end.
 struct EndingWork {
     control: Arc<UnixStream>,
     /// Whether orders may still come.

@@ -25,7 +25,7 @@ pub(super) struct Elsewhere {
     own: Mutex<Option<OwnCallFile>>,
 }
 
-/// This process's own file.
+/// The file in which this process notes its calls.
 #[derive(Debug)]
 struct OwnCallFile {
     name: String,
@@ -37,7 +37,7 @@ struct OwnCallFile {
     _lock: File,
 }
 
-/// A call of some process.
+/// A call, as the process that runs it has noted it.
 #[derive(Debug, Clone)]
 struct ForeignCall {
     number: u64,

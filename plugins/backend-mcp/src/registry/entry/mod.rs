@@ -32,7 +32,7 @@ const UNUSED: Duration = Duration::from_secs(30 * 60);
 /// How long the end of an entry may take.
 const CLOSING: Duration = Duration::from_secs(8);
 
-/// One entry of the registry.
+/// One server in the registry, with its connection.
 pub(crate) struct ServerEntry {
     key: Mutex<Key>,
     pub(crate) server: Arc<Server>,
@@ -55,7 +55,7 @@ pub(crate) struct ServerEntry {
     tail: StderrTail,
 }
 
-/// What is known of a server's lists.
+/// The lists that a server has given so far.
 #[derive(Clone, Default)]
 pub(crate) struct ServerLists {
     /// The newest that could be read.
