@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Role};
-use crate::repair::{self, Target, repair};
+use crate::repair::{self, RepairTarget, repair};
 use crate::request::ModelRequest;
 use crate::request::request_tokens;
 use crate::wire::{Endpoint, OmittedTool, model_family};
@@ -139,7 +139,7 @@ impl SwitchReport {
 #[must_use]
 pub fn check(
     messages: &[Message],
-    target: &Target,
+    target: &RepairTarget,
     endpoint: &Endpoint,
     like: ModelRequest,
 ) -> SwitchReport {
@@ -174,7 +174,7 @@ pub fn check(
 }
 
 /// What the repair does to each part for itself.
-fn recast(shown: &[(usize, &Message)], target: &Target) -> Vec<PartChange> {
+fn recast(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<PartChange> {
     let family = model_family(&target.model);
     let mut changes = Vec::new();
     for (at, message) in shown {
@@ -244,7 +244,7 @@ fn kind(part: &Part) -> PartKind {
 fn renamed(
     shown: &[(usize, &Message)],
     sent: &[Message],
-    target: &Target,
+    target: &RepairTarget,
     endpoint: &Endpoint,
 ) -> Vec<RenamedId> {
     let by_model = shown.iter().filter(|(_, m)| m.role == Role::Assistant);
@@ -282,7 +282,7 @@ fn results(shown: &[(usize, &Message)]) -> (Vec<String>, Vec<String>) {
     (open.into_iter().map(str::to_owned).collect(), orphans)
 }
 
-fn unsupported(shown: &[(usize, &Message)], target: &Target) -> Vec<Modality> {
+fn unsupported(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<Modality> {
     let has = |wanted: Modality| {
         let parts = shown.iter().flat_map(|(_, message)| &message.content);
         parts.into_iter().any(|part| match &part.content {
@@ -306,7 +306,7 @@ fn unsupported(shown: &[(usize, &Message)], target: &Target) -> Vec<Modality> {
     .collect()
 }
 
-fn cache(shown: &[(usize, &Message)], target: &Target) -> CacheFate {
+fn cache(shown: &[(usize, &Message)], target: &RepairTarget) -> CacheFate {
     let last = shown.iter().rev().find_map(|(_, message)| {
         let meta = message.meta.as_ref();
         meta.filter(|_| message.role == Role::Assistant)

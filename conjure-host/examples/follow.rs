@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use conjure_core::chat::Event;
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use conjure_host::Host;
 use conjure_host::provider::{Script, Scripted};
 use conjure_host::session::{ApprovalMode, BackendSpec, Session, SessionSpec};
@@ -44,7 +44,7 @@ async fn follow(session: &Session) {
         match &stamped.event {
             Event::Approval { call, reason } => {
                 println!("{} wants to run: {reason}", call.name);
-                session.decide(&call.id, Decision::Allow).await;
+                session.decide(&call.id, ApprovalDecision::Allow).await;
             }
             Event::ToolOutput { .. } => println!("it writes something"),
             Event::FunctionCallOutput(output) => println!("it ended: {}", output.call_id),

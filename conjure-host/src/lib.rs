@@ -16,7 +16,7 @@ pub use conjure_plugins as plugin;
 pub use conjure_providers as provider;
 pub use conjure_providers::auths;
 pub use conjure_runtime::{
-    Alone, Host, HostBuilder, HostError, OpenError, SPAN_TARGET, artifacts, backend, describe,
-    host_operations, manager, mcp_status, plugin_create, replay, session,
+    Host, HostBuilder, HostError, OpenError, SPAN_TARGET, StandaloneBackend, artifacts, backend,
+    describe, host_operations, manager, mcp_status, plugin_create, replay, session,
 };
 pub use conjure_store as store;

@@ -131,7 +131,7 @@ pub enum EntryBody {
         /// Its id.
         turn_id: String,
         /// How it ended.
-        outcome: Outcome,
+        outcome: TurnOutcome,
         /// Tokens of all its rounds.
         usage: Usage,
         /// The stop reason as the provider gave it.
@@ -272,7 +272,7 @@ fn union(one: &[String], two: &[String], but: &[&Vec<String>]) -> Vec<String> {
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TurnOutcome {
     /// With the model's answer.
     Completed,
     /// The person ended it.
@@ -297,7 +297,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl Outcome {
+impl TurnOutcome {
     /// A word for people and programs.
     pub fn as_str(&self) -> &'static str {
         match self {

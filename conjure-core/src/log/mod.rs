@@ -11,7 +11,7 @@ mod reason;
 mod used;
 mod view;
 
-pub use entry::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange};
+pub use entry::{CallEnd, Entry, EntryBody, Spending, TableChange, TurnOutcome};
 pub(crate) use folds::view_changed_at;
 pub use folds::{Fold, FoldState, Folded, fold, folds, is_unfolded};
 pub use limit::limit_words;

@@ -95,7 +95,7 @@ fn a_call_that_was_started_is_indeterminate_and_one_that_was_not_had_no_effect()
         closing.last(),
         Some(&EntryBody::TurnEnded {
             turn_id: "t".to_owned(),
-            outcome: Outcome::Interrupted,
+            outcome: TurnOutcome::Interrupted,
             usage,
             stop_reason: None,
         })
@@ -192,7 +192,7 @@ fn a_log_reads_back_as_it_was_written() {
         ended("1"),
         EntryBody::TurnEnded {
             turn_id: "t".to_owned(),
-            outcome: Outcome::Limit {
+            outcome: TurnOutcome::Limit {
                 limit: "calls".to_owned(),
                 value: 3,
             },

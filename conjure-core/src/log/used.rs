@@ -44,7 +44,7 @@ impl Used {
 mod tests {
     use super::*;
     use crate::chat::{Message, Meta, Usage};
-    use crate::log::Outcome;
+    use crate::log::TurnOutcome;
 
     #[test]
     fn tokens_calls_and_the_time_of_turns_are_counted() {
@@ -75,7 +75,7 @@ mod tests {
                 1_500,
                 EntryBody::TurnEnded {
                     turn_id: "1".to_owned(),
-                    outcome: Outcome::Completed,
+                    outcome: TurnOutcome::Completed,
                     usage: Usage::default(),
                     stop_reason: None,
                 },

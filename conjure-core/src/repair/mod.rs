@@ -40,9 +40,9 @@ impl Sendable {
     }
 }
 
-/// For whom a conversation is repaired.
+/// The provider, model and wire that a conversation is repaired for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct RepairTarget {
     /// The provider, as sidecars name it.
     pub provider: String,
     /// The model, as the provider names it.
@@ -56,7 +56,7 @@ pub struct Target {
     pub files: bool,
 }
 
-impl Target {
+impl RepairTarget {
     /// A target that can look at images and files.
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
         let provider = provider.into();
@@ -78,7 +78,7 @@ impl Target {
 
 /// Makes a conversation sendable.
 #[must_use]
-pub fn repair(messages: Vec<Message>, target: &Target) -> Sendable {
+pub fn repair(messages: Vec<Message>, target: &RepairTarget) -> Sendable {
     let family = model_family(&target.model);
     let shown = messages
         .into_iter()
@@ -113,7 +113,7 @@ pub fn repair(messages: Vec<Message>, target: &Target) -> Sendable {
 }
 
 /// Whether a reply was paused by this provider, which wants it back as it is.
-fn is_paused(message: &Message, target: &Target) -> bool {
+fn is_paused(message: &Message, target: &RepairTarget) -> bool {
     message.meta.as_ref().is_some_and(|meta| {
         let stop = meta.stop_reason.as_deref();
         meta.provider == target.provider

@@ -4,14 +4,14 @@
 
 use serde_json::{Map, Value};
 
-use super::Target;
+use super::RepairTarget;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
 use crate::wire_name::Wire;
 
 /// The message with the parts that the target can take. Its results stay in it: pairing them with
 /// their calls is another step.
-pub(super) fn recast(message: Message, target: &Target, family: &str) -> Message {
+pub(super) fn recast(message: Message, target: &RepairTarget, family: &str) -> Message {
     let from_host = message.role == Role::System;
     let role = if from_host { Role::User } else { message.role };
     let content = message
@@ -33,7 +33,12 @@ pub(super) fn recast(message: Message, target: &Target, family: &str) -> Message
 }
 
 /// The part as the target can take it for itself; none where it is left out.
-pub(crate) fn recast_part(part: Part, role: Role, target: &Target, family: &str) -> Option<Part> {
+pub(crate) fn recast_part(
+    part: Part,
+    role: Role,
+    target: &RepairTarget,
+    family: &str,
+) -> Option<Part> {
     let by_model = role == Role::Assistant;
     let sidecar = part
         .sidecar
@@ -83,7 +88,7 @@ fn with_object_arguments(call: FunctionCall) -> FunctionCall {
     }
 }
 
-fn recast_output(output: FunctionCallOutput, target: &Target) -> FunctionCallOutput {
+fn recast_output(output: FunctionCallOutput, target: &RepairTarget) -> FunctionCallOutput {
     let parts = output.output.into_iter().filter_map(|part| match part {
         OutputPart::Text { text } if text.trim().is_empty() => None,
         OutputPart::Image { artifact } if !target.images => Some(OutputPart::Text {

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Target, is_paused, recast::belongs_to_tool};
+use super::{RepairTarget, is_paused, recast::belongs_to_tool};
 use crate::chat::{Content, Message, Part, Role};
 use crate::context::notes;
 use crate::wire_name::Wire;
 
 /// Recasts the items that have no partner. True when there were any.
-pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {
+pub(super) fn settle(messages: &mut [Message], target: &RepairTarget) -> bool {
     let alone = match target.wire {
         Wire::OpenaiResponses => unanswered(messages),
         Wire::Anthropic | Wire::OpenaiChat | Wire::Gemini => alone(messages, target),
@@ -64,7 +64,7 @@ fn unanswered(messages: &[Message]) -> Vec<(usize, usize)> {
 }
 
 /// The items without a partner, by message and part.
-fn alone(messages: &[Message], target: &Target) -> Vec<(usize, usize)> {
+fn alone(messages: &[Message], target: &RepairTarget) -> Vec<(usize, usize)> {
     let still_owed = match messages.last() {
         Some(last) if last.role == Role::Tool => true,
         Some(last) if last.role == Role::Assistant => is_paused(last, target),

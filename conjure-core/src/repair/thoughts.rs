@@ -5,12 +5,12 @@
 
 use serde_json::Value;
 
-use super::{Target, is_paused};
+use super::{RepairTarget, is_paused};
 use crate::chat::{Content, Message, Part, Role};
 use crate::wire_name::Wire;
 
 /// Leaves out the thoughts that cannot stand where they are. True when there were any.
-pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {
+pub(super) fn settle(messages: &mut [Message], target: &RepairTarget) -> bool {
     let last = messages.len().saturating_sub(1);
     let mut changed = false;
     for (at, message) in messages.iter_mut().enumerate() {

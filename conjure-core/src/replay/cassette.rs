@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ReplaySetup;
 use crate::log::{Entry, EntryBody};
-use crate::turn::Verdict;
+use crate::turn::CallVerdict;
 use crate::wire::{OmittedTool, Wire};
 
 /// The version of the form that this version writes and reads.
@@ -105,7 +105,7 @@ pub struct Judged {
     pub call_id: String,
     /// What becomes of it.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: CallVerdict,
 }
 
 /// The call that a result is of.

@@ -13,7 +13,7 @@ use crate::chat::FunctionCall;
 use crate::context::CallRefusal;
 use crate::log::{CallEnd, Entry, EntryBody, NotRun};
 use crate::routing::RoutingTable;
-use crate::turn::{Action, Input, Judge, Machine, TableJudge, Verdict};
+use crate::turn::{CallVerdict, HostAction, Judge, Machine, TableJudge, TurnInput};
 
 /// Something that was found; `at` is the place of the entry that it belongs to.
 pub(super) enum Fact<'a> {
@@ -25,7 +25,7 @@ pub(super) enum Fact<'a> {
     /// What the rules say of the calls of this reply, in their order.
     Judged {
         at: usize,
-        verdicts: Vec<(String, Verdict)>,
+        verdicts: Vec<(String, CallVerdict)>,
     },
     /// This entry is not what the machine does now.
     Stuck { at: usize, stuck: Stuck },
@@ -108,7 +108,7 @@ pub(super) struct Drive<'a, 'l> {
     pub(super) change_given: Option<usize>,
     pub(super) frame: EffectiveSettings<'a>,
     pub(super) machine: Machine,
-    pub(super) verdicts: HashMap<String, Verdict>,
+    pub(super) verdicts: HashMap<String, CallVerdict>,
     pub(super) waiting: OpenWork,
     /// Replies that backends have not looked at: they did when the log goes on that waits for it.
     pub(super) unobserved: u32,
@@ -187,14 +187,14 @@ fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
 /// What was decided about calls, and who would have run them: as the log tells, else by the tools
 /// that there were.
 struct LoggedJudge<'a> {
-    verdicts: &'a HashMap<String, Verdict>,
+    verdicts: &'a HashMap<String, CallVerdict>,
     table: &'a RoutingTable,
 }
 
 impl Judge for LoggedJudge<'_> {
-    fn judge(&self, call: &FunctionCall) -> Verdict {
+    fn judge(&self, call: &FunctionCall) -> CallVerdict {
         let verdict = self.verdicts.get(&call.call_id).cloned();
-        verdict.unwrap_or_else(|| Verdict::Refuse(CallRefusal::default()))
+        verdict.unwrap_or_else(|| CallVerdict::Refuse(CallRefusal::default()))
     }
 
     fn backend(&self, tool: &str) -> Option<&str> {
@@ -209,12 +209,15 @@ impl<'a> Drive<'a, '_> {
     }
 
     /// Gives the machine an input, and holds what it does against the log.
-    pub(super) fn input(&mut self, input: Input) -> Result<(), Stuck> {
+    pub(super) fn input(&mut self, input: TurnInput) -> Result<(), Stuck> {
         let judge = LoggedJudge {
             verdicts: &self.verdicts,
             table: self.table(),
         };
-        self.waiting.is_ending |= matches!(input, Input::Cancel { .. } | Input::Exhausted { .. });
+        self.waiting.is_ending |= matches!(
+            input,
+            TurnInput::Cancel { .. } | TurnInput::Exhausted { .. }
+        );
         let actions = self.machine.handle(input, &judge);
         for action in actions {
             self.perform(action)?;
@@ -222,11 +225,11 @@ impl<'a> Drive<'a, '_> {
         Ok(())
     }
 
-    fn perform(&mut self, action: Action) -> Result<(), Stuck> {
+    fn perform(&mut self, action: HostAction) -> Result<(), Stuck> {
         let waiting = &mut self.waiting;
         match action {
-            Action::Write(body) => return self.write(body),
-            Action::Request { request, .. } => {
+            HostAction::Write(body) => return self.write(body),
+            HostAction::Request { request, .. } => {
                 waiting.request = Some(PendingModelRequest {
                     number: request,
                     behind: self.at,
@@ -234,7 +237,7 @@ impl<'a> Drive<'a, '_> {
                     refused: None,
                 });
             }
-            Action::Compact { refused } => {
+            HostAction::Compact { refused } => {
                 waiting.summary = Some(PendingModelRequest {
                     number: 0,
                     behind: self.at,
@@ -242,19 +245,19 @@ impl<'a> Drive<'a, '_> {
                     refused: Some(refused),
                 });
             }
-            Action::StopCompaction => waiting.summary = None,
-            Action::AskPerson { call, .. } => waiting.asked.push(call.call_id),
-            Action::Unask { call_id } => waiting.asked.retain(|id| *id != call_id),
-            Action::Observe { .. } => self.unobserved += 1,
-            Action::TurnOver { .. } => *waiting = OpenWork::default(),
+            HostAction::StopCompaction => waiting.summary = None,
+            HostAction::AskPerson { call, .. } => waiting.asked.push(call.call_id),
+            HostAction::Unask { call_id } => waiting.asked.retain(|id| *id != call_id),
+            HostAction::Observe { .. } => self.unobserved += 1,
+            HostAction::TurnOver { .. } => *waiting = OpenWork::default(),
             // A call begins where its entry does; the rest is for a host that runs things.
-            Action::RunCall { .. }
-            | Action::StopModel { .. }
-            | Action::StopCall { .. }
-            | Action::Tell(_)
-            | Action::UseTable { .. }
-            | Action::UseSettings(_)
-            | Action::Dropped { .. } => {}
+            HostAction::RunCall { .. }
+            | HostAction::StopModel { .. }
+            | HostAction::StopCall { .. }
+            | HostAction::Tell(_)
+            | HostAction::UseTable { .. }
+            | HostAction::UseSettings(_)
+            | HostAction::Dropped { .. } => {}
         }
         Ok(())
     }
@@ -353,10 +356,10 @@ impl<'a> Drive<'a, '_> {
     pub(super) fn judge<'c>(
         &mut self,
         calls: impl Iterator<Item = &'c FunctionCall>,
-    ) -> Vec<Verdict> {
+    ) -> Vec<CallVerdict> {
         let judge = TableJudge::new(self.table(), &self.setup.policy)
             .with_removed(self.removed.iter().cloned());
-        let verdicts: Vec<(String, Verdict)> = calls
+        let verdicts: Vec<(String, CallVerdict)> = calls
             .map(|call| (call.call_id.clone(), judge.judge(call)))
             .collect();
         let own = verdicts

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use crate::chat::{FunctionCall, Message, Role, StopReason};
 use crate::context::CallRefusal;
 use crate::log::{
-    CallEnd, Entry, EntryBody, NotRun, NoticeReason, Outcome, Spending, TableChange, turn_usage,
+    CallEnd, Entry, EntryBody, NotRun, NoticeReason, Spending, TableChange, TurnOutcome, turn_usage,
 };
 use crate::turn::recover;
-use crate::turn::{CompactionTrigger, Settings, Verdict};
+use crate::turn::{CallVerdict, CompactionTrigger, TurnSettings};
 
 /// Whether the host writes such an entry, and not the turn machine.
 pub(super) fn is_outside(body: &EntryBody) -> bool {
@@ -37,7 +37,7 @@ pub(super) fn reply(body: &EntryBody) -> Option<&Message> {
 }
 
 /// The end of the turn that the first of these entries belongs to.
-pub(super) fn turn_end(rest: &[Entry]) -> Option<(usize, &Outcome)> {
+pub(super) fn turn_end(rest: &[Entry]) -> Option<(usize, &TurnOutcome)> {
     let begins = |entry: &Entry| matches!(entry.body, EntryBody::TurnStarted { .. });
     for (at, entry) in rest.iter().enumerate() {
         match &entry.body {
@@ -102,7 +102,7 @@ fn is_summarised_next(rest: &[Entry]) -> bool {
 
 /// The limits of a turn that begins with these entries: those that the thread tells, and those
 /// that are set where they do not contradict it.
-pub(super) fn limits(rest: &[Entry], set: &Settings) -> Settings {
+pub(super) fn limits(rest: &[Entry], set: &TurnSettings) -> TurnSettings {
     let end = turn_end(rest).map_or(rest.len(), |(at, _)| at + 1);
     let turn = rest.get(..end).unwrap_or(rest);
     let mut limits = set.clone();
@@ -127,7 +127,7 @@ pub(super) fn limits(rest: &[Entry], set: &Settings) -> Settings {
     limits.budget.tokens = limits.budget.tokens.filter(|most| used < *most);
     limits.budget.calls = limits.budget.calls.filter(|most| calls <= *most);
     let reached = match turn_end(rest) {
-        Some((_, Outcome::Limit { limit, value })) => Some((limit.as_str(), *value)),
+        Some((_, TurnOutcome::Limit { limit, value })) => Some((limit.as_str(), *value)),
         _ => None,
     };
     let told = turn.iter().find_map(|entry| match &entry.body {
@@ -195,7 +195,7 @@ pub(super) fn all_refused(
 /// Whether the calls of a step that goes on with these entries were ended from outside, with
 /// nothing after them but the end of the turn.
 pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
-    let Some((end, Outcome::Cancelled | Outcome::Limit { .. })) = turn_end(rest) else {
+    let Some((end, TurnOutcome::Cancelled | TurnOutcome::Limit { .. })) = turn_end(rest) else {
         return false;
     };
     let step = rest.get(..end).unwrap_or_default();
@@ -227,8 +227,8 @@ pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
 pub(super) fn verdicts(
     rest: &[Entry],
     message: &Message,
-    judged: &[Verdict],
-) -> HashMap<String, Verdict> {
+    judged: &[CallVerdict],
+) -> HashMap<String, CallVerdict> {
     let calls: Vec<&FunctionCall> = message.calls().collect();
     let place = |id: &str| calls.iter().position(|call| call.call_id == id);
     // What is written at once: refusals in the order of the calls, then the calls that begin.
@@ -263,15 +263,17 @@ pub(super) fn verdicts(
     }
         };
     let is_started = (0..calls.len()).any(|at| begins(at).is_some());
-    let asks = |at: usize| !matches!(judged.get(at), Some(Verdict::Run { .. }));
-    let is_asked = |at: usize| matches!(judged.get(at), Some(Verdict::Ask { .. }));
+    let asks = |at: usize| !matches!(judged.get(at), Some(CallVerdict::Run { .. }));
+    let is_asked = |at: usize| matches!(judged.get(at), Some(CallVerdict::Ask { .. }));
     // A call that a person allowed begins behind those that need nobody.
     let last_free = begun.iter().rposition(|at| !asks(*at));
     let mut verdicts = HashMap::new();
     for (at, call) in calls.iter().enumerate() {
         let own = judged.get(at).cloned();
         let lane = match &own {
-            Some(Verdict::Run { lane, .. } | Verdict::Ask { lane, .. }) => Some(lane.clone()),
+            Some(CallVerdict::Run { lane, .. } | CallVerdict::Ask { lane, .. }) => {
+                Some(lane.clone())
+            }
             _ => None,
         };
         let verdict = if let Some((backend, plugin)) = begins(at) {
@@ -279,14 +281,14 @@ pub(super) fn verdicts(
             let waits = in_batch.is_none_or(|place| last_free.is_none_or(|free| place > free));
             // Nobody knows the lane of a tool that is not known: it begins when the log says so.
             if lane.is_none() || (is_asked(at) && waits) {
-                Verdict::Ask {
+                CallVerdict::Ask {
                     backend,
                     plugin,
                     lane: lane.flatten(),
                     reason: String::new(),
                 }
             } else {
-                Verdict::Run {
+                CallVerdict::Run {
                     backend,
                     plugin,
                     lane: lane.flatten(),
@@ -302,20 +304,20 @@ pub(super) fn verdicts(
                 }
                 _ => None,
             });
-            Verdict::Refuse(refusal.unwrap_or_default())
+            CallVerdict::Refuse(refusal.unwrap_or_default())
         } else {
             match own {
-                Some(Verdict::Refuse(_)) | None => Verdict::Ask {
+                Some(CallVerdict::Refuse(_)) | None => CallVerdict::Ask {
                     backend: String::new(),
                     plugin: None,
                     lane: None,
                     reason: String::new(),
                 },
-                Some(Verdict::Run {
+                Some(CallVerdict::Run {
                     backend,
                     plugin,
                     lane,
-                }) if is_denied(rest, &call.call_id) => Verdict::Ask {
+                }) if is_denied(rest, &call.call_id) => CallVerdict::Ask {
                     backend,
                     plugin,
                     lane,
@@ -343,7 +345,7 @@ fn is_denied(rest: &[Entry], id: &str) -> bool {
 /// is what was written when the thread was opened again.
 pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
     let rest = script.get(at..)?;
-    let (end, Outcome::Interrupted) = turn_end(rest)? else {
+    let (end, TurnOutcome::Interrupted) = turn_end(rest)? else {
         return None;
     };
     let closing = rest.get(..=end)?;
@@ -369,7 +371,7 @@ pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
 
 /// Of the rest of a turn, what was written before its host ended; all of it where it did not.
 pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) -> &'a [Entry] {
-    let is_interrupted = matches!(turn_end(rest), Some((_, Outcome::Interrupted)));
+    let is_interrupted = matches!(turn_end(rest), Some((_, TurnOutcome::Interrupted)));
     if !is_interrupted {
         return rest;
     }
@@ -384,7 +386,7 @@ pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) 
 pub(super) fn compaction(rest: &[Entry]) -> CompactionTrigger {
     match rest.first().map(|entry| &entry.body) {
         Some(EntryBody::TurnEnded {
-            outcome: Outcome::Failed { kind, .. },
+            outcome: TurnOutcome::Failed { kind, .. },
             ..
         }) if kind == "too_large" => CompactionTrigger::Never,
         _ if is_summarised_next(rest) => CompactionTrigger::At(0),
@@ -396,8 +398,8 @@ pub(super) fn compaction(rest: &[Entry]) -> CompactionTrigger {
 pub(super) fn is_ended(next: Option<&EntryBody>) -> bool {
     match next {
         Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
-            Outcome::Cancelled => true,
-            Outcome::Limit { limit, .. } => !by_machine(limit),
+            TurnOutcome::Cancelled => true,
+            TurnOutcome::Limit { limit, .. } => !by_machine(limit),
             _ => false,
         },
         _ => false,
@@ -409,7 +411,7 @@ pub(super) fn is_limit(end: Option<&EntryBody>) -> bool {
     matches!(
         end,
         Some(EntryBody::TurnEnded {
-            outcome: Outcome::Limit { .. },
+            outcome: TurnOutcome::Limit { .. },
             ..
         })
     )
@@ -435,7 +437,7 @@ pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>
     let cut_short = matches!(
         next,
         Some(EntryBody::TurnEnded {
-            outcome: Outcome::CutShort,
+            outcome: TurnOutcome::CutShort,
             ..
         })
     );
@@ -450,8 +452,8 @@ pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>
         Some(EntryBody::TurnEnded { .. }) if !is_last_reply(message, next) => StopReason::Pause,
         _ if cut_short => StopReason::MaxTokens,
         Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
-            Outcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
-            Outcome::Interrupted | Outcome::Failed { .. } => StopReason::Pause,
+            TurnOutcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
+            TurnOutcome::Interrupted | TurnOutcome::Failed { .. } => StopReason::Pause,
             _ => StopReason::EndTurn,
         },
         _ => StopReason::Pause,
@@ -470,7 +472,7 @@ pub(super) fn is_last_reply(message: &Message, next: Option<&EntryBody>) -> bool
             outcome,
             stop_reason,
             ..
-        }) => *outcome == Outcome::Interrupted || stop_reason.as_ref() == own,
+        }) => *outcome == TurnOutcome::Interrupted || stop_reason.as_ref() == own,
         _ => false,
     }
 }

@@ -10,9 +10,9 @@ use super::lookahead::{
 };
 use crate::chat::{FunctionCallOutput, Message, Meta, Response, Role, Stop, StopReason, Usage};
 use crate::context::CallRefusal;
-use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason, Outcome, turn_usage};
+use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason, TurnOutcome, turn_usage};
 use crate::request::view_tokens;
-use crate::turn::{Decision, Input, ModelFailure, When};
+use crate::turn::{ApprovalDecision, ModelFailure, TurnInput, When};
 
 impl Drive<'_, '_> {
     /// Gives the machine what the next entry is the answer to.
@@ -45,7 +45,7 @@ impl Drive<'_, '_> {
                 duration_ms,
                 meta,
             } => {
-                let done = Input::CallDone {
+                let done = TurnInput::CallDone {
                     output: output.clone(),
                     end: *end,
                     duration_ms: *duration_ms,
@@ -61,7 +61,7 @@ impl Drive<'_, '_> {
                 let asked = self.summary_asked()?;
                 self.tell_asked(asked, Some(*upto));
                 let tokens = self.tokens_behind();
-                self.give(Input::Compacted {
+                self.give(TurnInput::Compacted {
                     upto: *upto,
                     summary: summary.clone(),
                     meta: meta.clone().unwrap_or_default(),
@@ -70,12 +70,12 @@ impl Drive<'_, '_> {
             }
             EntryBody::Unfolded { fold } => {
                 let tokens = self.tokens_behind();
-                self.input(Input::Unfold {
+                self.input(TurnInput::Unfold {
                     fold: *fold,
                     tokens,
                 })
             }
-            EntryBody::Spent { on, meta } => self.input(Input::Spent {
+            EntryBody::Spent { on, meta } => self.input(TurnInput::Spent {
                 on: on.clone(),
                 meta: meta.clone(),
             }),
@@ -93,7 +93,7 @@ impl Drive<'_, '_> {
                 // Nothing else is left to do than that backends look at replies.
                 while self.at == at && self.unobserved > 0 {
                     self.unobserved -= 1;
-                    self.input(Input::Observed)?;
+                    self.input(TurnInput::Observed)?;
                 }
                 Ok(())
             }
@@ -108,13 +108,13 @@ impl Drive<'_, '_> {
 
     /// An input after which the machine may ask the model: with the tools that the log has then,
     /// and with a summary first where the log has one.
-    fn give(&mut self, input: Input) -> Result<(), Stuck> {
+    fn give(&mut self, input: TurnInput) -> Result<(), Stuck> {
         let rest = self.rest();
         if let Some((ahead, change)) = table_change(rest)
             && self.change_given != Some(self.at + ahead)
         {
             self.change_given = Some(self.at + ahead);
-            self.input(Input::Table(change.clone()))?;
+            self.input(TurnInput::Table(change.clone()))?;
         }
         self.machine.settings_mut().compaction = compaction(rest);
         self.input(input)
@@ -144,12 +144,12 @@ impl Drive<'_, '_> {
         let said = rest.get(1).map(|entry| &entry.body);
         match said {
             Some(EntryBody::Message { message }) if message.role == Role::User => {
-                self.give(Input::User {
+                self.give(TurnInput::User {
                     turn_id,
                     message: message.clone(),
                 })
             }
-            _ => self.give(Input::GoOn { turn_id }),
+            _ => self.give(TurnInput::GoOn { turn_id }),
         }
     }
 
@@ -165,12 +165,12 @@ impl Drive<'_, '_> {
     }
 
     /// The settings of the first of these entries.
-    fn settings(&self, rest: &[Entry], body: &EntryBody) -> Input {
+    fn settings(&self, rest: &[Entry], body: &EntryBody) -> TurnInput {
         let mut frame = self.frame.clone();
         frame.take(body);
         let mut settings = frame.settings(self.machine.settings());
         settings.compaction = compaction(rest);
-        Input::Settings {
+        TurnInput::Settings {
             settings: Box::new(settings),
             entry: Box::new(body.clone()),
             when: When::Now,
@@ -181,8 +181,8 @@ impl Drive<'_, '_> {
     fn end_before(&mut self, next: Option<&EntryBody>) -> Result<(), Stuck> {
         match next {
             Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
-                Outcome::Cancelled => self.input(Input::Cancel { drop_queued: false }),
-                Outcome::Limit { limit, value } => self.input(Input::Exhausted {
+                TurnOutcome::Cancelled => self.input(TurnInput::Cancel { drop_queued: false }),
+                TurnOutcome::Limit { limit, value } => self.input(TurnInput::Exhausted {
                     limit: limit.clone(),
                     value: *value,
                 }),
@@ -199,7 +199,7 @@ impl Drive<'_, '_> {
         partial: Option<(Response, Meta)>,
     ) -> Result<(), Stuck> {
         self.waiting.request = None;
-        self.give(Input::ModelFailed {
+        self.give(TurnInput::ModelFailed {
             request: asked.number,
             failure: failure.unwrap_or_else(stopped),
             partial,
@@ -251,7 +251,7 @@ impl Drive<'_, '_> {
         };
         if meta.partial {
             let response = response(None);
-            return self.give(Input::ModelFailed {
+            return self.give(TurnInput::ModelFailed {
                 request: asked.number,
                 failure: failure_of(next),
                 partial: Some((response, meta)),
@@ -264,7 +264,7 @@ impl Drive<'_, '_> {
             sequence: None,
         });
         let response = response(stop);
-        self.give(Input::ModelDone {
+        self.give(TurnInput::ModelDone {
             request: asked.number,
             response,
             meta,
@@ -291,7 +291,7 @@ impl Drive<'_, '_> {
             turn_end(self.rest()),
             Some((
                 _,
-                Outcome::Completed | Outcome::CutShort | Outcome::Failed { .. }
+                TurnOutcome::Completed | TurnOutcome::CutShort | TurnOutcome::Failed { .. }
             ))
         )
     }
@@ -300,9 +300,9 @@ impl Drive<'_, '_> {
         if !self.waiting.asked.iter().any(|id| id == call_id) {
             return Err(Stuck::new("a call begins that waits for nobody"));
         }
-        self.input(Input::Decided {
+        self.input(TurnInput::Decided {
             call_id: call_id.to_owned(),
-            decision: Decision::Allow,
+            decision: ApprovalDecision::Allow,
         })
     }
 
@@ -311,7 +311,7 @@ impl Drive<'_, '_> {
         output: &FunctionCallOutput,
         end: CallEnd,
         reason: Option<NotRun>,
-        done: Input,
+        done: TurnInput,
     ) -> Result<(), Stuck> {
         let id = &output.call_id;
         let rest = self.rest();
@@ -325,7 +325,7 @@ impl Drive<'_, '_> {
             return match next {
                 next if is_limit(next) => self.end_before(next),
                 // Whatever ended the turn then: a host that ended itself may stand there now.
-                _ => self.input(Input::Cancel { drop_queued: false }),
+                _ => self.input(TurnInput::Cancel { drop_queued: false }),
             };
         }
         if is_cut_here(rest) && !untold && self.waiting.calls.is_empty() {
@@ -335,7 +335,7 @@ impl Drive<'_, '_> {
             return self.give(done);
         }
         if self.waiting.asked.contains(id) {
-            return self.give(Input::Refused {
+            return self.give(TurnInput::Refused {
                 call_id: id.clone(),
                 refusal: CallRefusal {
                     text: output.joined_text(),
@@ -352,7 +352,7 @@ impl Drive<'_, '_> {
         {
             let error = error.clone();
             self.waiting.summary = None;
-            return self.give(Input::CompactionFailed { error });
+            return self.give(TurnInput::CompactionFailed { error });
         }
         if let (Some(NoticeReason::TooLong { error }), Some(asked)) = (reason, self.waiting.request)
         {
@@ -382,11 +382,11 @@ impl Drive<'_, '_> {
             }
             // No session lets so many wait; a forged log may say any number.
             for n in 0..(*messages).min(u64::from(u16::MAX)) {
-                self.input(Input::GoOn {
+                self.input(TurnInput::GoOn {
                     turn_id: format!("dropped {n}"),
                 })?;
             }
-            return self.input(Input::Cancel { drop_queued: true });
+            return self.input(TurnInput::Cancel { drop_queued: true });
         }
         self.pass();
         Ok(())
@@ -394,7 +394,7 @@ impl Drive<'_, '_> {
 
     fn turn_ended(
         &mut self,
-        outcome: &Outcome,
+        outcome: &TurnOutcome,
         usage: Usage,
         stop_reason: Option<&str>,
     ) -> Result<(), Stuck> {
@@ -410,11 +410,11 @@ impl Drive<'_, '_> {
         // A reply that says nothing is in no message; what it cost is in the turn's sum.
         let missing = self.missing(usage);
         let reason = match outcome {
-            Outcome::Cancelled => StopReason::EndTurn,
-            Outcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
-            Outcome::Limit { .. } | Outcome::Completed => StopReason::EndTurn,
-            Outcome::CutShort => StopReason::MaxTokens,
-            Outcome::Failed { .. } | Outcome::Interrupted => {
+            TurnOutcome::Cancelled => StopReason::EndTurn,
+            TurnOutcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
+            TurnOutcome::Limit { .. } | TurnOutcome::Completed => StopReason::EndTurn,
+            TurnOutcome::CutShort => StopReason::MaxTokens,
+            TurnOutcome::Failed { .. } | TurnOutcome::Interrupted => {
                 let failure = failure_of(next);
                 let nothing = missing == Usage::default();
                 let partial = (!nothing).then(|| empty(missing, reason_of(stop_reason)));
@@ -433,7 +433,7 @@ impl Drive<'_, '_> {
         }
         response.complete = true;
         self.waiting.request = None;
-        self.give(Input::ModelDone {
+        self.give(TurnInput::ModelDone {
             request: asked.number,
             response,
             meta,
@@ -450,7 +450,7 @@ impl Drive<'_, '_> {
         let own = turn_usage(rest);
         missing = less(missing, own);
         let limit = match outcome {
-            Outcome::Limit { limit, value } if limit == "max_pauses" => Some(*value),
+            TurnOutcome::Limit { limit, value } if limit == "max_pauses" => Some(*value),
             _ => None,
         };
         let seen = self.pauses(message);
@@ -472,7 +472,7 @@ impl Drive<'_, '_> {
                 raw: String::new(),
                 sequence: None,
             });
-            self.give(Input::ModelDone {
+            self.give(TurnInput::ModelDone {
                 request: asked.number,
                 response,
                 meta,
@@ -560,7 +560,7 @@ fn stopped() -> ModelFailure {
 fn failure_of(next: Option<&EntryBody>) -> ModelFailure {
     match next {
         Some(EntryBody::TurnEnded {
-            outcome: Outcome::Failed { error, kind },
+            outcome: TurnOutcome::Failed { error, kind },
             ..
         }) => ModelFailure {
             error: error.clone(),

@@ -78,7 +78,7 @@ pub fn record(
 }
 
 pub(super) fn judged(
-    verdicts: impl IntoIterator<Item = (String, crate::turn::Verdict)>,
+    verdicts: impl IntoIterator<Item = (String, crate::turn::CallVerdict)>,
 ) -> Vec<Judged> {
     let of_call = |(call_id, verdict)| Judged { call_id, verdict };
     verdicts.into_iter().map(of_call).collect()

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use crate::chat::Meta;
 use crate::log::{Entry, EntryBody, TableChange};
-use crate::repair::Target;
+use crate::repair::RepairTarget;
 use crate::request::ModelRequest;
 use crate::request::{CompileSettings, Room, compile};
 use crate::routing::{CatalogTool, Policy, Route, RoutingTable, ToolName};
-use crate::turn::Settings;
+use crate::turn::TurnSettings;
 use crate::wire::{Endpoint, Wire};
 
 /// What a thread's requests are compiled with.
@@ -23,7 +23,7 @@ use crate::wire::{Endpoint, Wire};
 pub struct ReplaySetup {
     /// Limits of turns. What the thread itself tells of its limits wins, and so does when it was
     /// summarised.
-    pub settings: Settings,
+    pub settings: TurnSettings,
     /// Who the model is; until the thread says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persona: Option<String>,
@@ -106,7 +106,7 @@ impl Recipient {
     /// A model about which nothing is known but the name of its provider.
     #[must_use]
     pub fn of_name(provider: &str, model: &str) -> Self {
-        let target = Target::new(provider, model);
+        let target = RepairTarget::new(provider, model);
         Self {
             wire: target.wire,
             endpoint: Endpoint::new(provider).with_model(model),
@@ -121,8 +121,8 @@ impl Recipient {
 
     /// For whom a conversation is repaired.
     #[must_use]
-    pub fn target(&self) -> Target {
-        Target {
+    pub fn target(&self) -> RepairTarget {
+        RepairTarget {
             provider: self.provider.clone(),
             model: self.model.clone(),
             wire: self.wire,
@@ -140,7 +140,7 @@ impl Recipient {
 impl ReplaySetup {
     /// A setup without tools and rules, for these settings.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: TurnSettings) -> Self {
         Self {
             settings,
             persona: None,
@@ -281,8 +281,8 @@ impl<'a> EffectiveSettings<'a> {
     }
 
     /// The settings of turns.
-    pub(super) fn settings(&self, like: &Settings) -> Settings {
-        Settings {
+    pub(super) fn settings(&self, like: &TurnSettings) -> TurnSettings {
+        TurnSettings {
             provider: self.provider.clone(),
             model: self.model.clone(),
             ..like.clone()

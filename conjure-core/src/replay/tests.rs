@@ -8,10 +8,12 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
-use crate::routing::{Catalog, CatalogTool, Decision, Effects, Mode, Naming, Policy, Prefix, Rule};
+use crate::log::{CallEnd, Entry, EntryBody, TurnOutcome, turn_usage};
+use crate::routing::{
+    CallMode, Catalog, CatalogTool, EffectLevel, Naming, Policy, PolicyDecision, Prefix, Rule,
+};
 use crate::routing::{Origin, RoutingTable};
-use crate::turn::Settings;
+use crate::turn::TurnSettings;
 use crate::turn::recover;
 use crate::turn::tests::random::any_log;
 use crate::wire::Wire;
@@ -31,7 +33,7 @@ fn closed(mut entries: Vec<Entry>) -> Vec<Entry> {
 /// The tools that random threads have, with the lanes that their judge knows.
 fn random_tools() -> ReplaySetup {
     let tool = |name: &str, mode| {
-        let mut tool = CatalogTool::new(name, "x", Effects::Write).of_skill(name, None);
+        let mut tool = CatalogTool::new(name, "x", EffectLevel::Write).of_skill(name, None);
         if let Some(lane) = name.strip_prefix("ask_").unwrap_or(name).get(..1) {
             tool.skill = Some(lane.to_owned());
         }
@@ -46,21 +48,21 @@ fn random_tools() -> ReplaySetup {
         (name.to_owned(), tool)
     };
     let tools = [
-        tool("a", Mode::Stateful),
-        tool("a2", Mode::Stateful),
-        tool("b", Mode::Stateful),
-        tool("ask_a", Mode::Stateful),
-        tool("ask_b", Mode::Stateful),
-        tool("free", Mode::Stateless),
+        tool("a", CallMode::Stateful),
+        tool("a2", CallMode::Stateful),
+        tool("b", CallMode::Stateful),
+        tool("ask_a", CallMode::Stateful),
+        tool("ask_b", CallMode::Stateful),
+        tool("free", CallMode::Stateless),
     ];
     let rule = |pattern: &str, decision| Rule {
         pattern: pattern.parse().unwrap(),
         decision,
     };
-    let mut setup = ReplaySetup::new(Settings::new("anthropic", "claude-x"));
+    let mut setup = ReplaySetup::new(TurnSettings::new("anthropic", "claude-x"));
     setup.policy = Policy {
         rules: ["a", "a2", "b", "free"]
-            .map(|name| rule(name, Decision::Allow))
+            .map(|name| rule(name, PolicyDecision::Allow))
             .to_vec(),
         ..Policy::default()
     };
@@ -88,7 +90,7 @@ fn tells_all(entries: &[Entry], turn: u64) -> bool {
         matches!(&entry.body, EntryBody::Message { message } if message.content.iter().any(is_item))
     });
     let meanwhile = of_turn.iter().any(|entry| match &entry.body {
-        EntryBody::TurnEnded { outcome, .. } => *outcome == Outcome::Interrupted,
+        EntryBody::TurnEnded { outcome, .. } => *outcome == TurnOutcome::Interrupted,
         EntryBody::SettingsChanged { .. } => true,
         _ => false,
     });
@@ -148,7 +150,7 @@ proptest! {
 
     #[test]
     fn a_random_thread_of_which_only_the_log_is_known_replays_too(entries in any_log()) {
-        replays(entries, ReplaySetup::new(Settings::new("anthropic", "claude-x")))?;
+        replays(entries, ReplaySetup::new(TurnSettings::new("anthropic", "claude-x")))?;
     }
 }
 
@@ -209,7 +211,7 @@ fn talked() -> (Vec<Entry>, ReplaySetup) {
         said(vec![Part::text("Three notes are left.")], "end_turn"),
         EntryBody::TurnEnded {
             turn_id: "t1".to_owned(),
-            outcome: Outcome::Completed,
+            outcome: TurnOutcome::Completed,
             usage: Usage {
                 input: 20,
                 output: 10,
@@ -233,17 +235,17 @@ fn talked() -> (Vec<Entry>, ReplaySetup) {
         kind: "local".to_owned(),
         naming: Prefix::Backend,
         tools: vec![
-            tool("look", Effects::Read),
-            tool("drop", Effects::Destructive),
+            tool("look", EffectLevel::Read),
+            tool("drop", EffectLevel::Destructive),
         ],
     };
     let table = RoutingTable::build(1, &[catalog], &Naming::default()).unwrap();
-    let mut setup = ReplaySetup::new(Settings::new("anthropic", "claude-x"));
+    let mut setup = ReplaySetup::new(TurnSettings::new("anthropic", "claude-x"));
     setup.persona = Some("You are careful.".to_owned());
     setup.tools = table.routes().iter().map(RecordedTool::of).collect();
     // Two lanes, so that one call waits for a person while the other runs.
     for tool in &mut setup.tools {
-        tool.definition.mode = Mode::Stateless;
+        tool.definition.mode = CallMode::Stateless;
     }
     (entries, setup)
 }
@@ -344,7 +346,7 @@ fn another_rule_is_found_where_a_call_would_have_met_it() {
     let mut cassette = recorded();
     cassette.setup.policy.rules.push(Rule {
         pattern: "desk_look".parse().unwrap(),
-        decision: Decision::Deny,
+        decision: PolicyDecision::Deny,
     });
     let found = divergence(&cassette);
     assert_eq!((found.step, found.what), (3, DivergenceKind::Verdict));

@@ -13,14 +13,14 @@ use super::{
 };
 use crate::context::memory;
 use crate::log::Entry;
-use crate::repair::{Target, repair};
+use crate::repair::{RepairTarget, repair};
 use crate::routing::RoutingTable;
 
 /// What a request is compiled with, apart from the log and the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompileSettings {
     /// The provider, the model and what it can look at.
-    pub target: Target,
+    pub target: RepairTarget,
     /// Who the model is and how it works; the first system block.
     pub persona: Option<String>,
     /// What the session remembers, which [`memory`](fn@crate::context::memory) tells; the second.
@@ -54,7 +54,7 @@ pub struct CompileSettings {
 impl CompileSettings {
     /// Defaults for a provider and a model.
     #[must_use]
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: RepairTarget) -> Self {
         Self {
             target,
             persona: None,
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Part, Role};
     use crate::log::{CallEnd, EntryBody};
-    use crate::routing::{Catalog, CatalogTool, Effects, Naming, Prefix};
+    use crate::routing::{Catalog, CatalogTool, EffectLevel, Naming, Prefix};
     use crate::wire::anthropic::encode;
 
     fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
@@ -181,7 +181,7 @@ mod tests {
 
     fn catalogs() -> Vec<Catalog> {
         let tool = |name: &str| {
-            let mut tool = CatalogTool::new(name, "skill.execute", Effects::Read)
+            let mut tool = CatalogTool::new(name, "skill.execute", EffectLevel::Read)
                 .of_skill("log-fetcher", None);
             tool.description = format!("Does {name}.");
             tool.input_schema = json!({"type": "object", "properties": {"z": {}, "a": {}}});
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn settings() -> CompileSettings {
-        CompileSettings::new(Target::new("anthropic", "claude-sonnet-4-5"))
+        CompileSettings::new(RepairTarget::new("anthropic", "claude-sonnet-4-5"))
     }
 
     fn body(request: &ModelRequest) -> Value {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::chat::Message;
-use crate::repair::{Sendable, Target, repair};
+use crate::repair::{RepairTarget, Sendable, repair};
 
 /// A request to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ pub struct Attachment {
 impl ModelRequest {
     /// A request that says nothing yet.
     #[must_use]
-    pub fn empty(target: &Target) -> Self {
+    pub fn empty(target: &RepairTarget) -> Self {
         Self {
             provider: target.provider.clone(),
             model: target.model.clone(),
@@ -72,7 +72,7 @@ impl ModelRequest {
 
     /// A request of a conversation without tools and instructions.
     #[must_use]
-    pub fn bare(target: &Target, messages: Vec<Message>) -> Self {
+    pub fn bare(target: &RepairTarget, messages: Vec<Message>) -> Self {
         Self {
             messages: repair(messages, target),
             ..Self::empty(target)

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{CompileSettings, compile};
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Role};
 use crate::log::{CallEnd, Entry, EntryBody};
-use crate::repair::Target;
-use crate::routing::{Catalog, CatalogTool, Effects, Naming, Prefix, RoutingTable};
+use crate::repair::RepairTarget;
+use crate::routing::{Catalog, CatalogTool, EffectLevel, Naming, Prefix, RoutingTable};
 use crate::wire::{Endpoint, Wire};
 
 /// The fields that hold instructions and tools.
@@ -30,7 +30,7 @@ const ROUNDS: u64 = 6;
 
 fn table(version: u64, reversed: bool, description: &str) -> RoutingTable {
     let tool = |name: &str| {
-        let mut tool = CatalogTool::new(name, "skill.execute", Effects::Write);
+        let mut tool = CatalogTool::new(name, "skill.execute", EffectLevel::Write);
         tool.description = description.to_owned();
         tool.input_schema = json!({
             "type": "object",
@@ -93,7 +93,7 @@ fn settings(wire: Wire) -> CompileSettings {
         persona: Some("You look at files.".to_owned()),
         working_dir: Some("/work".to_owned()),
         notes: vec!["The local environment is Linux.".to_owned()],
-        ..CompileSettings::new(Target::new("p", "m").over(wire))
+        ..CompileSettings::new(RepairTarget::new("p", "m").over(wire))
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Room, fit, message_tokens, text_tokens, tool_tokens};
 use crate::chat::Message;
 use crate::context::ASK_FOR_SUMMARY;
 use crate::log::{Entry, fold};
-use crate::repair::{Target, repair};
+use crate::repair::{RepairTarget, repair};
 use crate::wire_name::Wire;
 
 /// Asks for a summary of everything before the entry `upto`, earlier summaries included. The
@@ -20,7 +20,7 @@ use crate::wire_name::Wire;
 pub fn summary_request(
     entries: &[Entry],
     upto: u64,
-    target: &Target,
+    target: &RepairTarget,
     room: &Room,
     like: ModelRequest,
 ) -> ModelRequest {
@@ -142,7 +142,7 @@ mod tests {
             let room = Room::of(window, 4_096);
             let at = room.compact_at.unwrap();
             let mut rounds = 2;
-            let target = Target::new("openai", "m");
+            let target = RepairTarget::new("openai", "m");
             let tokens = |request: &ModelRequest| {
                 let endpoint = Endpoint::new("openai");
                 let body = Wire::OpenaiResponses.encode(request, &endpoint).body;
@@ -171,7 +171,7 @@ mod tests {
         }
         let room = Room::of(32_000, 4_096);
         let upto = cut_point(&entries, &room).unwrap();
-        let target = Target::new("openai", "m");
+        let target = RepairTarget::new("openai", "m");
         let request = summary_request(&entries, upto, &target, &room, ModelRequest::empty(&target));
         let tokens: u64 = request.messages.messages().iter().map(message_tokens).sum();
         assert!(tokens < 28_000, "{tokens}");
@@ -194,7 +194,7 @@ mod tests {
             },
         });
         let room = Room::of(8_000, 1_024);
-        let target = Target::new("openai", "m");
+        let target = RepairTarget::new("openai", "m");
         let like = ModelRequest::empty(&target);
         let request = summary_request(&entries, 1_100, &target, &room, like);
         let told = request.messages.messages();
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(told[1].text(), "Count the words of all files.");
         assert_eq!(told[2].role, Role::Assistant);
         // And a summary of it all begins with both.
-        let target = Target::new("openai", "m");
+        let target = RepairTarget::new("openai", "m");
         let again = summary_request(
             &entries,
             upto + 3,

@@ -62,9 +62,9 @@ pub struct CatalogTool {
     pub output_schema: Option<Value>,
     /// Whether calls may run at the same time.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: CallMode,
     /// What a call may do to the world.
-    pub effects: Effects,
+    pub effects: EffectLevel,
     /// Wants to be called on the spot, without a thread.
     #[serde(default)]
     pub in_place: bool,
@@ -85,7 +85,7 @@ pub struct CatalogTool {
 impl CatalogTool {
     /// A tool with an empty description, arguments of any kind and every default.
     #[must_use]
-    pub fn new(tool: impl Into<String>, op: impl Into<String>, effects: Effects) -> Self {
+    pub fn new(tool: impl Into<String>, op: impl Into<String>, effects: EffectLevel) -> Self {
         Self {
             skill: None,
             skill_version: None,
@@ -95,7 +95,7 @@ impl CatalogTool {
             description: String::new(),
             input_schema: json!({"type": "object"}),
             output_schema: None,
-            mode: Mode::default(),
+            mode: CallMode::default(),
             effects,
             in_place: false,
             timeout_ms: None,
@@ -164,7 +164,7 @@ impl io::Write for ByteCounter {
 /// Whether calls of a tool may run at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum CallMode {
     /// One after another. The default.
     #[default]
     Stateful,
@@ -175,7 +175,7 @@ pub enum Mode {
 /// What a call may do to the world, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Effects {
+pub enum EffectLevel {
     /// Changes nothing.
     Read,
     /// Adds or changes.
@@ -184,7 +184,7 @@ pub enum Effects {
     Destructive,
 }
 
-impl fmt::Display for Effects {
+impl fmt::Display for EffectLevel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Read => "read",
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn schema_tokens_are_a_quarter_of_the_definitions_bytes_rounded_up() {
-        let tool = CatalogTool::new("execute", "skill.execute", Effects::Write);
+        let tool = CatalogTool::new("execute", "skill.execute", EffectLevel::Write);
         let definition =
             r#"{"name":"a_execute","description":"","input_schema":{"type":"object"}}"#;
         assert_eq!(definition.len(), 70);

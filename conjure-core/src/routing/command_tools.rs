@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::naming::passes;
-use super::{CatalogTool, Effects};
+use super::{CatalogTool, EffectLevel};
 
 /// One of the four tools of a backend that runs commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,10 +58,10 @@ impl CommandTool {
     #[must_use]
     pub fn definition(self) -> CatalogTool {
         let (effects, description, input_schema) = match self {
-            Self::View => (Effects::Read, VIEW, view_schema()),
-            Self::BashTool => (Effects::Destructive, BASH_TOOL, bash_tool_schema()),
-            Self::CreateFile => (Effects::Write, CREATE_FILE, create_file_schema()),
-            Self::StrReplace => (Effects::Write, STR_REPLACE, str_replace_schema()),
+            Self::View => (EffectLevel::Read, VIEW, view_schema()),
+            Self::BashTool => (EffectLevel::Destructive, BASH_TOOL, bash_tool_schema()),
+            Self::CreateFile => (EffectLevel::Write, CREATE_FILE, create_file_schema()),
+            Self::StrReplace => (EffectLevel::Write, STR_REPLACE, str_replace_schema()),
         };
         defined(self.name(), self.op(), effects, description, input_schema)
     }
@@ -122,10 +122,10 @@ impl SkillCallback {
     #[must_use]
     pub fn definition(self) -> CatalogTool {
         let (effects, description, input_schema) = match self {
-            Self::Execute => (Effects::Write, EXECUTE, execute_schema()),
-            Self::Read => (Effects::Read, READ, read_schema()),
-            Self::Write => (Effects::Write, WRITE, write_schema()),
-            Self::Modify => (Effects::Write, MODIFY, modify_schema()),
+            Self::Execute => (EffectLevel::Write, EXECUTE, execute_schema()),
+            Self::Read => (EffectLevel::Read, READ, read_schema()),
+            Self::Write => (EffectLevel::Write, WRITE, write_schema()),
+            Self::Modify => (EffectLevel::Write, MODIFY, modify_schema()),
         };
         defined(self.name(), self.op(), effects, description, input_schema)
     }
@@ -156,7 +156,7 @@ const MODIFY: &str =
 fn defined(
     name: &str,
     op: &str,
-    effects: Effects,
+    effects: EffectLevel,
     description: &str,
     input_schema: Value,
 ) -> CatalogTool {

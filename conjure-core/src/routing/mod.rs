@@ -20,14 +20,14 @@ mod tool_policy;
 mod versions;
 mod warnings;
 
-pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, ToolSource};
+pub use catalog::{CallMode, Catalog, CatalogTool, EffectLevel, Origin, Prefix, ToolSource};
 pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use excluded_tools::ExcludedTools;
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
 pub use pattern::{Pattern, PatternError};
-pub use policy::{Decision, Defaults, Policy, PolicyCall, PolicyVerdict, Rule};
+pub use policy::{Defaults, Policy, PolicyCall, PolicyDecision, PolicyVerdict, Rule};
 pub use table::{
     QuarantinedTool, Route, RouteRef, RoutingTable, ShadowReason, Shadowed, TableDiff,
 };

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Effects;
+use super::EffectLevel;
 use super::command_pattern::CommandPattern;
 use super::pattern::{Pattern, command};
 use super::shell::{Doubt, Expansions, ShellScript};
@@ -30,13 +30,13 @@ pub struct Rule {
     /// Which calls it is about.
     pub pattern: Pattern,
     /// What it decides.
-    pub decision: Decision,
+    pub decision: PolicyDecision,
 }
 
-/// What may happen to a call.
+/// The decision of a policy on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Decision {
+pub enum PolicyDecision {
     /// It runs.
     Allow,
     /// A person decides.
@@ -50,19 +50,19 @@ pub enum Decision {
 #[serde(default, deny_unknown_fields)]
 pub struct Defaults {
     /// For tools that only read. Default: allow.
-    pub read: Decision,
+    pub read: PolicyDecision,
     /// For tools that add or change. Default: ask.
-    pub write: Decision,
+    pub write: PolicyDecision,
     /// For tools that may destroy. Default: ask.
-    pub destructive: Decision,
+    pub destructive: PolicyDecision,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
         Self {
-            read: Decision::Allow,
-            write: Decision::Ask,
-            destructive: Decision::Ask,
+            read: PolicyDecision::Allow,
+            write: PolicyDecision::Ask,
+            destructive: PolicyDecision::Ask,
         }
     }
 }
@@ -75,7 +75,7 @@ pub struct PolicyCall<'a> {
     /// The backend instance that would run it.
     pub backend: &'a str,
     /// What the tool may do.
-    pub effects: Effects,
+    pub effects: EffectLevel,
     /// The arguments.
     pub arguments: &'a Value,
 }
@@ -84,11 +84,11 @@ pub struct PolicyCall<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PolicyVerdict {
     /// What may happen.
-    pub decision: Decision,
+    pub decision: PolicyDecision,
     /// The pattern of the rule that decided; `None`: the default for `effects`.
     pub rule: Option<Pattern>,
     /// What the tool may do.
-    pub effects: Effects,
+    pub effects: EffectLevel,
     /// Why its command cannot be judged before it runs, where that is what the decision rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
@@ -110,17 +110,17 @@ impl Policy {
             effects: call.effects,
             doubt: doubt.map(|doubt| doubt.to_string()),
         };
-        let touching = |decision: Decision| {
+        let touching = |decision: PolicyDecision| {
             let mut rules = self.rules.iter();
             rules.find(|rule| rule.decision == decision && rule.pattern.touches(call))
         };
-        if let Some(rule) = touching(Decision::Deny) {
-            return verdict(Decision::Deny, Some(rule), None);
+        if let Some(rule) = touching(PolicyDecision::Deny) {
+            return verdict(PolicyDecision::Deny, Some(rule), None);
         }
         let script = command(call).map(ShellScript::read);
         let doubt = script.as_ref().and_then(ShellScript::whole_doubt);
         let mut denying = self.rules.iter().filter(|rule| {
-            rule.decision == Decision::Deny
+            rule.decision == PolicyDecision::Deny
                 && rule.pattern.has_arguments()
                 && rule.pattern.concerns(call.name, call.backend)
         });
@@ -139,18 +139,18 @@ impl Policy {
         let allowing = self.allowing(call, script.as_ref());
         if let Some(rule) = allowing {
             return match may_be_denied {
-                Some(rule) => verdict(Decision::Ask, Some(rule), doubt),
-                None => verdict(Decision::Allow, Some(rule), None),
+                Some(rule) => verdict(PolicyDecision::Ask, Some(rule), doubt),
+                None => verdict(PolicyDecision::Allow, Some(rule), None),
             };
         }
-        if let Some(rule) = touching(Decision::Ask) {
-            return verdict(Decision::Ask, Some(rule), None);
+        if let Some(rule) = touching(PolicyDecision::Ask) {
+            return verdict(PolicyDecision::Ask, Some(rule), None);
         }
         match (self.default.of(call.effects), may_be_denied) {
-            (Decision::Allow, Some(rule)) => verdict(Decision::Ask, Some(rule), doubt),
-            (decision @ Decision::Ask, _) => {
+            (PolicyDecision::Allow, Some(rule)) => verdict(PolicyDecision::Ask, Some(rule), doubt),
+            (decision @ PolicyDecision::Ask, _) => {
                 let allows = |rule: &Rule| {
-                    rule.decision == Decision::Allow
+                    rule.decision == PolicyDecision::Allow
                         && rule.pattern.concerns(call.name, call.backend)
                 };
                 let told = doubt.filter(|_| self.rules.iter().any(allows));
@@ -163,7 +163,7 @@ impl Policy {
     /// The rule by which a call is allowed, of several the first.
     fn allowing(&self, call: &PolicyCall<'_>, script: Option<&ShellScript>) -> Option<&Rule> {
         let rules = || {
-            let allows = |rule: &&Rule| rule.decision == Decision::Allow;
+            let allows = |rule: &&Rule| rule.decision == PolicyDecision::Allow;
             self.rules.iter().filter(allows)
         };
         if let Some(rule) = rules().find(|rule| rule.pattern.allows(call)) {
@@ -196,11 +196,11 @@ impl Policy {
 }
 
 impl Defaults {
-    pub(super) fn of(self, effects: Effects) -> Decision {
+    pub(super) fn of(self, effects: EffectLevel) -> PolicyDecision {
         match effects {
-            Effects::Read => self.read,
-            Effects::Write => self.write,
-            Effects::Destructive => self.destructive,
+            EffectLevel::Read => self.read,
+            EffectLevel::Write => self.write,
+            EffectLevel::Destructive => self.destructive,
         }
     }
 }
@@ -210,14 +210,14 @@ impl PolicyVerdict {
     #[must_use]
     pub fn unattended(self) -> Self {
         let decision = match self.decision {
-            Decision::Ask => Decision::Deny,
+            PolicyDecision::Ask => PolicyDecision::Deny,
             other => other,
         };
         Self { decision, ..self }
     }
 }
 
-impl fmt::Display for Decision {
+impl fmt::Display for PolicyDecision {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Allow => "allow",
@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    fn policy(rules: &[(Decision, &str)]) -> Policy {
+    fn policy(rules: &[(PolicyDecision, &str)]) -> Policy {
         Policy {
             rules: rules
                 .iter()
@@ -274,7 +274,7 @@ mod tests {
         let call = PolicyCall {
             name,
             backend: "local",
-            effects: Effects::Write,
+            effects: EffectLevel::Write,
             arguments,
         };
         policy.decide(&call).to_string()
@@ -282,23 +282,27 @@ mod tests {
 
     #[test]
     fn without_rules_reading_is_allowed_and_more_is_asked_about() {
-        let decisions: Vec<String> = [Effects::Read, Effects::Write, Effects::Destructive]
-            .into_iter()
-            .map(|effects| {
-                let arguments = json!({});
-                let call = PolicyCall {
-                    name: "x",
-                    backend: "local",
-                    effects,
-                    arguments: &arguments,
-                };
-                let verdict = Policy::default().decide(&call);
-                format!(
-                    "{verdict}; unattended {}",
-                    verdict.clone().unattended().decision
-                )
-            })
-            .collect();
+        let decisions: Vec<String> = [
+            EffectLevel::Read,
+            EffectLevel::Write,
+            EffectLevel::Destructive,
+        ]
+        .into_iter()
+        .map(|effects| {
+            let arguments = json!({});
+            let call = PolicyCall {
+                name: "x",
+                backend: "local",
+                effects,
+                arguments: &arguments,
+            };
+            let verdict = Policy::default().decide(&call);
+            format!(
+                "{verdict}; unattended {}",
+                verdict.clone().unattended().decision
+            )
+        })
+        .collect();
         assert_eq!(
             decisions,
             [
@@ -312,10 +316,10 @@ mod tests {
     #[test]
     fn deny_wins_then_allow_then_ask_and_the_rule_is_named() {
         let policy = policy(&[
-            (Decision::Ask, "*"),
-            (Decision::Allow, "backend:local"),
-            (Decision::Deny, "x_bash_tool(*rm *)"),
-            (Decision::Deny, "secret_*"),
+            (PolicyDecision::Ask, "*"),
+            (PolicyDecision::Allow, "backend:local"),
+            (PolicyDecision::Deny, "x_bash_tool(*rm *)"),
+            (PolicyDecision::Deny, "secret_*"),
         ]);
         let run = |command: &str| {
             decide(
@@ -338,8 +342,8 @@ mod tests {
     #[test]
     fn an_allowed_command_cannot_bring_another_one_along() {
         let policy = policy(&[
-            (Decision::Allow, "x_bash_tool(git log *)"),
-            (Decision::Allow, "x_bash_tool(cat * | wc *)"),
+            (PolicyDecision::Allow, "x_bash_tool(git log *)"),
+            (PolicyDecision::Allow, "x_bash_tool(cat * | wc *)"),
         ]);
         let is_allowed = |command: &str| {
             decide(
@@ -369,7 +373,7 @@ mod tests {
 
     #[test]
     fn an_allowed_path_cannot_leave_its_directory() {
-        let policy = policy(&[(Decision::Allow, "x_create_file(/data/*)")]);
+        let policy = policy(&[(PolicyDecision::Allow, "x_create_file(/data/*)")]);
         let is_allowed = |path: &str| {
             decide(
                 &policy,
@@ -386,7 +390,10 @@ mod tests {
 
     #[test]
     fn what_denies_looks_into_every_argument() {
-        let policy = policy(&[(Decision::Deny, "*(*token*)"), (Decision::Allow, "*")]);
+        let policy = policy(&[
+            (PolicyDecision::Deny, "*(*token*)"),
+            (PolicyDecision::Allow, "*"),
+        ]);
         assert_eq!(
             decide(&policy, "a", &json!({"n": 1, "deep": [{"x": "my token"}]})),
             "deny by the rule `*(*token*)`"
@@ -400,8 +407,8 @@ mod tests {
     #[test]
     fn other_arguments_are_compared_as_text_or_json() {
         let policy = policy(&[
-            (Decision::Allow, "a(logs*)"),
-            (Decision::Allow, "b({\"n\":1*)"),
+            (PolicyDecision::Allow, "a(logs*)"),
+            (PolicyDecision::Allow, "b({\"n\":1*)"),
         ]);
         assert!(decide(&policy, "a", &json!({"query": "logs of today"})).starts_with("allow"));
         assert!(!decide(&policy, "a", &json!({"query": "logs", "x": "y"})).starts_with("allow"));
@@ -422,10 +429,10 @@ mod tests {
             Policy {
                 rules: vec![Rule {
                     pattern: "x_*".parse().unwrap(),
-                    decision: Decision::Deny
+                    decision: PolicyDecision::Deny
                 }],
                 default: Defaults {
-                    write: Decision::Allow,
+                    write: PolicyDecision::Allow,
                     ..Defaults::default()
                 },
             }

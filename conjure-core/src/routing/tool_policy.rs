@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 
-use super::policy::{Decision, Policy, PolicyCall, PolicyVerdict, Rule};
-use super::{Effects, Route, RoutingTable};
+use super::policy::{Policy, PolicyCall, PolicyDecision, PolicyVerdict, Rule};
+use super::{EffectLevel, Route, RoutingTable};
 
 /// What the calls of one tool can come to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,9 +17,9 @@ pub struct ToolPolicy {
     /// The backend instance that runs it.
     pub backend: String,
     /// What the tool may do.
-    pub effects: Effects,
+    pub effects: EffectLevel,
     /// What a call gets that no rule with arguments fits.
-    pub decision: Decision,
+    pub decision: PolicyDecision,
     /// The rule without arguments that says so; `None`: the default for `effects`.
     pub rule: Option<Rule>,
     /// The rules with arguments that decide otherwise where they fit a call, in the order of the
@@ -34,11 +34,11 @@ pub struct ToolPolicy {
 impl ToolPolicy {
     /// Whether a call of the tool may get this decision.
     #[must_use]
-    pub fn reaches(&self, decision: Decision) -> bool {
+    pub fn reaches(&self, decision: PolicyDecision) -> bool {
         let mut decisions = self.depends_on.iter().map(|rule| rule.decision);
         self.decision == decision
             || decisions.any(|other| other == decision)
-            || (self.asks_in_doubt && decision == Decision::Ask)
+            || (self.asks_in_doubt && decision == PolicyDecision::Ask)
     }
 }
 
@@ -71,23 +71,28 @@ impl Policy {
             .collect();
         let fits_always = |rule: &Rule| match rule.decision {
             // A star that allows stands for less than one that asks or denies.
-            Decision::Allow => !rule.pattern.has_arguments(),
-            Decision::Ask | Decision::Deny => rule.pattern.takes_any_arguments(),
+            PolicyDecision::Allow => !rule.pattern.has_arguments(),
+            PolicyDecision::Ask | PolicyDecision::Deny => rule.pattern.takes_any_arguments(),
         };
-        let rule = [Decision::Deny, Decision::Allow, Decision::Ask]
-            .into_iter()
-            .find_map(|decision| {
-                let mut rules = about.iter();
-                rules.find(|rule| rule.decision == decision && fits_always(rule))
-            });
-        let wins = |decision: Decision| match rule.map(|rule| rule.decision) {
-            Some(Decision::Deny) => false,
-            Some(Decision::Allow) => decision == Decision::Deny,
-            Some(Decision::Ask) => decision != Decision::Ask,
+        let rule = [
+            PolicyDecision::Deny,
+            PolicyDecision::Allow,
+            PolicyDecision::Ask,
+        ]
+        .into_iter()
+        .find_map(|decision| {
+            let mut rules = about.iter();
+            rules.find(|rule| rule.decision == decision && fits_always(rule))
+        });
+        let wins = |decision: PolicyDecision| match rule.map(|rule| rule.decision) {
+            Some(PolicyDecision::Deny) => false,
+            Some(PolicyDecision::Allow) => decision == PolicyDecision::Deny,
+            Some(PolicyDecision::Ask) => decision != PolicyDecision::Ask,
             None => true,
         };
         let decision = rule.map_or_else(|| self.default.of(effects), |rule| rule.decision);
-        let asks_anyway = |rule: &Rule| rule.decision == decision && decision == Decision::Ask;
+        let asks_anyway =
+            |rule: &Rule| rule.decision == decision && decision == PolicyDecision::Ask;
         let mut depends_on: Vec<Rule> = about
             .iter()
             .filter(|rule| !fits_always(rule) && wins(rule.decision) && !asks_anyway(rule))
@@ -99,7 +104,9 @@ impl Policy {
         let properties = route.definition.input_schema.get("properties");
         let takes_commands = properties.is_none_or(|named| named.get("command").is_some());
         let may_be_denied = |rule: &&Rule| {
-            rule.decision == Decision::Deny && rule.pattern.has_arguments() && !fits_always(rule)
+            rule.decision == PolicyDecision::Deny
+                && rule.pattern.has_arguments()
+                && !fits_always(rule)
         };
         ToolPolicy {
             name: name.to_owned(),
@@ -108,7 +115,7 @@ impl Policy {
             decision,
             rule: rule.map(|rule| (*rule).clone()),
             asks_in_doubt: takes_commands
-                && decision != Decision::Deny
+                && decision != PolicyDecision::Deny
                 && about.iter().copied().any(|rule| may_be_denied(&rule)),
             depends_on,
         }
@@ -136,14 +143,17 @@ mod tests {
         let catalogs = [
             catalog(
                 "a",
-                vec![tool("look", Effects::Read), tool("run", Effects::Write)],
+                vec![
+                    tool("look", EffectLevel::Read),
+                    tool("run", EffectLevel::Write),
+                ],
             ),
-            catalog("b", vec![tool("drop", Effects::Destructive)]),
+            catalog("b", vec![tool("drop", EffectLevel::Destructive)]),
         ];
         RoutingTable::build(1, &catalogs, &Naming::default()).unwrap()
     }
 
-    fn policy(rules: &[(Decision, &str)]) -> Policy {
+    fn policy(rules: &[(PolicyDecision, &str)]) -> Policy {
         let rules = rules.iter().map(|(decision, pattern)| Rule {
             pattern: pattern.parse().unwrap(),
             decision: *decision,
@@ -188,10 +198,10 @@ mod tests {
     #[test]
     fn deny_wins_and_then_no_arguments_matter() {
         let policy = policy(&[
-            (Decision::Allow, "*"),
-            (Decision::Ask, "a_run(*)"),
-            (Decision::Deny, "backend:b"),
-            (Decision::Allow, "b_drop(x)"),
+            (PolicyDecision::Allow, "*"),
+            (PolicyDecision::Ask, "a_run(*)"),
+            (PolicyDecision::Deny, "backend:b"),
+            (PolicyDecision::Allow, "b_drop(x)"),
         ]);
         assert_eq!(
             told(&policy),
@@ -206,10 +216,10 @@ mod tests {
     #[test]
     fn arguments_matter_where_their_rule_would_win() {
         let policy = policy(&[
-            (Decision::Ask, "a_*"),
-            (Decision::Allow, "a_run(git *)"),
-            (Decision::Deny, "*(*rm *)"),
-            (Decision::Ask, "a_look(/etc/*)"),
+            (PolicyDecision::Ask, "a_*"),
+            (PolicyDecision::Allow, "a_run(git *)"),
+            (PolicyDecision::Deny, "*(*rm *)"),
+            (PolicyDecision::Ask, "a_look(/etc/*)"),
         ]);
         assert_eq!(
             told(&policy),
@@ -223,17 +233,17 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_allowed_by_default_can_reach_ask_through_its_arguments() {
-        let policy = policy(&[(Decision::Ask, "a_look(/etc/*)")]);
+        let policy = policy(&[(PolicyDecision::Ask, "a_look(/etc/*)")]);
         let tool = &policy.tool_policies(&table())[0];
-        assert_eq!(tool.decision, Decision::Allow);
-        assert!(tool.reaches(Decision::Ask) && !tool.reaches(Decision::Deny));
+        assert_eq!(tool.decision, PolicyDecision::Allow);
+        assert!(tool.reaches(PolicyDecision::Ask) && !tool.reaches(PolicyDecision::Deny));
     }
 
-    fn any_rule() -> impl Strategy<Value = (Decision, String)> {
+    fn any_rule() -> impl Strategy<Value = (PolicyDecision, String)> {
         let decision = prop_oneof![
-            Just(Decision::Allow),
-            Just(Decision::Ask),
-            Just(Decision::Deny)
+            Just(PolicyDecision::Allow),
+            Just(PolicyDecision::Ask),
+            Just(PolicyDecision::Deny)
         ];
         let subject = prop_oneof![
             Just("*"),
@@ -271,7 +281,7 @@ mod tests {
             rules in prop::collection::vec(any_rule(), 0..6),
             arguments in any_arguments(),
         ) {
-            let rules: Vec<(Decision, &str)> =
+            let rules: Vec<(PolicyDecision, &str)> =
                 rules.iter().map(|(decision, text)| (*decision, text.as_str())).collect();
             let policy = policy(&rules);
             let table = table();

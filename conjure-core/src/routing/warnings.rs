@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Pattern;
 use super::command_pattern::{CommandPattern, Weakness};
-use super::policy::{Decision, Policy, Rule};
+use super::policy::{Policy, PolicyDecision, Rule};
 
 /// A rule that a person should look at again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ impl Policy {
 fn warning(rule: &Rule) -> Option<PolicyWarning> {
     let pattern = &rule.pattern;
     let arguments = pattern.arguments()?;
-    if rule.decision != Decision::Allow || !pattern.may_be_about_commands() {
+    if rule.decision != PolicyDecision::Allow || !pattern.may_be_about_commands() {
         return None;
     }
     let (problem, better) = match CommandPattern::read(arguments).weakness()? {

@@ -20,7 +20,7 @@ pub const MAX_DIRECTORIES: usize = 2_000;
 
 /// Who brought a skill; an earlier one hides a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum SkillScope {
     /// Named by the person, on the command line or in a session's settings.
     Named,
     /// Found in the project; used only after the project was trusted.
@@ -29,7 +29,7 @@ pub enum Scope {
     User,
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for SkillScope {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Named => "named",
@@ -43,7 +43,7 @@ impl fmt::Display for Scope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillRoot {
     /// Whose it is.
-    pub scope: Scope,
+    pub scope: SkillScope,
     /// The directory; it may not exist.
     pub path: PathBuf,
 }
@@ -51,7 +51,7 @@ pub struct SkillRoot {
 /// The directories to look in, in order: the project's three, then the user's.
 #[must_use]
 pub fn roots(project: Option<&Path>, home: Option<&Path>) -> Vec<SkillRoot> {
-    [(Scope::Project, project), (Scope::User, home)]
+    [(SkillScope::Project, project), (SkillScope::User, home)]
         .into_iter()
         .filter_map(|(scope, base)| base.map(|base| (scope, base)))
         .flat_map(|(scope, base)| {
@@ -101,11 +101,11 @@ impl RootWalk {
 
 /// A skill folder and where it was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct FoundSkill {
     /// The skill.
     pub folder: SkillFolder,
     /// Who brought it.
-    pub scope: Scope,
+    pub scope: SkillScope,
     /// Its directory.
     pub path: PathBuf,
 }
@@ -114,7 +114,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShadowedSkill {
     /// The one that is not used.
-    pub found: Found,
+    pub found: FoundSkill,
     /// The warning to show.
     pub warning: Diagnostic,
 }
@@ -123,8 +123,8 @@ pub struct ShadowedSkill {
 ///
 /// `found` is in the order of the search; what is kept stays in it.
 #[must_use]
-pub fn shadow(found: Vec<Found>) -> (Vec<Found>, Vec<ShadowedSkill>) {
-    let mut winners: BTreeMap<String, (usize, Scope)> = BTreeMap::new();
+pub fn shadow(found: Vec<FoundSkill>) -> (Vec<FoundSkill>, Vec<ShadowedSkill>) {
+    let mut winners: BTreeMap<String, (usize, SkillScope)> = BTreeMap::new();
     for (index, one) in found.iter().enumerate() {
         let winner = winners
             .entry(one.folder.name.as_str().to_owned())
@@ -168,9 +168,9 @@ pub fn shadow(found: Vec<Found>) -> (Vec<Found>, Vec<ShadowedSkill>) {
 mod tests {
     use super::*;
 
-    fn found(name: &str, scope: Scope, path: &str) -> Found {
+    fn found(name: &str, scope: SkillScope, path: &str) -> FoundSkill {
         let text = format!("---\nname: {name}\ndescription: d\n---\n");
-        Found {
+        FoundSkill {
             folder: SkillFolder::parse(name, text.as_bytes()).folder.unwrap(),
             scope,
             path: path.into(),
@@ -200,10 +200,10 @@ mod tests {
     #[test]
     fn the_projects_skill_hides_the_users_with_a_warning() {
         let (kept, hidden) = shadow(vec![
-            found("logs", Scope::User, "/h/logs"),
-            found("notes", Scope::User, "/h/notes"),
-            found("logs", Scope::Project, "/p/logs"),
-            found("logs", Scope::Project, "/p/other/logs"),
+            found("logs", SkillScope::User, "/h/logs"),
+            found("notes", SkillScope::User, "/h/notes"),
+            found("logs", SkillScope::Project, "/p/logs"),
+            found("logs", SkillScope::Project, "/p/other/logs"),
         ]);
         let kept: Vec<PathBuf> = kept.into_iter().map(|one| one.path).collect();
         assert_eq!(kept, [PathBuf::from("/h/notes"), PathBuf::from("/p/logs")]);

@@ -72,14 +72,14 @@ fn conversation() -> Vec<Message> {
     ]
 }
 
-fn report(messages: &[Message], target: &Target) -> SwitchReport {
+fn report(messages: &[Message], target: &RepairTarget) -> SwitchReport {
     let endpoint = Endpoint::new(&target.provider).with_model(&target.model);
     check(messages, target, &endpoint, ModelRequest::empty(target))
 }
 
 #[test]
 fn nothing_changes_for_who_said_it() {
-    let home = Target::new("anthropic", "claude-sonnet-4-5");
+    let home = RepairTarget::new("anthropic", "claude-sonnet-4-5");
     let report = report(&conversation(), &home);
     assert!(report.is_clean(), "{report:#?}");
     assert_eq!(report.cache, CacheFate::Kept);
@@ -88,9 +88,9 @@ fn nothing_changes_for_who_said_it() {
 
 #[test]
 fn a_switch_tells_of_thoughts_ids_images_and_the_cache() {
-    let away = Target {
+    let away = RepairTarget {
         images: false,
-        ..Target::new("mistral", "mistral-large-latest")
+        ..RepairTarget::new("mistral", "mistral-large-latest")
     };
     let report = report(&conversation(), &away);
     let change = |message, part, kind, fate| PartChange {
@@ -119,7 +119,7 @@ fn a_switch_tells_of_thoughts_ids_images_and_the_cache() {
 #[test]
 fn the_renamed_ids_are_those_of_the_request() {
     for provider in ["anthropic", "openai", "mistral", "deepseek"] {
-        let target = Target::new(provider, "m");
+        let target = RepairTarget::new(provider, "m");
         let endpoint = Endpoint::new(provider);
         let id = "a call:1 of\u{fc} a very long kind that is more than forty characters long";
         let messages = [Message::user("q"), model(vec![call(id)]), output(id)];
@@ -149,7 +149,7 @@ fn calls_and_results_that_are_alone_are_named() {
         output("three"),
         Message::user("r"),
     ];
-    let report = report(&messages, &Target::new("openai", "gpt-5"));
+    let report = report(&messages, &RepairTarget::new("openai", "gpt-5"));
     assert_eq!(report.results_added, ["one"]);
     assert_eq!(report.results_dropped, ["three"]);
     assert!(!report.is_clean());
@@ -162,14 +162,17 @@ fn a_thought_that_has_lost_what_it_led_to_is_told_too() {
         model(vec![thought()]),
         Message::user("r"),
     ];
-    let report = report(&messages, &Target::new("anthropic", "claude-sonnet-4-5"));
+    let report = report(
+        &messages,
+        &RepairTarget::new("anthropic", "claude-sonnet-4-5"),
+    );
     assert_eq!(report.parts.len(), 1);
     assert_eq!(report.parts[0].fate, Fate::Dropped);
 }
 
 #[test]
 fn a_tool_that_a_provider_does_not_take_is_named_with_the_reason() {
-    let target = Target::new("openai", "gpt-5");
+    let target = RepairTarget::new("openai", "gpt-5");
     let tool = |name: &str, input_schema| ToolDefinition {
         name: name.to_owned(),
         description: String::new(),

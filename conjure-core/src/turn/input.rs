@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use super::Settings;
+use super::TurnSettings;
 use crate::chat::{Event, FunctionCall, FunctionCallOutput, Message, Meta, Response};
 use crate::context::CallRefusal;
 use crate::log::{CallEnd, EntryBody, Spending, TableChange};
 use crate::routing::RouteRef;
 
-/// Something that happened.
+/// An event that the turn machine is told.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub enum TurnInput {
     /// The person said something. While a turn runs it waits for its end.
     User {
         /// The id of the turn that it begins.
@@ -26,7 +26,7 @@ pub enum Input {
     },
     /// A reply is whole.
     ModelDone {
-        /// As in [`Action::Request`].
+        /// As in [`HostAction::Request`].
         request: u64,
         /// The reply.
         response: Response,
@@ -35,14 +35,14 @@ pub enum Input {
     },
     /// A request failed, was stopped, or its reply was cut.
     ModelFailed {
-        /// As in [`Action::Request`].
+        /// As in [`HostAction::Request`].
         request: u64,
-        /// What failed; after [`Action::StopModel`] it is not looked at.
+        /// What failed; after [`HostAction::StopModel`] it is not looked at.
         failure: ModelFailure,
         /// What had come of the reply.
         partial: Option<(Response, Meta)>,
     },
-    /// A call has its result; also after [`Action::StopCall`].
+    /// A call has its result; also after [`HostAction::StopCall`].
     CallDone {
         /// What the model reads.
         output: FunctionCallOutput,
@@ -53,14 +53,14 @@ pub enum Input {
         /// Data for programs.
         meta: Option<Value>,
     },
-    /// The backends have seen a reply; once for each [`Action::Observe`].
+    /// The backends have seen a reply; once for each [`HostAction::Observe`].
     Observed,
     /// A decision on a call that waited for a person.
     Decided {
         /// The call.
         call_id: String,
         /// The decision.
-        decision: Decision,
+        decision: ApprovalDecision,
     },
     /// A call that waited for a person does not run: a rule forbids it now, or nobody is there.
     Refused {
@@ -77,7 +77,7 @@ pub enum Input {
     /// The session's settings change.
     Settings {
         /// The new ones.
-        settings: Box<Settings>,
+        settings: Box<TurnSettings>,
         /// What the log says about it.
         entry: Box<EntryBody>,
         /// From when on.
@@ -85,7 +85,7 @@ pub enum Input {
     },
     /// There is a new routing table. The running step keeps its own.
     Table(TableChange),
-    /// The log was compacted, as [`Action::Compact`] asked.
+    /// The log was compacted, as [`HostAction::Compact`] asked.
     Compacted {
         /// The first entry that is shown as it is.
         upto: u64,
@@ -135,7 +135,7 @@ pub enum When {
 
 /// A person's decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum ApprovalDecision {
     /// It runs.
     Allow,
     /// It does not.
@@ -154,9 +154,9 @@ pub struct ModelFailure {
     pub kind: String,
 }
 
-/// Something for the host to do.
+/// An instruction of the turn machine to the host.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum HostAction {
     /// Append to the log.
     Write(EntryBody),
     /// Show to subscribers.
@@ -167,7 +167,7 @@ pub enum Action {
         version: u64,
     },
     /// From here on requests use these settings.
-    UseSettings(Box<Settings>),
+    UseSettings(Box<TurnSettings>),
     /// Compile the log and ask the model.
     Request {
         /// Comes back with the reply.
@@ -175,13 +175,13 @@ pub enum Action {
         /// Counts from 1 in each turn.
         round: u32,
     },
-    /// End the request; its reply so far comes back as [`Input::ModelFailed`].
+    /// End the request; its reply so far comes back as [`TurnInput::ModelFailed`].
     StopModel {
         /// Which.
         request: u64,
     },
     /// Show a reply's server items to the backends that contributed to its request; comes back as
-    /// [`Input::Observed`]. The turn does not end before, since what they find belongs to it.
+    /// [`TurnInput::Observed`]. The turn does not end before, since what they find belongs to it.
     Observe {
         /// The provider that made it, which need not be the session's any more.
         provider: String,
@@ -199,7 +199,7 @@ pub enum Action {
         /// Where its route stands, in the table by which it was judged.
         route: Option<RouteRef>,
     },
-    /// End a call; its result comes back as [`Input::CallDone`].
+    /// End a call; its result comes back as [`TurnInput::CallDone`].
     StopCall {
         /// Which.
         call_id: String,

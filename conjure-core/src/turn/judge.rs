@@ -9,11 +9,11 @@ use crate::routing::RouteRef;
 /// Looks a call up: the routing table and the policy of a step, behind one question.
 pub trait Judge {
     /// What becomes of the call.
-    fn judge(&self, call: &FunctionCall) -> Verdict;
+    fn judge(&self, call: &FunctionCall) -> CallVerdict;
 
     /// What becomes of the call, with its route where a table has one: whoever runs the call then
     /// looks its name up no more.
-    fn judge_route(&self, call: &FunctionCall) -> (Verdict, Option<RouteRef>) {
+    fn judge_route(&self, call: &FunctionCall) -> (CallVerdict, Option<RouteRef>) {
         (self.judge(call), None)
     }
 
@@ -23,16 +23,16 @@ pub trait Judge {
     }
 }
 
-impl<F: Fn(&FunctionCall) -> Verdict> Judge for F {
-    fn judge(&self, call: &FunctionCall) -> Verdict {
+impl<F: Fn(&FunctionCall) -> CallVerdict> Judge for F {
+    fn judge(&self, call: &FunctionCall) -> CallVerdict {
         self(call)
     }
 }
 
-/// What becomes of a call.
+/// The decision on a tool call before it runs: run, ask or refuse.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CallVerdict {
     /// It runs.
     Run {
         /// The backend instance.
@@ -51,7 +51,7 @@ pub enum Verdict {
         /// The plugin and its version, when one is behind it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plugin: Option<String>,
-        /// As in [`Verdict::Run`].
+        /// As in [`CallVerdict::Run`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lane: Option<String>,
         /// The rule that asks.

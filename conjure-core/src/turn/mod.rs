@@ -12,11 +12,11 @@ mod settings;
 mod step;
 mod table_judge;
 
-pub use input::{Action, Decision, Input, ModelFailure, When};
-pub use judge::{Judge, Verdict};
+pub use input::{ApprovalDecision, HostAction, ModelFailure, TurnInput, When};
+pub use judge::{CallVerdict, Judge};
 pub use machine::Machine;
 pub use recover::recover;
-pub use settings::{CompactionTrigger, Settings, TurnBudget};
+pub use settings::{CompactionTrigger, TurnBudget, TurnSettings};
 pub use table_judge::TableJudge;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::chat::FunctionCallOutput;
 use crate::context::{CallFailure, CallFailureKind, CallRefusal};
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
+use crate::log::{CallEnd, Entry, EntryBody, TurnOutcome, turn_usage};
 
 /// The entries that close what was open when the host ended: each call without a result gets one,
 /// and the turn is marked. Nothing when nothing was open; the same for the same log.
@@ -61,7 +61,7 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
     if let Some(turn_id) = open_turn {
         closing.push(EntryBody::TurnEnded {
             turn_id,
-            outcome: Outcome::Interrupted,
+            outcome: TurnOutcome::Interrupted,
             usage: turn_usage(entries_of_last_turn(entries)),
             stop_reason: None,
         });

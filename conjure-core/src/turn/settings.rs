@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Settings of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct TurnSettings {
     /// The provider.
     pub provider: String,
     /// The model.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub revision: u64,
 }
 
-impl Settings {
+impl TurnSettings {
     /// Defaults for a provider and a model.
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
         Self {

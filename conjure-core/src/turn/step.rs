@@ -1,6 +1,6 @@
 //! The calls of one step: who runs, who waits, who is done.
 
-use super::judge::Verdict;
+use super::judge::CallVerdict;
 use crate::chat::FunctionCall;
 use crate::routing::RouteRef;
 
@@ -40,20 +40,25 @@ pub(super) struct Startable {
 
 impl CallStep {
     /// Takes a call in. A refused one is ended from the start.
-    pub(super) fn add(&mut self, call: FunctionCall, verdict: Verdict, route: Option<RouteRef>) {
+    pub(super) fn add(
+        &mut self,
+        call: FunctionCall,
+        verdict: CallVerdict,
+        route: Option<RouteRef>,
+    ) {
         let (backend, plugin, lane, status) = match verdict {
-            Verdict::Run {
+            CallVerdict::Run {
                 backend,
                 plugin,
                 lane,
             } => (backend, plugin, lane, CallStatus::Ready),
-            Verdict::Ask {
+            CallVerdict::Ask {
                 backend,
                 plugin,
                 lane,
                 ..
             } => (backend, plugin, lane, CallStatus::Asked),
-            Verdict::Refuse { .. } => (String::new(), None, None, CallStatus::Ended),
+            CallVerdict::Refuse { .. } => (String::new(), None, None, CallStatus::Ended),
         };
         self.calls.push(StepCall {
             call,

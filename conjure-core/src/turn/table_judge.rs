@@ -4,10 +4,10 @@
 
 use std::collections::HashSet;
 
-use super::judge::{Judge, Verdict};
+use super::judge::{CallVerdict, Judge};
 use crate::chat::FunctionCall;
 use crate::context::{CallFailure, CallFailureKind, no_such_tool};
-use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RouteRef, RoutingTable};
+use crate::routing::{CallMode, Policy, PolicyCall, PolicyDecision, Route, RouteRef, RoutingTable};
 
 /// Looks calls up in a routing table and asks a policy about them.
 #[derive(Debug, Clone)]
@@ -55,24 +55,24 @@ impl Judge for TableJudge<'_> {
         self.table.route(tool).map(|route| &*route.backend)
     }
 
-    fn judge(&self, call: &FunctionCall) -> Verdict {
+    fn judge(&self, call: &FunctionCall) -> CallVerdict {
         self.judge_route(call).0
     }
 
-    fn judge_route(&self, call: &FunctionCall) -> (Verdict, Option<RouteRef>) {
+    fn judge_route(&self, call: &FunctionCall) -> (CallVerdict, Option<RouteRef>) {
         match self.table.find(&call.name) {
             Some((found, route)) => (self.judge_routed(call, route), Some(found)),
             None => {
                 let was_there = self.removed.contains(&call.name);
                 let refusal = no_such_tool(self.table, &call.name, was_there);
-                (Verdict::Refuse(refusal), None)
+                (CallVerdict::Refuse(refusal), None)
             }
         }
     }
 }
 
 impl TableJudge<'_> {
-    fn judge_routed(&self, call: &FunctionCall, route: &Route) -> Verdict {
+    fn judge_routed(&self, call: &FunctionCall, route: &Route) -> CallVerdict {
         let backend = route.backend.to_string();
         let plugin = plugin(route);
         let lane = lane(route);
@@ -83,25 +83,25 @@ impl TableJudge<'_> {
             arguments: &call.arguments,
         });
         match verdict.decision {
-            Decision::Allow => Verdict::Run {
+            PolicyDecision::Allow => CallVerdict::Run {
                 backend,
                 plugin,
                 lane,
             },
-            Decision::Ask if self.attended => Verdict::Ask {
+            PolicyDecision::Ask if self.attended => CallVerdict::Ask {
                 backend,
                 plugin,
                 lane,
                 reason: verdict.to_string(),
             },
-            Decision::Ask => refused(
+            PolicyDecision::Ask => refused(
                 call,
                 &backend,
                 CallFailureKind::NobodyToAsk {
                     reason: &verdict.to_string(),
                 },
             ),
-            Decision::Deny => refused(
+            PolicyDecision::Deny => refused(
                 call,
                 &backend,
                 CallFailureKind::Denied {
@@ -112,19 +112,19 @@ impl TableJudge<'_> {
     }
 }
 
-fn refused(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> Verdict {
+fn refused(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> CallVerdict {
     let failure = CallFailure {
         tool: &call.name,
         backend: Some(backend),
         kind,
     };
-    Verdict::Refuse(failure.into())
+    CallVerdict::Refuse(failure.into())
 }
 
 /// Calls of one backend instance run one after the other; native ones of one skill. A stateless
 /// tool waits for nobody.
 fn lane(route: &Route) -> Option<String> {
-    if route.definition.mode == Mode::Stateless {
+    if route.definition.mode == CallMode::Stateless {
         return None;
     }
     match route.skill() {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::context::CallRefusal;
     use crate::log::NotRun;
-    use crate::routing::{Catalog, CatalogTool, Effects, Naming, Origin, Prefix, Rule};
+    use crate::routing::{Catalog, CatalogTool, EffectLevel, Naming, Origin, Prefix, Rule};
 
     fn catalog(backend: &str, kind: &str, tools: Vec<CatalogTool>) -> Catalog {
         Catalog {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn table() -> RoutingTable {
-        let read = |tool: &str| CatalogTool::new(tool, "op", Effects::Read);
+        let read = |tool: &str| CatalogTool::new(tool, "op", EffectLevel::Read);
         let native = vec![
             CatalogTool {
                 origin: Origin {
@@ -178,11 +178,11 @@ mod tests {
             read("read").of_skill("log-fetcher", None),
             read("execute").of_skill("cache", None),
             CatalogTool {
-                mode: Mode::Stateless,
+                mode: CallMode::Stateless,
                 ..read("now").of_skill("clock", None)
             },
         ];
-        let write = |tool: &str| CatalogTool::new(tool, "op", Effects::Write);
+        let write = |tool: &str| CatalogTool::new(tool, "op", EffectLevel::Write);
         let local = vec![
             write("bash_tool").of_skill("analyzer", None),
             write("view").of_skill("other", None),
@@ -207,7 +207,7 @@ mod tests {
         let policy = Policy {
             rules: vec![Rule {
                 pattern: "*".parse().unwrap(),
-                decision: Decision::Allow,
+                decision: PolicyDecision::Allow,
             }],
             ..Policy::default()
         };
@@ -215,7 +215,7 @@ mod tests {
         names
             .iter()
             .map(|name| match judge.judge(&call(name)) {
-                Verdict::Run { lane, .. } => lane,
+                CallVerdict::Run { lane, .. } => lane,
                 other => panic!("{name}: {other:?}"),
             })
             .collect()
@@ -246,14 +246,14 @@ mod tests {
         let policy = Policy {
             rules: vec![Rule {
                 pattern: "cache_*".parse().unwrap(),
-                decision: Decision::Deny,
+                decision: PolicyDecision::Deny,
             }],
             ..Policy::default()
         };
         let judge = TableJudge::new(&table, &policy);
         assert_eq!(
             judge.judge(&call("log-fetcher_execute")),
-            Verdict::Run {
+            CallVerdict::Run {
                 backend: "native".to_owned(),
                 plugin: Some("fetcher 1.2.0".to_owned()),
                 lane: Some("native\nlog-fetcher".to_owned()),
@@ -262,7 +262,7 @@ mod tests {
         let asks = judge.judge(&call("analyzer_bash_tool"));
         assert_eq!(
             asks,
-            Verdict::Ask {
+            CallVerdict::Ask {
                 backend: "local".to_owned(),
                 plugin: None,
                 lane: Some("local".to_owned()),
@@ -317,7 +317,7 @@ mod tests {
         ]
         .iter()
         .map(|name| match judge.judge(&call(name)) {
-            Verdict::Refuse(refusal) => refusal.text,
+            CallVerdict::Refuse(refusal) => refusal.text,
             other => panic!("{name}: {other:?}"),
         })
         .collect();
@@ -335,7 +335,7 @@ mod tests {
         let empty = RoutingTable::default();
         assert_eq!(
             TableJudge::new(&empty, &policy).judge(&call("x")),
-            Verdict::Refuse(CallRefusal {
+            CallVerdict::Refuse(CallRefusal {
                 reason: Some(NotRun::NoSuchTool),
                 text: "The call of `x`, which came to no backend, was not run: no backend of this session has such a tool. This session has no tools; go on without them and say so.".to_owned()
             })

@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn a_request_goes_where_its_wire_says() {
-        let mut request = ModelRequest::empty(&crate::repair::Target::new("x", "a model/../b?c"));
+        let mut request =
+            ModelRequest::empty(&crate::repair::RepairTarget::new("x", "a model/../b?c"));
         let places = |request: &ModelRequest| Wire::ALL.map(|wire| wire.resource(request));
         assert_eq!(
             places(&request),

@@ -6,7 +6,7 @@ use super::{Decoded, Encoded, Endpoint, Wire};
 use crate::chat::{
     Content, FunctionCall, FunctionCallOutput, Message, Part, Response, Role, Sidecar, StreamEvent,
 };
-use crate::repair::{Target, repair};
+use crate::repair::{RepairTarget, repair};
 use crate::request::{ModelRequest, ToolDefinition};
 
 /// A wire as the tests of its folder use it.
@@ -21,8 +21,8 @@ impl Rig {
         Endpoint::new(self.provider).with_model(self.model)
     }
 
-    pub(super) fn target(&self) -> Target {
-        Target::new(self.provider, self.model).over(self.wire)
+    pub(super) fn target(&self) -> RepairTarget {
+        RepairTarget::new(self.provider, self.model).over(self.wire)
     }
 
     /// Decodes pieces of one body.

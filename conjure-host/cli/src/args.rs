@@ -45,7 +45,9 @@ impl Global {
 
     /// The saved auths.
     pub(crate) fn auths(&self) -> Auths {
-        Auths::at(conjure_providers::auths::Keys::from_env(self.data_dir()))
+        Auths::at(conjure_providers::auths::KeySources::from_env(
+            self.data_dir(),
+        ))
     }
 }
 

@@ -26,20 +26,20 @@ use super::signals::Signals;
       --kind custom-headers
   conjure auth check work
   conjure run --auth work --model claude-sonnet-4-5 \"What is in this directory?\"")]
-pub(crate) struct Args {
+pub(crate) struct AuthArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: AuthVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum AuthVerb {
     /// Save a credential: from a prompt that does not show it, else from stdin
     ///
     /// It is never read from the arguments, which other users may see. It is encrypted with a key
     /// from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
     /// directory), or from the keyring of the system; the first time one is made.
     #[command(alias = "add")]
-    Create(Create),
+    Create(CreateAuthArgs),
     /// Save another credential of the same kind in the place of one; sessions that use it have it
     Replace {
         /// The auth: NAME, or PROVIDER/KIND/NAME
@@ -82,7 +82,7 @@ enum Verb {
 
 /// Saves a credential.
 #[derive(clap::Args)]
-struct Create {
+struct CreateAuthArgs {
     /// Its name: 3 to 50 letters, digits, `_` and `-`
     name: String,
     /// The provider that it is for
@@ -102,23 +102,23 @@ fn kind(text: &str) -> Result<AuthKind, String> {
         .map_err(|_| "there are: api-key, bearer-token, custom-headers, base-url".to_owned())
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: AuthArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Create(args) => create(global, args).await,
-        Verb::Replace { auth } => replace(global, &auth).await,
-        Verb::List => list(global).await,
-        Verb::Check { auth } => check(global, &auth).await,
-        Verb::Rename { auth, new } => {
+        AuthVerb::Create(args) => create(global, args).await,
+        AuthVerb::Replace { auth } => replace(global, &auth).await,
+        AuthVerb::List => list(global).await,
+        AuthVerb::Check { auth } => check(global, &auth).await,
+        AuthVerb::Rename { auth, new } => {
             let auth = global.auths().rename(&auth, &new).await?;
             told(global, &auth, "is its name now");
             Ok(Exit::Fine)
         }
-        Verb::Delete { auth } => {
+        AuthVerb::Delete { auth } => {
             let auth = global.auths().remove(&auth).await?;
             told(global, &auth, "is deleted");
             Ok(Exit::Fine)
         }
-        Verb::Rotate => {
+        AuthVerb::Rotate => {
             let rotated = global.auths().rotate().await?;
             if global.json {
                 output::json(&rotated);
@@ -133,7 +133,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     }
 }
 
-async fn create(global: &Global, args: Create) -> Result<Exit, CliError> {
+async fn create(global: &Global, args: CreateAuthArgs) -> Result<Exit, CliError> {
     let new = NewAuth {
         name: args.name,
         provider: args.provider,

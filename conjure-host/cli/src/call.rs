@@ -24,7 +24,7 @@ use conjure_config::SessionSpec;
   conjure call notes_search --config session.toml --args '{\"query\": \"tea\"}'
   conjure call cache-manager_execute --args '{\"command\": \"set greeting hello\"}'
   conjure call local_bash_tool --executor local --args '{\"command\": \"ls\", \"description\": \"\"}'")]
-pub(crate) struct Args {
+pub(crate) struct CallArgs {
     /// The tool's public name, as `conjure routes` shows it
     tool: String,
     /// Its arguments, a JSON object
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     plugins: PluginArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliError> {
     let arguments: Value = serde_json::from_str(&args.args)
         .map_err(|error| CliError::usage_from(error).context("`--args` is not JSON"))?;
     if !arguments.is_object() {

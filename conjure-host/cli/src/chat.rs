@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::Event;
 use conjure_core::turn::When;
-use conjure_runtime::session::{ApprovalMode, Session, Settings};
+use conjure_runtime::session::{ApprovalMode, Session, SessionSettings};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,7 +13,7 @@ use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::run::{Following, SAVED, close, ended_by, open};
+use super::run::{SAVED, TurnFollower, close, ended_by, open};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
 use super::{files, spent, thread_check};
@@ -27,7 +27,7 @@ use super::{files, spent, thread_check};
 #[command(after_help = "Examples:
   conjure chat --provider anthropic --model claude-sonnet-4-5
   conjure chat --config session.toml --thread 0193…     # go on where it ended")]
-pub(crate) struct Args {
+pub(crate) struct ChatArgs {
     #[command(flatten)]
     session: SessionArgs,
     /// Go on with a saved session (`conjure session list`), by its name or its id
@@ -50,7 +50,7 @@ const HELP: &str = "/tools                  the routing table
 /quit                   end the conversation (or Ctrl-D)
 Ctrl-C                  end the turn that runs; what came so far is kept";
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliError> {
     if let Some(session) = &args.saved {
         let chat = super::session_chat::run(global, session, args.thread.as_deref(), args.session);
         return Box::pin(chat).await;
@@ -71,7 +71,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let session = Arc::new(session);
     let mut transcript = Transcript::new(global.json);
     let mut events = session.events_since_opened();
-    let (mut lines, mut printer) = Lines::start(attended).await;
+    let (mut lines, mut printer) = LineReader::start(attended).await;
     let mut ended = None;
     while ended.is_none() {
         let line = {
@@ -104,7 +104,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             text => {
                 let (asked, text) = (Arc::clone(&session), text.to_owned());
                 let answer = tokio::spawn(async move { asked.chat(text).await });
-                let answer = Following {
+                let answer = TurnFollower {
                     session: &session,
                     transcript: &mut transcript,
                     signals: &mut signals,
@@ -197,9 +197,9 @@ async fn check_model(session: &Session, wanted: &str) {
     }
 }
 
-fn named(wanted: &str) -> Option<Settings> {
+fn named(wanted: &str) -> Option<SessionSettings> {
     let (provider, model) = wanted.split_once('/')?;
-    (!provider.is_empty() && !model.is_empty()).then(|| Settings {
+    (!provider.is_empty() && !model.is_empty()).then(|| SessionSettings {
         provider: Some(provider.to_owned()),
         model: Some(model.to_owned()),
     })
@@ -254,11 +254,11 @@ async fn unfold(session: &Session, fold: &str) {
 }
 
 /// Lines from the person, read on a thread of their own, one when asked for.
-pub(super) struct Lines {
+pub(super) struct LineReader {
     ask: mpsc::Sender<oneshot::Sender<Option<String>>>,
 }
 
-impl Lines {
+impl LineReader {
     /// Starts reading; on a terminal there is a way to print above the line that is being typed.
     pub(super) async fn start(on_terminal: bool) -> (Self, Option<Printer>) {
         let (ask, mut asked) = mpsc::channel::<oneshot::Sender<Option<String>>>(1);
@@ -284,9 +284,9 @@ impl Lines {
 
 /// Prints above the line that is being typed.
 pub(super) type Printer = Box<dyn ExternalPrinter + Send>;
-type Reader = Box<dyn FnMut() -> Option<String>>;
+type ReadLine = Box<dyn FnMut() -> Option<String>>;
 
-fn reader(on_terminal: bool) -> (Reader, Option<Printer>) {
+fn reader(on_terminal: bool) -> (ReadLine, Option<Printer>) {
     let editor = on_terminal.then(DefaultEditor::new).and_then(Result::ok);
     match editor {
         Some(mut editor) => {

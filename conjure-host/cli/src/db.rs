@@ -26,13 +26,13 @@ Examples:
   conjure db import --from the-maestro postgres://me@localhost/the_maestro_dev --dry-run
   CONJURE_DATABASE=postgres://me@db/conjure conjure db import all.jsonl"
 )]
-pub(crate) struct Args {
+pub(crate) struct DbArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: DbVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum DbVerb {
     /// Read all of it and say what is wrong
     ///
     /// The database's own structure, the numbers of every thread, every entry and event, and every
@@ -58,7 +58,7 @@ enum Verb {
     /// With `--from the-maestro` the sessions, chats and saved auths of that application, out of its
     /// PostgreSQL database, in which nothing is changed: its URL, whose password may be left to the
     /// variable PGPASSWORD. All of it comes or nothing; what cannot be taken is told.
-    Import(Import),
+    Import(ImportDatabaseArgs),
     /// Go back to the backup that was made before the newest change of its form
     ///
     /// For those who go back to the version of the program from before it. What was written since is
@@ -71,7 +71,7 @@ enum Verb {
 }
 
 #[derive(clap::Args)]
-struct Import {
+struct ImportDatabaseArgs {
     /// The file; with `--from`, the URL of the other application's database
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -92,28 +92,28 @@ enum Application {
     TheMaestro,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: DbArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Check => check(global).await,
-        Verb::Backup { to } => {
+        DbVerb::Check => check(global).await,
+        DbVerb::Backup { to } => {
             global.store().await?.backup(&to).await?;
             told(global, "backup", &to);
             Ok(Exit::Fine)
         }
-        Verb::Export { to } => {
+        DbVerb::Export { to } => {
             global.store().await?.export(&to).await?;
             told(global, "export", &to);
             Ok(Exit::Fine)
         }
-        Verb::Import(args) => import(global, args).await,
-        Verb::Rollback { yes } => roll_back(global, yes).await,
+        DbVerb::Import(args) => import(global, args).await,
+        DbVerb::Rollback { yes } => roll_back(global, yes).await,
     }
 }
 
-async fn import(global: &Global, args: Import) -> Result<Exit, CliError> {
+async fn import(global: &Global, args: ImportDatabaseArgs) -> Result<Exit, CliError> {
     if let Some(Application::TheMaestro) = args.from {
         let url = args.file.into_os_string().into_string();
-        let import = maestro::Import {
+        let import = maestro::MaestroImport {
             url: url.map_err(|_| CliError::usage("the URL is not UTF-8"))?,
             auth: args.auth,
             dry_run: args.dry_run,

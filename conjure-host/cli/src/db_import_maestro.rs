@@ -19,8 +19,8 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 
-/// What is asked for.
-pub(crate) struct Import {
+/// The arguments of an import from Maestro.
+pub(crate) struct MaestroImport {
     /// The URL of the database there.
     pub(crate) url: String,
     /// The saved auth of sessions whose own cannot be taken.
@@ -29,18 +29,18 @@ pub(crate) struct Import {
     pub(crate) dry_run: bool,
 }
 
-pub(crate) async fn run(global: &Global, import: Import) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, import: MaestroImport) -> Result<Exit, CliError> {
     let maestro = Maestro::read(&SecretString::from(import.url)).await?;
     let store = global.store().await?;
     let auths = Auths::over(
         store.clone(),
-        conjure_providers::auths::Keys::from_env(global.data_dir()),
+        conjure_providers::auths::KeySources::from_env(global.data_dir()),
     );
     let fallback = match &import.auth {
         Some(auth) => Some(auths.find(auth, None).await?.id),
         None => None,
     };
-    let mut taken = Taken::default();
+    let mut taken = AuthImport::default();
     let done = async {
         taken.take(&auths, maestro.auths(), import.dry_run).await?;
         let choices = MaestroChoices {
@@ -68,9 +68,9 @@ fn working_dir() -> Result<String, CliError> {
     Ok(dir.display().to_string())
 }
 
-/// What became of the saved auths.
+/// The result of importing saved auths.
 #[derive(Default, Serialize)]
-struct Taken {
+struct AuthImport {
     /// Ids here, by ids there.
     #[serde(skip)]
     ids: BTreeMap<String, String>,
@@ -82,25 +82,25 @@ struct Taken {
     /// Those that were here already, by their name.
     known: Vec<AuthName>,
     /// Those that could not be taken, and why.
-    left_out: Vec<NotTaken>,
+    left_out: Vec<SkippedAuth>,
     /// Those of the taken ones that are tokens, which nothing here renews: when they end.
-    tokens: Vec<Token>,
+    tokens: Vec<TokenExpiry>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct NotTaken {
+struct SkippedAuth {
     auth: String,
     reason: String,
 }
 
 #[derive(Serialize)]
-struct Token {
+struct TokenExpiry {
     auth: AuthName,
     expires_at: Option<String>,
     has_expired: bool,
 }
 
-impl Taken {
+impl AuthImport {
     /// Saves those that can be read. In a dry run nothing is sealed.
     async fn take(
         &mut self,
@@ -150,7 +150,8 @@ impl Taken {
             };
             self.ids.insert(their.id.clone(), id);
             if kind == AuthKind::BearerToken {
-                self.tokens.push(Token::of(&name, their.expires_at_ms));
+                self.tokens
+                    .push(TokenExpiry::of(&name, their.expires_at_ms));
             }
             self.new.push(name);
         }
@@ -158,7 +159,7 @@ impl Taken {
     }
 
     fn leave_out(&mut self, their: &MaestroAuth, reason: &str) {
-        self.left_out.push(NotTaken {
+        self.left_out.push(SkippedAuth {
             auth: format!("{}/{}", their.provider, their.name),
             reason: reason.to_owned(),
         });
@@ -178,7 +179,7 @@ impl Taken {
     }
 }
 
-impl Token {
+impl TokenExpiry {
     fn of(auth: &AuthName, expires_at_ms: Option<i64>) -> Self {
         let ends = expires_at_ms.and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());
         Self {
@@ -189,18 +190,18 @@ impl Token {
     }
 }
 
-/// All of it, for programs.
+/// The whole result, for `--json`.
 #[derive(Serialize)]
-struct Told<'a> {
+struct MaestroOutput<'a> {
     dry_run: bool,
-    auths: &'a Taken,
+    auths: &'a AuthImport,
     #[serde(flatten)]
     report: &'a MaestroReport,
 }
 
-fn tell(global: &Global, report: &MaestroReport, taken: &Taken, dry_run: bool) {
+fn tell(global: &Global, report: &MaestroReport, taken: &AuthImport, dry_run: bool) {
     if global.json {
-        output::json(&Told {
+        output::json(&MaestroOutput {
             dry_run,
             auths: taken,
             report,
@@ -256,7 +257,7 @@ fn known(count: usize) -> String {
 }
 
 /// What a person should look at.
-fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
+fn notes(report: &MaestroReport, taken: &AuthImport) -> Vec<String> {
     let mut notes = Vec::new();
     let mut of_sessions = |sessions: &[String], said: &str| {
         if !sessions.is_empty() {
@@ -279,7 +280,7 @@ fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
         "MCP servers that were left out, since they come with what may be a secret; add them with \
          `conjure mcp import`",
     );
-    for NotTaken { auth, reason } in &taken.left_out {
+    for SkippedAuth { auth, reason } in &taken.left_out {
         notes.push(format!("the saved auth {auth} was left out: {reason}"));
     }
     for token in &taken.tokens {
@@ -302,8 +303,8 @@ fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_providers::auths::Keys;
-    use conjure_store::{Location, Options, Session, Store};
+    use conjure_providers::auths::KeySources;
+    use conjure_store::{Location, Options, SavedSession, Store};
     use serde_json::json;
 
     use super::*;
@@ -322,9 +323,9 @@ mod tests {
         let store = Store::open(&Location::Memory, &Options::default())
             .await
             .unwrap();
-        let keys = Keys {
+        let keys = KeySources {
             key_file: Some(dir.join("key")),
-            ..Keys::new(dir)
+            ..KeySources::new(dir)
         };
         (store.clone(), Auths::over(store, keys))
     }
@@ -371,12 +372,12 @@ mod tests {
                 MaestroSecret::ApiKey("sk-hid\nden".into()),
             ),
         ];
-        let mut tried = Taken::default();
+        let mut tried = AuthImport::default();
         tried.take(&auths, &theirs, true).await.unwrap();
         assert_eq!((tried.new.len(), tried.ids.len()), (2, 2));
         assert!(auths.list().await.unwrap().is_empty());
 
-        let mut taken = Taken::default();
+        let mut taken = AuthImport::default();
         taken.take(&auths, &theirs, false).await.unwrap();
         let names: Vec<String> = taken.new.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -403,7 +404,7 @@ mod tests {
         let saved = store.auth(&taken.ids["1"]).await.unwrap();
         assert_eq!(saved.kind, "api_key");
 
-        let mut again = Taken::default();
+        let mut again = AuthImport::default();
         again.take(&auths, &theirs, false).await.unwrap();
         assert_eq!((again.new.len(), again.known.len()), (0, 2));
         assert_eq!(again.ids, taken.ids);
@@ -417,9 +418,9 @@ mod tests {
             let key = MaestroSecret::ApiKey("sk-hidden".into());
             [their(id, "openai", id, key)]
         };
-        let mut before = Taken::default();
+        let mut before = AuthImport::default();
         before.take(&auths, &theirs("before"), false).await.unwrap();
-        let mut taken = Taken::default();
+        let mut taken = AuthImport::default();
         taken.take(&auths, &theirs("before"), false).await.unwrap();
         taken.take(&auths, &theirs("new"), false).await.unwrap();
         let error = taken.give_back(&auths, CliError::host("no")).await;
@@ -435,7 +436,7 @@ mod tests {
 
         // One that somebody uses meanwhile stays, and that is said.
         taken.take(&auths, &theirs("used"), false).await.unwrap();
-        let session = Session::new(&taken.ids["used"], "m", "/");
+        let session = SavedSession::new(&taken.ids["used"], "m", "/");
         store.create_session(session).await.unwrap();
         let error = taken.give_back(&auths, CliError::host("no")).await;
         let told = error.hints().concat();

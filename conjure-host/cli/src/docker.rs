@@ -24,13 +24,13 @@ const DOCKERFILE: &str = include_str!("workspace.Dockerfile");
 const PROGRAMS: [&str; 2] = ["docker", "podman"];
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DockerArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: DockerVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum DockerVerb {
     /// Build the image that containers start from
     ///
     /// Builds it from a Dockerfile in the data directory, which is written there the first time and
@@ -54,8 +54,8 @@ struct Build {
     no_build: bool,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
-    let Verb::Build(build) = &args.verb;
+pub(crate) fn run(global: &Global, args: &DockerArgs) -> Result<Exit, CliError> {
+    let DockerVerb::Build(build) = &args.verb;
     let file = match &build.file {
         Some(file) => file.clone(),
         None => own_dockerfile(&global.data_dir())?,

@@ -8,20 +8,20 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, line};
 use super::plugin_args::PluginArgs;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::signals::Signals;
 
 /// Looks at the database, keys, sessions, plugins, container engines and MCP servers.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
     plugins: PluginArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
-        let sessions = Sessions::with_plugins(global, &args.plugins).await?;
+        let sessions = SavedSessions::with_plugins(global, &args.plugins).await?;
         let manager = sessions.manager();
         let auths = global.auths();
         let findings = examine(manager.host(), manager.store(), &auths).await;

@@ -20,13 +20,13 @@ use super::thread::{id, store_host};
   conjure files list 0193…
   conjure files save 0193… report.xlsx --to ~/reports
   conjure files save 0193… --config session.toml      # all; the backends of the file are asked")]
-pub(crate) struct Args {
+pub(crate) struct FilesArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: FilesVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum FilesVerb {
     /// List them: handle, name, size, which backend made it, and where it is
     List {
         /// The thread
@@ -40,7 +40,7 @@ enum Verb {
     Save(Box<Save>),
     /// The files that Anthropic keeps for hosted skills
     #[command(subcommand)]
-    Remote(files_remote::Remote),
+    Remote(files_remote::FilesRemoteVerb),
 }
 
 #[derive(clap::Args)]
@@ -61,15 +61,15 @@ struct Save {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: FilesArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::List { thread } => {
+        FilesVerb::List { thread } => {
             let files = store_host(global).await?.files(&id(&thread)?).await?;
             list(global, &files);
             Ok(Exit::Fine)
         }
-        Verb::Save(args) => save_all(global, *args).await,
-        Verb::Remote(verb) => files_remote::run(global, &verb).await,
+        FilesVerb::Save(args) => save_all(global, *args).await,
+        FilesVerb::Remote(verb) => files_remote::run(global, &verb).await,
     }
 }
 

@@ -8,14 +8,14 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, clean, size};
-use super::remote::{Place, delete_each};
+use super::remote::{RemoteStorageArgs, delete_each};
 
 #[derive(Subcommand)]
-pub(crate) enum Remote {
+pub(crate) enum FilesRemoteVerb {
     /// List them: what was uploaded for hosted skills, and what those made
     List {
         #[command(flatten)]
-        place: Place,
+        place: RemoteStorageArgs,
     },
     /// Delete some
     ///
@@ -26,19 +26,19 @@ pub(crate) enum Remote {
         #[arg(required = true)]
         id: Vec<String>,
         #[command(flatten)]
-        place: Place,
+        place: RemoteStorageArgs,
     },
 }
 
 /// Looks at what is kept, or deletes it.
-pub(crate) async fn run(global: &Global, verb: &Remote) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, verb: &FilesRemoteVerb) -> Result<Exit, CliError> {
     match verb {
-        Remote::List { place } => {
+        FilesRemoteVerb::List { place } => {
             let files = place.provider()?.remote_files().await;
             list(global, &files?);
             Ok(Exit::Fine)
         }
-        Remote::Delete { id, place } => {
+        FilesRemoteVerb::Delete { id, place } => {
             let provider = place.provider()?;
             Ok(delete_each(global, id, async |id| provider.delete_file(id).await).await)
         }

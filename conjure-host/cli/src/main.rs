@@ -103,7 +103,7 @@ struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliVerb,
 }
 
 const LONG: &str = "A host for AI agents.
@@ -147,97 +147,97 @@ Environment:
   NO_COLOR             no colours";
 
 #[derive(Subcommand)]
-enum Verb {
+enum CliVerb {
     /// Ask one question and print the answer
     ///
     /// Runs the calls that the model asks for. The answer goes to stdout, what happens on the way to
     /// stderr. A call that does more than read asks first on a terminal; where nobody is there it is
     /// denied, unless `--allow` lets it run.
-    Run(run::Args),
+    Run(run::RunArgs),
     /// Hold a conversation
     ///
     /// Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
     /// directory gains or loses meanwhile is there in the next step. Lines that begin with a slash
     /// are for the host: `/tools` shows the routing table, `/files` the files made so far,
     /// `/model PROVIDER/MODEL` goes on with another model, `/help` tells the others.
-    Chat(chat::Args),
+    Chat(chat::ChatArgs),
     /// Call one tool, without a model
     ///
     /// Native skills are always there; with `--executor` there are its command tools too, for the
     /// skill folders named with `--skill`. Whoever types the call has decided about it: no policy is
     /// asked.
-    Call(call::Args),
+    Call(call::CallArgs),
     /// Show the routing table: which tool is run by whom
     ///
     /// Shows public name, backend, skill, plugin and version, mode, and what each definition costs
     /// in tokens. Asks no model.
-    Routes(routes::Args),
+    Routes(routes::RoutesArgs),
     /// List plugins, show or check one, create one
-    Plugin(plugin::Args),
+    Plugin(plugin::PluginCommandArgs),
     /// List skill folders, show, check and upload them
     ///
     /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
-    Skill(skill::Args),
+    Skill(skill::SkillArgs),
     /// Serve tools to MCP clients, and look after MCP servers: list, check, import, log in
-    Mcp(mcp::Args),
+    Mcp(mcp::McpArgs),
     /// Build the image that the container backend works in
-    Docker(docker::Args),
+    Docker(docker::DockerArgs),
     /// Say what works on this machine, what does not, and what to do about it
     ///
     /// Looks at the database, keys, sessions, plugins, container engines and MCP servers. Exit code
     /// 1 when something does not work.
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// List models: what the providers offer, context sizes, prices
     ///
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
     /// `models.toml` in the data directory wins.
-    Models(models::Args),
+    Models(models::ModelsArgs),
     /// Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go on with
     ///
     /// `conjure run --session NAME` and `conjure chat --session NAME` go on with one.
-    Session(session::Args),
+    Session(session::SessionCommandArgs),
     /// Keep personas: who the model is to be, under a name that sessions choose
-    Persona(persona::Args),
+    Persona(persona::PersonaArgs),
     /// Look at threads and change them: list, show, cost, fork, rename, clear, export, import
     ///
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
-    Thread(thread::Args),
+    Thread(thread::ThreadArgs),
     /// Serve the HTTP API
     ///
     /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise. Every client needs a token,
     /// also on this machine, where other users are: that of the user who serves is made at the first
     /// start. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
     /// as `--grace` allows.
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Look after the database: check, back up, export, import, roll back
-    Db(db::Args),
+    Db(db::DbArgs),
     /// List the files of a thread, or save copies of them
     ///
     /// Every file that a call made is listed with the backend that made it, wherever it is.
-    Files(files::Args),
+    Files(files::FilesArgs),
     /// Decode a provider's reply, or encode a request, to debug a wire
     ///
     /// Turns what a provider sent into the canonical form, and a conversation into what a provider
     /// would get. Opens no connection and needs no key.
-    Wire(wire::Args),
+    Wire(wire::WireArgs),
     /// Save credentials under names that sessions use, and check them
     ///
     /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
     /// session file uses it.
-    Auth(auth::Args),
+    Auth(auth::AuthArgs),
     /// Say which calls could ask a person, before anything runs
-    Policy(policy::Args),
+    Policy(policy::PolicyArgs),
     /// Run a recorded thread again, offline, and name the first thing that is otherwise
-    Replay(replay::Args),
+    Replay(replay::ReplayArgs),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Write man pages into a directory, one for each verb
-    Man(man::Args),
+    Man(man::ManArgs),
 }
 
 /// Parses the command line and does what it says.
@@ -291,30 +291,35 @@ impl Cli {
     /// The variables that the verb is told hold tokens.
     fn token_variables(&self) -> &[String] {
         match &self.verb {
-            Verb::Serve(args) => args.token_variables(),
-            Verb::Mcp(args) => args.token_variables(),
+            CliVerb::Serve(args) => args.token_variables(),
+            CliVerb::Mcp(args) => args.token_variables(),
             _ => &[],
         }
     }
 
     fn run(self) -> Result<Exit, CliError> {
         let Self { global, verb } = self;
-        if !matches!(verb, Verb::Completions(_) | Verb::Man(_) | Verb::Wire(_)) {
+        if !matches!(
+            verb,
+            CliVerb::Completions(_) | CliVerb::Man(_) | CliVerb::Wire(_)
+        ) {
             conjure_config::platform::check_own_dir(&global.data_dir())
                 .map_err(CliError::usage_from)?;
         }
         match verb {
-            Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
-            Verb::Man(args) => man::run(&args, Self::command()),
-            Verb::Skill(args) => skill::run(&global, &args),
-            Verb::Wire(args) => wire::run(args),
-            Verb::Replay(args) => replay::run(&global, &args),
-            Verb::Docker(args) => docker::run(&global, &args),
-            Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
-            Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
+            CliVerb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
+            CliVerb::Man(args) => man::run(&args, Self::command()),
+            CliVerb::Skill(args) => skill::run(&global, &args),
+            CliVerb::Wire(args) => wire::run(args),
+            CliVerb::Replay(args) => replay::run(&global, &args),
+            CliVerb::Docker(args) => docker::run(&global, &args),
+            CliVerb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
+            CliVerb::Plugin(args) if args.needs_no_host() => {
+                plugin::run_without_host(&global, &args)
+            }
             verb => {
                 let mut runtime = tokio::runtime::Builder::new_multi_thread();
-                if let Verb::Mcp(args) = &verb
+                if let CliVerb::Mcp(args) = &verb
                     && args.has_one_client()
                 {
                     // Work for one client is handed on more slowly than it is done.
@@ -326,28 +331,28 @@ impl Cli {
                     .map_err(|error| CliError::host_from(error).context("no runtime"))?;
                 let done = runtime.block_on(async {
                     match verb {
-                        Verb::Run(args) => run::run(&global, args).await,
-                        Verb::Chat(args) => chat::run(&global, args).await,
-                        Verb::Call(args) => Box::pin(call::run(&global, args)).await,
-                        Verb::Routes(args) => routes::run(&global, args).await,
-                        Verb::Doctor(args) => Box::pin(doctor::run(&global, args)).await,
-                        Verb::Session(args) => Box::pin(session::run(&global, args)).await,
-                        Verb::Persona(args) => persona::run(&global, args).await,
-                        Verb::Thread(args) => thread::run(&global, args).await,
-                        Verb::Serve(args) => serve::run(&global, args).await,
-                        Verb::Db(args) => db::run(&global, args).await,
-                        Verb::Files(args) => files::run(&global, args).await,
-                        Verb::Auth(args) => auth::run(&global, args).await,
-                        Verb::Policy(args) => policy::run(&global, args).await,
-                        Verb::Models(args) => models::run(&global, args).await,
-                        Verb::Plugin(args) => plugin::run(&global, args).await,
-                        Verb::Mcp(args) => mcp::run(&global, args).await,
-                        Verb::Skill(_)
-                        | Verb::Wire(_)
-                        | Verb::Replay(_)
-                        | Verb::Docker(_)
-                        | Verb::Man(_)
-                        | Verb::Completions(_) => Ok(Exit::Fine),
+                        CliVerb::Run(args) => run::run(&global, args).await,
+                        CliVerb::Chat(args) => chat::run(&global, args).await,
+                        CliVerb::Call(args) => Box::pin(call::run(&global, args)).await,
+                        CliVerb::Routes(args) => routes::run(&global, args).await,
+                        CliVerb::Doctor(args) => Box::pin(doctor::run(&global, args)).await,
+                        CliVerb::Session(args) => Box::pin(session::run(&global, args)).await,
+                        CliVerb::Persona(args) => persona::run(&global, args).await,
+                        CliVerb::Thread(args) => thread::run(&global, args).await,
+                        CliVerb::Serve(args) => serve::run(&global, args).await,
+                        CliVerb::Db(args) => db::run(&global, args).await,
+                        CliVerb::Files(args) => files::run(&global, args).await,
+                        CliVerb::Auth(args) => auth::run(&global, args).await,
+                        CliVerb::Policy(args) => policy::run(&global, args).await,
+                        CliVerb::Models(args) => models::run(&global, args).await,
+                        CliVerb::Plugin(args) => plugin::run(&global, args).await,
+                        CliVerb::Mcp(args) => mcp::run(&global, args).await,
+                        CliVerb::Skill(_)
+                        | CliVerb::Wire(_)
+                        | CliVerb::Replay(_)
+                        | CliVerb::Docker(_)
+                        | CliVerb::Man(_)
+                        | CliVerb::Completions(_) => Ok(Exit::Fine),
                     }
                 });
                 // A plugin's thread that hangs must not keep the program.

@@ -7,13 +7,13 @@ use super::exit::Exit;
 
 /// Writes man pages into a directory, one for each verb.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ManArgs {
     /// The directory; it is made where it is missing
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
 
-pub(crate) fn run(args: &Args, command: clap::Command) -> Result<Exit, CliError> {
+pub(crate) fn run(args: &ManArgs, command: clap::Command) -> Result<Exit, CliError> {
     conjure_config::fs::create_dir_all(&args.dir).map_err(CliError::host_from)?;
     clap_mangen::generate_to(command, &args.dir).map_err(|error| {
         CliError::host_from(error).context(format!(

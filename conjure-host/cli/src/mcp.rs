@@ -9,84 +9,84 @@ use super::{mcp_check, mcp_import, mcp_list, mcp_login, mcp_serve};
 
 /// Serves tools to MCP clients, and looks after the MCP servers of a session file.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct McpArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: McpVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum McpVerb {
     /// Serve tools, resources and prompts to MCP clients
     ///
     /// Any MCP client gets the routing table of a session: the native skills that are loaded, and
     /// with a session file whatever its backends offer, other MCP servers too. What a plugin
     /// directory gains or loses meanwhile the clients are told. Both eras of the protocol are
     /// served.
-    Serve(mcp_serve::Args),
+    Serve(mcp_serve::McpServeArgs),
     /// List the MCP servers of a session file: how each is, and what it offers
     ///
     /// Starts them as a session would, and waits as long. What was left out of their tools is told
     /// with the reason.
-    List(mcp_list::Args),
+    List(mcp_list::McpListArgs),
     /// Start MCP servers and say what works, what does not, and what to do about it
     ///
     /// Starts those too that a session starts only when they are called.
     ///
     /// Exit code 0: each is ready; 1: one is not.
     #[command(alias = "doctor")]
-    Check(mcp_check::Args),
+    Check(mcp_check::McpCheckArgs),
     /// Turn the MCP servers of another program's configuration into those of a session file
     ///
     /// Understands a line `claude mcp add …`, JSON with `mcpServers` (Claude, Cursor) or `servers`
     /// (VS Code), and TOML with `[mcp_servers.NAME]` (Codex). Prints TOML, or adds it to a session
     /// file. Secrets are not written down: each gets a name, and the line that sets it is shown.
     /// What is not understood is told.
-    Import(mcp_import::Args),
+    Import(mcp_import::McpImportArgs),
     /// Log in to an MCP server over HTTP
     ///
     /// Shows the address of the login and opens a browser where there is one. The browser ends at
     /// a port of this machine; when it is on another one, paste the address at which it ended. The
     /// login is kept for all sessions with the same data directory.
-    Login(mcp_login::Args),
+    Login(mcp_login::McpLoginArgs),
     /// Forget the login to an MCP server
     Logout(mcp_login::OutArgs),
 }
 
-impl Args {
+impl McpArgs {
     /// Whether the verb needs no plugin.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(&self.verb, Verb::Import(_))
+        matches!(&self.verb, McpVerb::Import(_))
     }
 
     /// The variables that hold tokens which let clients in.
     pub(crate) fn token_variables(&self) -> &[String] {
         match &self.verb {
-            Verb::Serve(args) => args.token_variables(),
+            McpVerb::Serve(args) => args.token_variables(),
             _ => &[],
         }
     }
 
     /// Whether the verb serves one client, which waits for nearly everything that it asks for.
     pub(crate) fn has_one_client(&self) -> bool {
-        matches!(&self.verb, Verb::Serve(args) if args.has_one_client())
+        matches!(&self.verb, McpVerb::Serve(args) if args.has_one_client())
     }
 }
 
 /// Does a verb that needs no plugin.
-pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run_without_host(global: &Global, args: &McpArgs) -> Result<Exit, CliError> {
     match &args.verb {
-        Verb::Import(import) => mcp_import::run(global, import),
+        McpVerb::Import(import) => mcp_import::run(global, import),
         _ => Ok(Exit::Fine),
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: McpArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Serve(args) => mcp_serve::run(global, args).await,
-        Verb::List(args) => mcp_list::run(global, args).await,
-        Verb::Check(args) => mcp_check::run(global, args).await,
-        Verb::Import(args) => mcp_import::run(global, &args),
-        Verb::Login(args) => mcp_login::run(global, args).await,
-        Verb::Logout(args) => mcp_login::out(global, args).await,
+        McpVerb::Serve(args) => mcp_serve::run(global, args).await,
+        McpVerb::List(args) => mcp_list::run(global, args).await,
+        McpVerb::Check(args) => mcp_check::run(global, args).await,
+        McpVerb::Import(args) => mcp_import::run(global, &args),
+        McpVerb::Login(args) => mcp_login::run(global, args).await,
+        McpVerb::Logout(args) => mcp_login::out(global, args).await,
     }
 }

@@ -10,20 +10,20 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_list::as_json;
-use super::mcp_servers::{Seen, Servers, Source, servers_of};
+use super::mcp_servers::{Seen, ServerSourceArgs, Servers, servers_of};
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
 use super::signals::Signals;
 
 /// Starts MCP servers and says how they are.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct McpCheckArgs {
     /// The servers; all without it
     server: Vec<String>,
     #[command(flatten)]
-    source: Source,
+    source: ServerSourceArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: McpCheckArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
         let mut servers = Servers::open(global, &args.source, Nobody).await?;

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use conjure_config::SessionSpec;
-use conjure_import::{Import, is_bundle, read, read_bundle};
+use conjure_import::{ImportResult, is_bundle, read, read_bundle};
 use serde_json::json;
 
 use super::args::Global;
@@ -21,7 +21,7 @@ use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
   conjure mcp import ~/.cursor/mcp.json
   conjure mcp import ~/.codex/config.toml --write session.toml
   conjure mcp import --line 'claude mcp add notes -e TOKEN=abc -- npx -y notes-server'")]
-pub(crate) struct Args {
+pub(crate) struct McpImportArgs {
     /// The other program's file, such as that of Claude, Codex, Cursor, VS Code, goose, Continue or
     /// Zed, a registry's `server.json`, or an MCP bundle (`.mcpb`); `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "line")]
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliError> {
     let (bytes, from) = source(args)?;
     let import = imported(&bytes, args).map_err(|error| error.context(&from))?;
     if import.names().next().is_none() {
@@ -65,7 +65,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
 }
 
 /// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
-fn imported(bytes: &[u8], args: &Args) -> Result<Import, CliError> {
+fn imported(bytes: &[u8], args: &McpImportArgs) -> Result<ImportResult, CliError> {
     if is_bundle(bytes) {
         let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
         let file = std::path::absolute(file).map_err(CliError::usage_from)?;
@@ -77,7 +77,7 @@ fn imported(bytes: &[u8], args: &Args) -> Result<Import, CliError> {
     read(text).map_err(CliError::usage)
 }
 
-fn source(args: &Args) -> Result<(Vec<u8>, String), CliError> {
+fn source(args: &McpImportArgs) -> Result<(Vec<u8>, String), CliError> {
     if let Some(line) = &args.line {
         return Ok((line.clone().into_bytes(), "the line".to_owned()));
     }
@@ -98,7 +98,7 @@ fn backend() -> String {
 }
 
 /// A session file with these servers too.
-fn added(before: &str, import: &Import) -> Result<String, CliError> {
+fn added(before: &str, import: &ImportResult) -> Result<String, CliError> {
     let spec = SessionSpec::from_toml(before)?;
     let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
     let mut text = before.trim_end().to_owned();
@@ -133,7 +133,7 @@ fn added(before: &str, import: &Import) -> Result<String, CliError> {
     Ok(text)
 }
 
-fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&Path>) {
+fn tell(global: &Global, import: &ImportResult, toml: Option<&str>, written: Option<&Path>) {
     let names: Vec<&str> = import.names().collect();
     if global.json {
         let secrets = import.secrets.iter().map(|secret| {

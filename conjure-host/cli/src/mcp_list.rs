@@ -9,7 +9,7 @@ use conjure_runtime::backend::Nobody;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::mcp_servers::{Seen, Servers, Source};
+use super::mcp_servers::{Seen, ServerSourceArgs, Servers};
 use super::output::{self, Table, clean};
 use super::signals::Signals;
 
@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lists the MCP servers of a session file.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct McpListArgs {
     #[command(flatten)]
-    source: Source,
+    source: ServerSourceArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
         let servers = Servers::open(global, &args.source, Nobody).await?;

@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::mcp_servers::{Servers, Source};
+use super::mcp_servers::{ServerSourceArgs, Servers};
 use super::output::{self, BOLD, GREEN, RESET, aside, clean};
 use super::person::prompt;
 use super::signals::Signals;
 
 /// Logs in to an MCP server over HTTP.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct McpLoginArgs {
     /// The server
     server: String,
     /// Open no browser
     #[arg(long)]
     no_browser: bool,
     #[command(flatten)]
-    source: Source,
+    source: ServerSourceArgs,
 }
 
 /// Forgets the login to an MCP server.
@@ -36,11 +36,11 @@ pub(crate) struct OutArgs {
     /// The server
     server: String,
     #[command(flatten)]
-    source: Source,
+    source: ServerSourceArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
-    let person = Person {
+pub(crate) async fn run(global: &Global, args: McpLoginArgs) -> Result<Exit, CliError> {
+    let person = TerminalLoginPrompt {
         browser: !args.no_browser,
         session: Arc::new(args.source.spec()?),
     };
@@ -54,7 +54,7 @@ pub(crate) async fn out(global: &Global, args: OutArgs) -> Result<Exit, CliError
 /// Lets the plugin do something to one server; the others are left alone.
 async fn manage(
     global: &Global,
-    source: &Source,
+    source: &ServerSourceArgs,
     server: &str,
     what: &str,
     asker: impl Asker,
@@ -98,14 +98,14 @@ async fn manage(
     Ok(Exit::Fine)
 }
 
-/// The person who logs in: at this terminal, with a browser here or elsewhere.
-struct Person {
+/// Asks the person who logs in, at this terminal and in a browser.
+struct TerminalLoginPrompt {
     browser: bool,
     /// The session file, which says what a browser does not get.
     session: Arc<SessionSpec>,
 }
 
-impl Asker for Person {
+impl Asker for TerminalLoginPrompt {
     fn elicit(&self, _plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
         let browser = self.browser;
         let session = Arc::clone(&self.session);

@@ -28,9 +28,9 @@ use super::tokens;
   conjure mcp serve --stdio --config session.toml --meta-tools beside
   conjure mcp serve --http 127.0.0.1:8931
   MCP_TOKEN=… conjure mcp serve --http 0.0.0.0:8931 --token-env MCP_TOKEN --allow-host box.example")]
-pub(crate) struct Args {
+pub(crate) struct McpServeArgs {
     #[command(flatten)]
-    transport: Transport,
+    transport: McpTransportArgs,
     /// A session file (TOML): its backends are what is served
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["skill", "executor"])]
     config: Option<PathBuf>,
@@ -92,7 +92,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
-struct Transport {
+struct McpTransportArgs {
     /// Serve one client over standard input and output
     #[arg(long)]
     stdio: bool,
@@ -110,14 +110,14 @@ enum Where {
     Instead,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: McpServeArgs) -> Result<Exit, CliError> {
     match args.transport.http {
         Some(address) => Box::pin(over_http(global, args, address)).await,
         None => Box::pin(over_stdio(global, args)).await,
     }
 }
 
-async fn over_stdio(global: &Global, args: Args) -> Result<Exit, CliError> {
+async fn over_stdio(global: &Global, args: McpServeArgs) -> Result<Exit, CliError> {
     // Before anything of a plugin's can read or print.
     let streams = take_streams().map_err(|error| {
         CliError::host_from(error).context("standard input and output cannot be used")
@@ -139,7 +139,11 @@ async fn over_stdio(global: &Global, args: Args) -> Result<Exit, CliError> {
         .map_or(Exit::Fine, super::signals::Signal::exit))
 }
 
-async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<Exit, CliError> {
+async fn over_http(
+    global: &Global,
+    args: McpServeArgs,
+    address: SocketAddr,
+) -> Result<Exit, CliError> {
     let access = HttpAccess {
         tokens: tokens::with_users(global, tokens::of_env(&args.token_env)?)?,
         hosts: args.allow_host.clone(),
@@ -170,7 +174,7 @@ async fn host(global: &Global, plugins: &PluginArgs) -> Result<Host, CliError> {
     Ok(plugins.host(global).watch(true).build().await?)
 }
 
-impl Args {
+impl McpServeArgs {
     /// The variables that hold tokens which let clients in.
     pub(super) fn token_variables(&self) -> &[String] {
         &self.token_env

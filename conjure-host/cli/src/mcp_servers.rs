@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_config::{BackendSpec, SessionSpec};
-use conjure_runtime::Alone;
 use conjure_runtime::Host;
+use conjure_runtime::StandaloneBackend;
 use conjure_runtime::backend::Asker;
 pub(super) use conjure_runtime::mcp_status::KIND;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::plugin_args::PluginArgs;
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
-pub(super) struct Source {
+pub(super) struct ServerSourceArgs {
     /// The session file (TOML) that names the servers
     #[arg(long, short, value_name = "FILE", default_value = "session.toml")]
     config: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Source {
     plugins: PluginArgs,
 }
 
-impl Source {
+impl ServerSourceArgs {
     /// The session file.
     pub(super) fn spec(&self) -> Result<SessionSpec, CliError> {
         let file = &self.config;
@@ -97,7 +97,7 @@ impl Servers {
     /// Reads the session file and makes a host whose questions `asker` answers.
     pub(super) async fn open(
         global: &Global,
-        source: &Source,
+        source: &ServerSourceArgs,
         asker: impl Asker,
     ) -> Result<Self, CliError> {
         let spec = source.spec()?;
@@ -153,7 +153,7 @@ impl Servers {
     }
 
     /// Opens a backend on its own.
-    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<Alone, CliError> {
+    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<StandaloneBackend, CliError> {
         let opened = self.host.alone(backend, Some(self.working_dir.clone()));
         Ok(opened.await?)
     }

@@ -25,7 +25,7 @@ Examples:
   conjure models ollama --base-url http://10.0.0.7:11434
   conjure models --offline --json | jq '.[].model'"
 )]
-pub(crate) struct Args {
+pub(crate) struct ModelsArgs {
     /// The providers
     provider: Vec<String>,
     /// A session file (TOML) that describes providers
@@ -44,14 +44,14 @@ pub(crate) struct Args {
 
 /// A line of the list.
 #[derive(Serialize)]
-struct Row {
+struct ModelRow {
     provider: String,
     model: String,
     #[serde(flatten)]
     facts: ModelFacts,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: ModelsArgs) -> Result<Exit, CliError> {
     let spec = match &args.config {
         Some(path) => SessionSpec::read(path)?,
         None => SessionSpec::default(),
@@ -111,7 +111,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
 /// The credentials that are needed for what is asked.
 async fn with_auths(
     global: &Global,
-    args: &Args,
+    args: &ModelsArgs,
     mut spec: SessionSpec,
 ) -> Result<SessionSpec, CliError> {
     if let Some(auth) = &args.auth {
@@ -130,7 +130,7 @@ async fn with_auths(
     Ok(global.auths().open(spec).await?)
 }
 
-fn providers(args: &Args) -> Result<Vec<String>, CliError> {
+fn providers(args: &ModelsArgs) -> Result<Vec<String>, CliError> {
     if !args.provider.is_empty() {
         return Ok(args.provider.clone());
     }
@@ -146,18 +146,18 @@ fn providers(args: &Args) -> Result<Vec<String>, CliError> {
     Ok(names)
 }
 
-fn row(provider: &str, model: ListedModel, book: &ModelBook) -> Row {
+fn row(provider: &str, model: ListedModel, book: &ModelBook) -> ModelRow {
     let mut facts = book.facts(provider, &model.name).unwrap_or_default();
     facts.context = facts.context.or(model.context);
     facts.max_output = facts.max_output.or(model.max_output);
-    Row {
+    ModelRow {
         provider: provider.to_owned(),
         model: model.name,
         facts,
     }
 }
 
-fn print(rows: &[Row]) {
+fn print(rows: &[ModelRow]) {
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
     let price = |price: Option<f64>| price.map_or("-".to_owned(), |price| format!("{price}"));
     let mut table = Table::new([

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-use conjure_core::routing::{Decision as PolicyDecision, Pattern, Rule};
-use conjure_core::turn::Decision;
+use conjure_core::routing::{Pattern, PolicyDecision, Rule};
+use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::backend::Asker;
 use conjure_runtime::session::Session;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
@@ -16,20 +16,20 @@ use tokio::sync::Mutex;
 
 use super::error::CliError;
 use super::output::{BOLD, RESET, YELLOW, aside, clean};
-use super::transcript::Asked;
+use super::transcript::ApprovalPrompt;
 
 /// One question at a time, from its first word to its answer.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
-/// What a person said about a call.
-pub(crate) struct Decided {
-    pub(crate) decision: Decision,
+/// The person's decision on a call.
+pub(crate) struct PersonDecision {
+    pub(crate) decision: ApprovalDecision,
     /// Whether it holds for every call of the tool from now on.
     pub(crate) always: bool,
 }
 
-impl Decided {
-    fn once(decision: Decision) -> Self {
+impl PersonDecision {
+    fn once(decision: ApprovalDecision) -> Self {
         Self {
             decision,
             always: false,
@@ -38,7 +38,7 @@ impl Decided {
 }
 
 /// Asks the person whether a call may run, and keeps a rule where that is wanted.
-pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+pub(crate) async fn decide(session: &Session, asked: &ApprovalPrompt) -> ApprovalDecision {
     let decided = ask(asked).await;
     if decided.always
         && let Ok(pattern) = asked.name.parse::<Pattern>()
@@ -53,7 +53,7 @@ pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
 }
 
 /// Asks the person whether a call may run.
-pub(crate) async fn ask(asked: &Asked) -> Decided {
+pub(crate) async fn ask(asked: &ApprovalPrompt) -> PersonDecision {
     let _asking = ASKING.lock().await;
     aside(format_args!(
         "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
@@ -63,15 +63,17 @@ pub(crate) async fn ask(asked: &Asked) -> Decided {
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
     match answer.as_deref().map(str::trim) {
-        Some("y" | "yes") => Decided::once(Decision::Allow),
-        Some("a" | "always") => Decided {
-            decision: Decision::Allow,
+        Some("y" | "yes") => PersonDecision::once(ApprovalDecision::Allow),
+        Some("a" | "always") => PersonDecision {
+            decision: ApprovalDecision::Allow,
             always: true,
         },
-        Some(reason) if !matches!(reason, "" | "n" | "no") => Decided::once(Decision::Deny {
-            reason: reason.to_owned(),
-        }),
-        _ => Decided::once(Decision::Deny {
+        Some(reason) if !matches!(reason, "" | "n" | "no") => {
+            PersonDecision::once(ApprovalDecision::Deny {
+                reason: reason.to_owned(),
+            })
+        }
+        _ => PersonDecision::once(ApprovalDecision::Deny {
             reason: String::new(),
         }),
     }

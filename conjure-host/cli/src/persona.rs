@@ -24,13 +24,13 @@ const LONGEST: usize = 100;
   conjure persona create reviewer @reviewer.md --persona-version 2
   conjure session create site --auth work --model claude-sonnet-4-5 --persona-name keeper
   conjure session set site --persona-name reviewer@2")]
-pub(crate) struct Args {
+pub(crate) struct PersonaArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PersonaVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum PersonaVerb {
     /// List the personas, the oldest first
     List,
     /// Show a persona
@@ -70,15 +70,15 @@ enum Verb {
     },
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliError> {
     let store = global.store().await?;
     match args.verb {
-        Verb::List => {
+        PersonaVerb::List => {
             let all = all(&store).await?;
             list(global, &all);
         }
-        Verb::Show { persona } => show(global, &find(&store, &persona).await?),
-        Verb::Create {
+        PersonaVerb::Show { persona } => show(global, &find(&store, &persona).await?),
+        PersonaVerb::Create {
             name,
             text,
             persona_version: version,
@@ -86,7 +86,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             let new = Persona::new(named(&name)?, named(&version)?, text_of(&text)?);
             show(global, &store.create_persona(new).await?);
         }
-        Verb::Set {
+        PersonaVerb::Set {
             persona,
             name,
             persona_version: version,
@@ -104,7 +104,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             }
             show(global, &store.update_persona(changed).await?);
         }
-        Verb::Delete { persona } => {
+        PersonaVerb::Delete { persona } => {
             let removed = find(&store, &persona).await?;
             store.delete_persona(&removed.id).await?;
             if global.json {

@@ -20,13 +20,13 @@ use super::plugin_create;
 
 /// Lists plugins, shows or checks one, creates one.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PluginCommandArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PluginVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum PluginVerb {
     /// List the plugins that a session would have, those that failed among them
     ///
     /// Looks at `--plugin`, `--plugin-dir`, `CONJURE_PLUGIN_PATH`, `plugins` beside the program,
@@ -53,30 +53,33 @@ enum Verb {
     },
     /// Create a plugin: a crate of its own that builds with `cargo build`
     #[command(alias = "new")]
-    Create(plugin_create::Args),
+    Create(plugin_create::PluginCreateArgs),
 }
 
-impl Args {
+impl PluginCommandArgs {
     /// Whether the verb looks at no session's plugins.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(&self.verb, Verb::Create(_))
+        matches!(&self.verb, PluginVerb::Create(_))
     }
 }
 
 /// Does a verb that looks at no session's plugins.
-pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run_without_host(
+    global: &Global,
+    args: &PluginCommandArgs,
+) -> Result<Exit, CliError> {
     match &args.verb {
-        Verb::Create(args) => plugin_create::run(global, args),
+        PluginVerb::Create(args) => plugin_create::run(global, args),
         _ => Ok(Exit::Fine),
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::List(plugins) => list(global, &plugins).await,
-        Verb::Show { file, load } => show(global, &file, load),
-        Verb::Check { file } => check(global, &file).await,
-        Verb::Create(args) => plugin_create::run(global, &args),
+        PluginVerb::List(plugins) => list(global, &plugins).await,
+        PluginVerb::Show { file, load } => show(global, &file, load),
+        PluginVerb::Check { file } => check(global, &file).await,
+        PluginVerb::Create(args) => plugin_create::run(global, &args),
     }
 }
 

@@ -16,9 +16,9 @@ use super::output;
 /// path to a checkout's `skill-sdk`, or a version.
 #[derive(clap::Args)]
 #[command(after_help = example())]
-pub(crate) struct Args {
+pub(crate) struct PluginCreateArgs {
     /// What it exports
-    kind: Kind,
+    kind: TemplateKind,
     /// Its name: lower-case letters, digits and hyphens
     name: String,
     /// The SDK: a path, or a version
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
+enum TemplateKind {
     /// A native skill
     Skill,
     /// An executor: runs commands, keeps files
@@ -42,7 +42,7 @@ enum Kind {
 /// The SDK of the checkout that this program was built from.
 const OWN_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../skill-sdk");
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliError> {
     check_name(&args.name)?;
     let sdk = sdk(args.sdk.as_deref())?;
     let dir = args
@@ -54,15 +54,17 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
         return Err(CliError::usage(message).hint("name another place with `--path`"));
     }
     let (source, features) = match args.kind {
-        Kind::Skill => (SKILL, ""),
-        Kind::Executor => (EXECUTOR, ", features = [\"async\"]"),
-        Kind::Backend => (BACKEND, ", features = [\"async\"]"),
+        TemplateKind::Skill => (SKILL, ""),
+        TemplateKind::Executor => (EXECUTOR, ", features = [\"async\"]"),
+        TemplateKind::Backend => (BACKEND, ", features = [\"async\"]"),
     };
     let title = title(&args.name);
     let more = match args.kind {
-        Kind::Skill => "schemars = \"1\"\nserde = { version = \"1\", features = [\"derive\"] }\n",
-        Kind::Executor => "",
-        Kind::Backend => "serde_json = \"1\"\n",
+        TemplateKind::Skill => {
+            "schemars = \"1\"\nserde = { version = \"1\", features = [\"derive\"] }\n"
+        }
+        TemplateKind::Executor => "",
+        TemplateKind::Backend => "serde_json = \"1\"\n",
     };
     let fill = |text: &str| {
         text.replace("{{name}}", &args.name)
@@ -92,15 +94,15 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
         output::line(format_args!("\n  cd {} && cargo build", shown(&dir)));
         output::line(format_args!("  conjure plugin check {library}"));
         match args.kind {
-            Kind::Skill => output::line(format_args!(
+            TemplateKind::Skill => output::line(format_args!(
                 "  conjure call {}_greet --args '{{\"name\": \"Ada\"}}' --plugin {library}",
                 args.name
             )),
-            Kind::Executor => output::line(format_args!(
+            TemplateKind::Executor => output::line(format_args!(
                 "  conjure routes --executor {} --plugin {library}",
                 args.name
             )),
-            Kind::Backend => output::line(format_args!(
+            TemplateKind::Backend => output::line(format_args!(
                 "  conjure call {0}_echo --executor {0} --args '{{\"text\": \"hi\"}}' --plugin {library}",
                 args.name
             )),

@@ -14,23 +14,23 @@ use super::policy_check;
   conjure policy check --config session.toml --all
   conjure policy check --allow 'local_bash_tool(git status *)' \\
     --call local_bash_tool '{\"command\": \"git push\"}'")]
-pub(crate) struct Args {
+pub(crate) struct PolicyArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PolicyVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum PolicyVerb {
     /// List every tool whose calls could ask a person
     ///
     /// Opens the session's backends, asks no model and runs no call. Ends with 1 when something
     /// could ask, which without a person means that it is denied, and with 0 when nothing could.
     /// Tools that come while a session runs are not known here.
-    Check(Box<policy_check::Args>),
+    Check(Box<policy_check::PolicyCheckArgs>),
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: PolicyArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Check(args) => policy_check::run(global, *args).await,
+        PolicyVerb::Check(args) => policy_check::run(global, *args).await,
     }
 }

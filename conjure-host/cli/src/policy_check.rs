@@ -1,6 +1,6 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
-use conjure_core::routing::{Decision, Rule, ToolPolicy};
+use conjure_core::routing::{PolicyDecision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
 use conjure_runtime::session::ServerTool;
 use conjure_runtime::session::ToolPreview;
@@ -11,11 +11,11 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, clean, line};
 use super::run::SAVED;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 
 /// Says what could ask.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PolicyCheckArgs {
     /// List what is always allowed and always denied too
     #[arg(long)]
     all: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, CliError> {
     let call = match args.call.as_slice() {
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
@@ -52,13 +52,13 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
         } else {
             line(clean(&verdict.to_string()));
         }
-        return Ok(ended(verdict.decision == Decision::Ask));
+        return Ok(ended(verdict.decision == PolicyDecision::Ask));
     }
     let tools = tool_preview.tools();
-    let asks = tools.iter().any(|tool| tool.reaches(Decision::Ask));
+    let asks = tools.iter().any(|tool| tool.reaches(PolicyDecision::Ask));
     let shown: Vec<&ToolPolicy> = tools
         .iter()
-        .filter(|tool| args.all || tool.reaches(Decision::Ask))
+        .filter(|tool| args.all || tool.reaches(PolicyDecision::Ask))
         .collect();
     if global.json {
         output::json(&json!({
@@ -84,7 +84,7 @@ async fn of_saved(
     session: &str,
     options: SessionArgs,
 ) -> Result<ToolPreview, CliError> {
-    let sessions = Sessions::with_plugins(global, &options.plugins).await?;
+    let sessions = SavedSessions::with_plugins(global, &options.plugins).await?;
     let policy = options.policy();
     let tool_preview = sessions.manager().tool_preview(session, &policy).await;
     sessions.close().await;
@@ -109,7 +109,7 @@ fn object(text: &str) -> Result<Value, CliError> {
 fn as_json(tool: &ToolPolicy) -> Value {
     let mut value = serde_json::to_value(tool).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
-        let asks = tool.reaches(Decision::Ask);
+        let asks = tool.reaches(PolicyDecision::Ask);
         fields.insert("could_ask".to_owned(), asks.into());
     }
     value

@@ -47,14 +47,14 @@ fn the_page_is_what_the_verbs_say() {
     );
 }
 
-/// Options that several verbs have, told once.
-struct Shared {
+/// Options that several verbs share, described once.
+struct OptionGroup {
     title: &'static str,
     about: &'static str,
     options: Vec<Arg>,
 }
 
-impl Shared {
+impl OptionGroup {
     fn of<A: Args>(title: &'static str, about: &'static str) -> Self {
         let options = A::augment_args(Command::new("shared"));
         Self {
@@ -88,8 +88,8 @@ fn page() -> String {
     let mut program = Cli::command();
     program.build();
     let plugins =
-        Shared::of::<PluginArgs>("Options for plugins", "Verbs that use plugins have them.");
-    let session = Shared::of::<SessionArgs>(
+        OptionGroup::of::<PluginArgs>("Options for plugins", "Verbs that use plugins have them.");
+    let session = OptionGroup::of::<SessionArgs>(
         "Options of a session",
         "What a session is made from, for verbs that make one or look at what it would be.",
     )
@@ -139,7 +139,7 @@ fn name(verb: &Command) -> &str {
     verb.get_bin_name().unwrap_or(verb.get_name())
 }
 
-fn section(page: &mut String, verb: &Command, level: usize, shared: &[Shared]) {
+fn section(page: &mut String, verb: &Command, level: usize, shared: &[OptionGroup]) {
     let _ = write!(page, "\n{} `{}`\n\n", "#".repeat(level), name(verb));
     let about = verb.get_long_about().or(verb.get_about());
     for paragraph in paragraphs(about) {
@@ -172,8 +172,8 @@ fn section(page: &mut String, verb: &Command, level: usize, shared: &[Shared]) {
 }
 
 /// The arguments and options of a verb alone, and where the others are.
-fn arguments(page: &mut String, verb: &Command, shared: &[Shared]) {
-    let elsewhere: Vec<&Shared> = shared.iter().filter(|shared| shared.is_in(verb)).collect();
+fn arguments(page: &mut String, verb: &Command, shared: &[OptionGroup]) {
+    let elsewhere: Vec<&OptionGroup> = shared.iter().filter(|shared| shared.is_in(verb)).collect();
     let own = |arg: &&Arg| {
         !arg.is_hide_set() && !is_everywhere(arg) && !elsewhere.iter().any(|shared| shared.has(arg))
     };

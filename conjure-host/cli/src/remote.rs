@@ -14,7 +14,7 @@ use super::output::{self, clean};
 
 /// Where it is kept.
 #[derive(clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct RemoteStorageArgs {
     /// The provider, as a session names it
     #[arg(long, value_name = "NAME", default_value = "anthropic")]
     provider: String,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     config: Option<PathBuf>,
 }
 
-impl Place {
+impl RemoteStorageArgs {
     /// The provider there.
     pub(crate) fn provider(&self) -> Result<HttpProvider, CliError> {
         let mut spec = match &self.config {

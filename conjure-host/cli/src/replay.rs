@@ -28,7 +28,7 @@ use super::wire::{input, unreadable};
   conjure replay talk.json
   conjure replay talk.json --provider openai --model gpt-5
   conjure replay talk.json --wire gemini --json")]
-pub(crate) struct Args {
+pub(crate) struct ReplayArgs {
     /// The cassette that `conjure thread export ID --cassette FILE` wrote; `-` for stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     wire: Option<Wire>,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, args: &ReplayArgs) -> Result<Exit, CliError> {
     let mut bytes = Vec::new();
     input(Some(&args.file))?
         .read_to_end(&mut bytes)
@@ -67,7 +67,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
 }
 
 /// Whom the requests are encoded for, where it is not whom they went to.
-fn recipient(args: &Args, cassette: &Cassette) -> Option<Recipient> {
+fn recipient(args: &ReplayArgs, cassette: &Cassette) -> Option<Recipient> {
     let provider = match (&args.provider, args.wire) {
         (Some(provider), _) => provider.as_str(),
         (None, Some(Wire::Anthropic)) => "anthropic",

@@ -13,12 +13,12 @@ use super::output::{self, Table};
 /// and version, mode, and what its definition costs in tokens. For the provider and model that the
 /// session names, since what a backend offers may depend on them. Asks no model.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RoutesArgs {
     #[command(flatten)]
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliError> {
     let host = args.session.plugins.host(global).build().await?;
     let spec = args.session.spec(&host, global).await?;
     let tool_preview = host.tool_preview(spec).await?;

@@ -3,11 +3,11 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
-use conjure_core::log::Outcome;
+use conjure_core::log::TurnOutcome;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::session::{
-    Answer, ApprovalMode, ChatError, Session, SessionError, Subscription,
+    ApprovalMode, ChatError, Session, SessionError, Subscription, TurnSummary,
 };
 use conjure_store::ThreadId;
 use serde_json::json;
@@ -31,7 +31,7 @@ use super::transcript::Transcript;
   conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
   conjure run --session work \"Go on.\"                  # a saved session
   conjure run --script script.json --json \"hello\"     # events as JSON lines")]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     #[command(flatten)]
     session: SessionArgs,
     /// Go on with a saved session (`conjure session list`), by its name or its id
@@ -62,7 +62,7 @@ pub(crate) const SAVED: [&str; 14] = [
     "working_dir",
 ];
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError> {
     let question = question(args.question)?;
     if let Some(session) = &args.saved {
         let thread = args.thread.as_deref();
@@ -81,7 +81,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let mut transcript = Transcript::new(global.json);
     let asked = Arc::clone(&session);
     let answer = tokio::spawn(async move { asked.chat(question).await });
-    let answer = Following {
+    let answer = TurnFollower {
         session: &session,
         transcript: &mut transcript,
         signals: &mut signals,
@@ -115,7 +115,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
         ));
     }
     let answer = answer?;
-    if answer.outcome == Outcome::CutShort {
+    if answer.outcome == TurnOutcome::CutShort {
         let reason = answer.stop_reason.unwrap_or_default();
         return Err(CliError::new(
             Exit::Limit,
@@ -137,7 +137,7 @@ pub(crate) async fn open(
         .host(global)
         .auths(Auths::over(
             store.clone(),
-            conjure_providers::auths::Keys::from_env(global.data_dir()),
+            conjure_providers::auths::KeySources::from_env(global.data_dir()),
         ))
         .log(store)
         .asker(Terminal)
@@ -181,21 +181,21 @@ pub(crate) fn ended_by(error: ChatError, signals: &Signals) -> CliError {
 }
 
 /// Shows a turn while it runs.
-pub(crate) struct Following<'a> {
+pub(crate) struct TurnFollower<'a> {
     pub(crate) session: &'a Session,
     pub(crate) transcript: &'a mut Transcript,
     pub(crate) signals: &'a mut Signals,
     pub(crate) attended: bool,
 }
 
-impl Following<'_> {
+impl TurnFollower<'_> {
     /// Shows the turn until it is over. A signal ends it, also while the person is asked; what
     /// came so far is kept. A second one does not wait for that.
     pub(crate) async fn until(
         self,
-        mut answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
+        mut answer: tokio::task::JoinHandle<Result<TurnSummary, ChatError>>,
         events: &mut Subscription,
-    ) -> Result<Answer, ChatError> {
+    ) -> Result<TurnSummary, ChatError> {
         let Self {
             session,
             transcript,

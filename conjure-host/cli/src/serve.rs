@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_client::{Announced, Server};
+use conjure_client::{Announced, RemoteServer};
 use conjure_config::env;
 use conjure_config::fs;
 use conjure_http::{Api, ApiOptions, HttpAccess};
@@ -30,7 +30,7 @@ use super::tokens;
   conjure serve --listen 127.0.0.1:0 --json
   conjure serve --link                     # lets a browser into the server that runs
   conjure serve --listen 0.0.0.0:7420 --token-file tokens --allow-host box.example")]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// Where to listen; port 0 is any that is free
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 
 /// Prints a link into the server that runs.
 async fn link(global: &Global) -> Result<Exit, CliError> {
-    let Some(server) = Server::find(&global.data_dir()) else {
+    let Some(server) = RemoteServer::find(&global.data_dir()) else {
         return Err(CliError::usage("no server runs for this data directory")
             .hint("`conjure serve` starts one and prints a link"));
     };
@@ -85,7 +85,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "a number from 1 on".to_owned())
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliError> {
     if args.link {
         return link(global).await;
     }
@@ -100,7 +100,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             let store = global.store().await?;
             let auths = Auths::over(
                 store.clone(),
-                conjure_providers::auths::Keys::from_env(global.data_dir()),
+                conjure_providers::auths::KeySources::from_env(global.data_dir()),
             );
             let host = args
                 .plugins
@@ -149,7 +149,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
 }
 
-impl Args {
+impl ServeArgs {
     /// The variables that hold tokens which let clients in.
     pub(crate) fn token_variables(&self) -> &[String] {
         &self.token_env

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::output::{BOLD, CYAN, DIM, GREEN, RED, RESET, clean};
 use super::transcript::{first_lines, one_line};
 
-/// How much of a text is shown.
+/// The length to which a text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum ItemDetail {
     /// The first lines, each cut to a terminal's width.
     Cut,
     /// All of it.
@@ -20,7 +20,7 @@ pub(super) enum Shown {
 /// The lines of a text that are shown of it where it is cut.
 const LINES: usize = 12;
 
-impl Shown {
+impl ItemDetail {
     /// The lines of a text, at most so many where it is cut.
     pub(super) fn lines(self, text: &str, most: usize) -> Vec<String> {
         match self {
@@ -39,7 +39,7 @@ impl Shown {
 }
 
 /// The lines that show an item.
-pub(super) fn lines(provider: &str, item: &Value, shown: Shown) -> Vec<String> {
+pub(super) fn lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
     let kind = text(item, "type");
     if kind == "server_tool_use" {
         return used(provider, item, shown);
@@ -58,7 +58,7 @@ pub(super) fn lines(provider: &str, item: &Value, shown: Shown) -> Vec<String> {
 }
 
 /// What the provider's tool was asked to do.
-fn used(provider: &str, item: &Value, shown: Shown) -> Vec<String> {
+fn used(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
     let name = clean(text(item, "name"));
     let input = item.get("input").unwrap_or(&Value::Null);
     // A program, or what an editor writes, is read line by line; the rest stands beside the name.
@@ -99,7 +99,7 @@ fn used(provider: &str, item: &Value, shown: Shown) -> Vec<String> {
 }
 
 /// What it gave back.
-fn result(provider: &str, tool: &str, content: &Value, shown: Shown) -> Vec<String> {
+fn result(provider: &str, tool: &str, content: &Value, shown: ItemDetail) -> Vec<String> {
     let code = content.get("return_code").and_then(Value::as_i64);
     let error = content.get("error_code").and_then(Value::as_str);
     let is_error = error.is_some() || code.is_some_and(|code| code != 0);
@@ -174,10 +174,10 @@ mod tests {
     use super::*;
 
     fn plain(item: &Value) -> String {
-        as_shown(item, Shown::Cut)
+        as_shown(item, ItemDetail::Cut)
     }
 
-    fn as_shown(item: &Value, shown: Shown) -> String {
+    fn as_shown(item: &Value, shown: ItemDetail) -> String {
         let mut text = lines("anthropic", item, shown).join("\n");
         for code in [BOLD, CYAN, DIM, GREEN, RED, RESET] {
             text = text.replace(code, "");
@@ -199,12 +199,12 @@ mod tests {
             "{cut}"
         );
         assert!(cut.ends_with("  line 12\n  … 28 more lines"), "{cut}");
-        assert!(as_shown(&used, Shown::Full).ends_with("  line 39\n  line 40"));
+        assert!(as_shown(&used, ItemDetail::Full).ends_with("  line 39\n  line 40"));
         let long = "x".repeat(500);
         let done = json!({ "type": "bash_code_execution_tool_result",
             "content": { "stdout": format!("{}\n{long}", file.join("\n")), "return_code": 0 } });
         assert!(plain(&done).ends_with("  line 12\n  … 29 more lines"));
-        assert!(as_shown(&done, Shown::Full).ends_with(&format!("  line 40\n  {long}")));
+        assert!(as_shown(&done, ItemDetail::Full).ends_with(&format!("  line 40\n  {long}")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::plugin_args::PluginArgs;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::{session_change, session_memory, session_show, session_turns, session_waiting};
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
@@ -19,15 +19,15 @@ use super::{session_change, session_memory, session_show, session_turns, session
   conjure session fork work --at 12                             # another way from entry 12 on
   conjure session new-chat work
   conjure session show work")]
-pub(crate) struct Args {
+pub(crate) struct SessionCommandArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SessionVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SessionVerb {
     /// Save a session
-    Create(Box<session_change::Create>),
+    Create(Box<session_change::CreateSessionArgs>),
     /// List the sessions, the oldest first
     List,
     /// Show a session: its settings, its thread, and what goes on
@@ -41,9 +41,9 @@ enum Verb {
     /// is stopped, what came is kept, and the model is asked again with the new settings.
     Set(Box<session_change::Set>),
     /// Show what it remembers, or change that: show, set, edit, clear
-    Memory(session_memory::Args),
+    Memory(session_memory::SessionMemoryArgs),
     /// Say what a change of auth and model would change about the next request, and send nothing
-    Check(session_change::Check),
+    Check(session_change::CheckSessionArgs),
     /// Go on with a fresh thread; the one before stays
     NewChat {
         /// The session: its name or its id
@@ -58,7 +58,7 @@ enum Verb {
         thread: String,
     },
     /// Go on with a fork of a thread; both branches stay
-    Fork(session_change::Fork),
+    Fork(session_change::ForkSessionArgs),
     /// Show the tools that its next request would have
     Tools {
         /// The session: its name or its id
@@ -75,7 +75,7 @@ enum Verb {
         session: String,
     },
     /// End the turn that runs in it, whoever runs it; what came so far is kept
-    Cancel(session_waiting::Cancel),
+    Cancel(session_waiting::CancelArgs),
     /// List the calls and questions in it that wait for a person
     Waiting {
         /// The session: its name or its id
@@ -86,7 +86,7 @@ enum Verb {
     /// Do not let a call run that waits for a person
     Deny(session_waiting::Deny),
     /// Answer a question of a plugin or a server
-    Answer(session_waiting::Answer),
+    Answer(session_waiting::AnswerArgs),
     /// List its newest turns, with what they came to
     Turns {
         /// The session: its name or its id
@@ -99,36 +99,45 @@ enum Verb {
     Delete(session_change::Delete),
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: SessionCommandArgs) -> Result<Exit, CliError> {
     let sessions = match &args.verb {
-        Verb::Check(session_change::Check { plugins, .. }) | Verb::Tools { plugins, .. } => {
-            Sessions::with_plugins(global, plugins).await?
+        SessionVerb::Check(session_change::CheckSessionArgs { plugins, .. })
+        | SessionVerb::Tools { plugins, .. } => {
+            SavedSessions::with_plugins(global, plugins).await?
         }
-        _ => Sessions::open(global).await?,
+        _ => SavedSessions::open(global).await?,
     };
     let done = match args.verb {
-        Verb::Create(args) => session_change::create(global, &sessions, *args).await,
-        Verb::List => session_show::list(global, &sessions).await,
-        Verb::Show { session } => session_show::show(global, &sessions, &session).await,
-        Verb::Set(args) => session_change::set(global, &sessions, *args).await,
-        Verb::Memory(args) => session_memory::run(global, &sessions, args).await,
-        Verb::Check(args) => session_change::check(global, &sessions, &args).await,
-        Verb::NewChat { session } => session_change::new_chat(global, &sessions, &session).await,
-        Verb::Use { session, thread } => {
+        SessionVerb::Create(args) => session_change::create(global, &sessions, *args).await,
+        SessionVerb::List => session_show::list(global, &sessions).await,
+        SessionVerb::Show { session } => session_show::show(global, &sessions, &session).await,
+        SessionVerb::Set(args) => session_change::set(global, &sessions, *args).await,
+        SessionVerb::Memory(args) => session_memory::run(global, &sessions, args).await,
+        SessionVerb::Check(args) => session_change::check(global, &sessions, &args).await,
+        SessionVerb::NewChat { session } => {
+            session_change::new_chat(global, &sessions, &session).await
+        }
+        SessionVerb::Use { session, thread } => {
             session_change::choose(global, &sessions, &session, &thread).await
         }
-        Verb::Fork(args) => session_change::fork(global, &sessions, &args).await,
-        Verb::Tools { session, .. } => session_show::tools(global, &sessions, &session).await,
-        Verb::Follow { session } => super::session_run::follow(global, &sessions, &session).await,
-        Verb::Cancel(args) => session_waiting::cancel(global, &sessions, &args).await,
-        Verb::Waiting { session } => session_waiting::list(global, &sessions, &session).await,
-        Verb::Approve(args) => session_waiting::approve(global, &sessions, args).await,
-        Verb::Deny(args) => session_waiting::deny(global, &sessions, args).await,
-        Verb::Answer(args) => session_waiting::answer(global, &sessions, args).await,
-        Verb::Turns { session, limit } => {
+        SessionVerb::Fork(args) => session_change::fork(global, &sessions, &args).await,
+        SessionVerb::Tools { session, .. } => {
+            session_show::tools(global, &sessions, &session).await
+        }
+        SessionVerb::Follow { session } => {
+            super::session_run::follow(global, &sessions, &session).await
+        }
+        SessionVerb::Cancel(args) => session_waiting::cancel(global, &sessions, &args).await,
+        SessionVerb::Waiting { session } => {
+            session_waiting::list(global, &sessions, &session).await
+        }
+        SessionVerb::Approve(args) => session_waiting::approve(global, &sessions, args).await,
+        SessionVerb::Deny(args) => session_waiting::deny(global, &sessions, args).await,
+        SessionVerb::Answer(args) => session_waiting::answer(global, &sessions, args).await,
+        SessionVerb::Turns { session, limit } => {
             session_turns::run(global, &sessions, &session, limit).await
         }
-        Verb::Delete(args) => session_change::delete(global, &sessions, &args).await,
+        SessionVerb::Delete(args) => session_change::delete(global, &sessions, &args).await,
     };
     sessions.close().await;
     done

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use conjure_config::SessionSpec;
 use conjure_core::turn::When;
 use conjure_runtime::manager::{
-    Chat, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
+    ChatRetention, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,13 +18,13 @@ use super::person::agrees;
 use super::persona;
 use super::plugin_args::PluginArgs;
 use super::session_show::print;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::thread::id;
 use super::thread_check::words;
 
 /// What a session is made of.
 #[derive(clap::Args, Default)]
-struct Settings {
+struct SessionSettingsArgs {
     /// Where calls work [default of `create`: the current directory]
     #[arg(long, value_name = "DIR")]
     working_dir: Option<PathBuf>,
@@ -49,7 +49,7 @@ struct Settings {
 
 /// A new session.
 #[derive(clap::Args)]
-pub(crate) struct Create {
+pub(crate) struct CreateSessionArgs {
     /// Its name
     name: Option<String>,
     /// The saved auth: NAME, or PROVIDER/KIND/NAME (`conjure auth list`)
@@ -59,7 +59,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "NAME")]
     model: String,
     #[command(flatten)]
-    settings: Settings,
+    settings: SessionSettingsArgs,
     /// Go on with this thread
     #[arg(long, value_name = "ID", conflicts_with = "fork")]
     thread: Option<String>,
@@ -87,7 +87,7 @@ pub(crate) struct Set {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     #[command(flatten)]
-    settings: Settings,
+    settings: SessionSettingsArgs,
     /// While a turn runs: stop the stream and ask again with the new settings
     #[arg(long)]
     now: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Set {
 
 /// A change that is only looked at.
 #[derive(clap::Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckSessionArgs {
     /// The session: its name or its id
     session: String,
     /// The saved auth
@@ -110,7 +110,7 @@ pub(crate) struct Check {
 
 /// A fork to go on with.
 #[derive(clap::Args)]
-pub(crate) struct Fork {
+pub(crate) struct ForkSessionArgs {
     /// The session: its name or its id
     session: String,
     /// The thread [default: the session's]
@@ -137,8 +137,8 @@ pub(crate) struct Delete {
 
 pub(crate) async fn create(
     global: &Global,
-    sessions: &Sessions,
-    args: Create,
+    sessions: &SavedSessions,
+    args: CreateSessionArgs,
 ) -> Result<Exit, CliError> {
     let patch = args.settings.patch(sessions).await?;
     let thread = match (&args.thread, &args.fork) {
@@ -171,7 +171,11 @@ pub(crate) async fn create(
     Ok(Exit::Fine)
 }
 
-pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Result<Exit, CliError> {
+pub(crate) async fn set(
+    global: &Global,
+    sessions: &SavedSessions,
+    args: Set,
+) -> Result<Exit, CliError> {
     let patch = SessionPatch {
         name: args.name,
         auth: args.auth,
@@ -189,8 +193,8 @@ pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Resu
 
 pub(crate) async fn check(
     global: &Global,
-    sessions: &Sessions,
-    args: &Check,
+    sessions: &SavedSessions,
+    args: &CheckSessionArgs,
 ) -> Result<Exit, CliError> {
     let patch = SessionPatch {
         auth: args.auth.clone(),
@@ -210,7 +214,7 @@ pub(crate) async fn check(
 
 pub(crate) async fn new_chat(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().start_thread(session).await?;
@@ -220,7 +224,7 @@ pub(crate) async fn new_chat(
 
 pub(crate) async fn choose(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
     thread: &str,
 ) -> Result<Exit, CliError> {
@@ -234,8 +238,8 @@ pub(crate) async fn choose(
 
 pub(crate) async fn fork(
     global: &Global,
-    sessions: &Sessions,
-    args: &Fork,
+    sessions: &SavedSessions,
+    args: &ForkSessionArgs,
 ) -> Result<Exit, CliError> {
     let manager = sessions.manager();
     let thread = match &args.thread {
@@ -256,7 +260,7 @@ pub(crate) async fn fork(
 
 pub(crate) async fn delete(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: &Delete,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
@@ -277,9 +281,9 @@ pub(crate) async fn delete(
         }
     }
     let chat = if args.with_chat {
-        Chat::Delete
+        ChatRetention::Delete
     } else {
-        Chat::Keep
+        ChatRetention::Keep
     };
     sessions.delete(&view.id, chat).await?;
     if global.json {
@@ -298,8 +302,8 @@ fn told(global: &Global, view: &SessionView) {
     }
 }
 
-impl Settings {
-    async fn patch(self, sessions: &Sessions) -> Result<SessionPatch, CliError> {
+impl SessionSettingsArgs {
+    async fn patch(self, sessions: &SavedSessions) -> Result<SessionPatch, CliError> {
         let persona = match (self.persona, self.persona_name) {
             (Some(text), name) => Some(PersonaCopy {
                 name: name.unwrap_or_default(),

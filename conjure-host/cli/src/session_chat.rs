@@ -8,15 +8,15 @@ use conjure_runtime::manager::{SessionPatch, TurnTerms};
 use conjure_store::ThreadId;
 
 use super::args::{Global, SessionArgs};
-use super::chat::{Lines, compacted_words};
+use super::chat::{LineReader, compacted_words};
 use super::entry_at;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::session_following::Following;
+use super::session_following::SessionFollower;
 use super::session_run::{chosen, ended};
 use super::session_show::print;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::signals::{Signal, Signals};
 use super::spent::thousands;
 use super::transcript::Transcript;
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     options: SessionArgs,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let opening = Sessions::with_plugins(global, &options.plugins);
+    let opening = SavedSessions::with_plugins(global, &options.plugins);
     let sessions = signals.unless(opening).await?;
     let policy = options.policy();
     let done = talk(global, &sessions, session, thread, policy, &mut signals).await;
@@ -52,7 +52,7 @@ pub(crate) async fn run(
 
 async fn talk(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
     thread: Option<&str>,
     policy: PolicySpec,
@@ -72,7 +72,7 @@ async fn talk(
         ));
     }
     let mut transcript = Transcript::new(global.json);
-    let (mut lines, _printer) = Lines::start(attended).await;
+    let (mut lines, _printer) = LineReader::start(attended).await;
     loop {
         let line = tokio::select! {
             biased;
@@ -91,7 +91,7 @@ async fn talk(
         let done = if text.starts_with('/') {
             command(sessions, &session, text).await
         } else {
-            let mut following = Following {
+            let mut following = SessionFollower {
                 sessions,
                 session: &session,
                 name,
@@ -121,7 +121,7 @@ async fn talk(
     }
 }
 
-async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), CliError> {
+async fn command(sessions: &SavedSessions, session: &str, line: &str) -> Result<(), CliError> {
     let manager = sessions.manager();
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -178,7 +178,7 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), C
 }
 
 /// The thread that the session goes on with.
-async fn thread_of(sessions: &Sessions, session: &str) -> Result<ThreadId, CliError> {
+async fn thread_of(sessions: &SavedSessions, session: &str) -> Result<ThreadId, CliError> {
     let view = sessions.manager().get(session).await?;
     let thread = view.thread.map(|thread| thread.id);
     thread.ok_or_else(|| CliError::usage("the session has no thread").hint("`/new` begins one"))

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use conjure_core::chat::{CallAnnounced, Event, EventId, QuestionAsked};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::backend::Asker as _;
-use conjure_runtime::manager::{Scope, TurnTerms};
+use conjure_runtime::manager::{DecisionScope, TurnTerms};
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
@@ -14,13 +14,13 @@ use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::person::{Terminal, ask};
 use super::session_waiting::{how_to_answer, how_to_decide, remaining};
-use super::sessions::{Begun, Events, Reply, Sessions};
+use super::sessions::{AnswerResult, EventFeed, SavedSessions, StartedTurn};
 use super::signals::{Signal, Signals};
-use super::transcript::{Asked, Transcript};
+use super::transcript::{ApprovalPrompt, Transcript};
 
 /// Shows a turn of a saved session while it runs.
-pub(crate) struct Following<'a> {
-    pub(crate) sessions: &'a Sessions,
+pub(crate) struct SessionFollower<'a> {
+    pub(crate) sessions: &'a SavedSessions,
     /// Its id.
     pub(crate) session: &'a str,
     /// What the person calls it.
@@ -40,14 +40,14 @@ pub(crate) enum Until {
     Left(Signal),
 }
 
-/// What became of asking the person.
-enum Answered {
+/// The result of asking the person.
+enum PromptResult {
     Yes,
     /// A signal came first.
     Signal(Signal),
 }
 
-impl Following<'_> {
+impl SessionFollower<'_> {
     /// Says something, shows the turn until it is over, and gives the files that it made. A signal
     /// ends the turn; what came so far is kept. A second one does not wait for that.
     pub(crate) async fn say(
@@ -68,7 +68,7 @@ impl Following<'_> {
     }
 
     /// Shows a turn until it is over.
-    pub(crate) async fn until_over(&mut self, turn: &Begun) -> Result<Until, CliError> {
+    pub(crate) async fn until_over(&mut self, turn: &StartedTurn) -> Result<Until, CliError> {
         let after = before(self.sessions, &turn.thread).await?;
         let events = self
             .sessions
@@ -114,7 +114,7 @@ impl Following<'_> {
             }
             let asked = self.transcript.show(&event, self.attended);
             if !cancelled
-                && let Answered::Signal(signal) = self.ask(asked, &event, &mut events).await?
+                && let PromptResult::Signal(signal) = self.ask(asked, &event, &mut events).await?
             {
                 if self.leaves {
                     return Ok(Until::Left(signal));
@@ -131,24 +131,24 @@ impl Following<'_> {
     /// Asks the person what an event asks, or says how somebody can answer it.
     async fn ask(
         &mut self,
-        asked: Option<Asked>,
+        asked: Option<ApprovalPrompt>,
         event: &Event,
         events: &mut Ahead,
-    ) -> Result<Answered, CliError> {
+    ) -> Result<PromptResult, CliError> {
         match (asked, event) {
             (Some(asked), _) => self.decide(&asked, events).await,
             (None, Event::Approval { call, .. }) => {
                 self.say_how_to_decide(call).await?;
-                Ok(Answered::Yes)
+                Ok(PromptResult::Yes)
             }
             (None, Event::Question(question)) if self.attended => {
                 self.answer(question, events).await
             }
             (None, Event::Question(question)) => {
                 self.say_how_to_answer(question).await?;
-                Ok(Answered::Yes)
+                Ok(PromptResult::Yes)
             }
-            (None, _) => Ok(Answered::Yes),
+            (None, _) => Ok(PromptResult::Yes),
         }
     }
 
@@ -205,11 +205,11 @@ impl Following<'_> {
         &mut self,
         question: &QuestionAsked,
         events: &mut Ahead,
-    ) -> Result<Answered, CliError> {
+    ) -> Result<PromptResult, CliError> {
         if self.leaves {
             let waiting = self.sessions.questions(self.session).await?;
             if !waiting.iter().any(|one| one.asked.id == question.id) {
-                return Ok(Answered::Yes);
+                return Ok(PromptResult::Yes);
             }
         }
         loop {
@@ -221,11 +221,11 @@ impl Following<'_> {
             };
             let answer = tokio::select! {
                 biased;
-                signal = self.signals.next() => return Ok(Answered::Signal(signal)),
+                signal = self.signals.next() => return Ok(PromptResult::Signal(signal)),
                 over = events.until_over(&question.id) => {
                     over?;
                     output::aside(SETTLED);
-                    return Ok(Answered::Yes);
+                    return Ok(PromptResult::Yes);
                 }
                 answer = Terminal.elicit(question.plugin.clone(), asked) => answer,
             };
@@ -234,41 +234,45 @@ impl Following<'_> {
                 .answer(self.session, &question.id, &answer)
                 .await?;
             match answered {
-                Reply::Taken | Reply::Late => return Ok(Answered::Yes),
-                Reply::Unfit(why) => output::aside(output::clean(&why.to_string())),
+                AnswerResult::Taken | AnswerResult::Late => return Ok(PromptResult::Yes),
+                AnswerResult::Unfit(why) => output::aside(output::clean(&why.to_string())),
             }
         }
     }
 
     /// Lets the person decide about a call.
-    async fn decide(&mut self, asked: &Asked, events: &mut Ahead) -> Result<Answered, CliError> {
+    async fn decide(
+        &mut self,
+        asked: &ApprovalPrompt,
+        events: &mut Ahead,
+    ) -> Result<PromptResult, CliError> {
         if self.leaves {
             // What was settled before the look began is told again by the events.
             let waiting = self.sessions.approvals(self.session).await?;
             if !waiting.iter().any(|one| one.call.id == asked.call_id) {
-                return Ok(Answered::Yes);
+                return Ok(PromptResult::Yes);
             }
         }
         let decided = tokio::select! {
             biased;
-            signal = self.signals.next() => return Ok(Answered::Signal(signal)),
+            signal = self.signals.next() => return Ok(PromptResult::Signal(signal)),
             over = events.until_over(&asked.call_id) => {
                 over?;
                 output::aside(SETTLED);
-                return Ok(Answered::Yes);
+                return Ok(PromptResult::Yes);
             }
             decided = ask(asked) => decided,
         };
         let scope = if decided.always {
-            Scope::Tool
+            DecisionScope::Tool
         } else {
-            Scope::Once
+            DecisionScope::Once
         };
         let (call, decision) = (&asked.call_id, decided.decision);
         self.sessions
             .decide(self.session, call, decision, scope)
             .await?;
-        Ok(Answered::Yes)
+        Ok(PromptResult::Yes)
     }
 }
 
@@ -280,12 +284,12 @@ const MOST_AHEAD: usize = 4096;
 
 /// A turn's events, some of which may be looked at before they are shown.
 struct Ahead {
-    events: Events,
+    events: EventFeed,
     seen: VecDeque<Event>,
 }
 
 impl Ahead {
-    fn new(events: Events) -> Self {
+    fn new(events: EventFeed) -> Self {
         Self {
             events,
             seen: VecDeque::new(),
@@ -334,7 +338,7 @@ fn settles(event: &Event, id: &str) -> bool {
 }
 
 /// A place before whatever a turn shows that begins now.
-async fn before(sessions: &Sessions, thread: &ThreadId) -> Result<Option<EventId>, CliError> {
+async fn before(sessions: &SavedSessions, thread: &ThreadId) -> Result<Option<EventId>, CliError> {
     let epoch = sessions.manager().store().thread(thread).await?.epoch;
     Ok(epoch.checked_sub(1).map(|epoch| EventId {
         epoch,

@@ -14,22 +14,22 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::session_change::{memory, text_of};
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 
 /// What is remembered as prose.
 const TEXT: &str = "memory_text";
 
 /// What a session remembers, and what becomes of it.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SessionMemoryArgs {
     /// The session: its name or its id
     session: String,
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<SessionMemoryVerb>,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SessionMemoryVerb {
     /// Show it, which is what is done without a verb
     Show,
     /// Put this in its place: a JSON object, any text, or `@FILE` with one of the two
@@ -45,24 +45,24 @@ enum Verb {
 
 pub(crate) async fn run(
     global: &Global,
-    sessions: &Sessions,
-    args: Args,
+    sessions: &SavedSessions,
+    args: SessionMemoryArgs,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
-    let changed = match args.verb.unwrap_or(Verb::Show) {
-        Verb::Show => {
+    let changed = match args.verb.unwrap_or(SessionMemoryVerb::Show) {
+        SessionMemoryVerb::Show => {
             show(global, &view.memory);
             return Ok(Exit::Fine);
         }
-        Verb::Set { text } => memory(&text_of(&text)?),
-        Verb::Edit => match edited(&view)? {
+        SessionMemoryVerb::Set { text } => memory(&text_of(&text)?),
+        SessionMemoryVerb::Edit => match edited(&view)? {
             Some(changed) => changed,
             None => {
                 aside("Nothing changed.");
                 return Ok(Exit::Fine);
             }
         },
-        Verb::Clear => Map::new(),
+        SessionMemoryVerb::Clear => Map::new(),
     };
     let patch = SessionPatch {
         memory: Some(changed),

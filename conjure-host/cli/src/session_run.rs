@@ -11,8 +11,8 @@ use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
-use super::session_following::{Following, Until};
-use super::sessions::{Begun, Sessions};
+use super::session_following::{SessionFollower, Until};
+use super::sessions::{SavedSessions, StartedTurn};
 use super::signals::Signals;
 use super::thread::id;
 use super::transcript::Transcript;
@@ -26,7 +26,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
-        .unless(Sessions::with_plugins(global, &options.plugins))
+        .unless(SavedSessions::with_plugins(global, &options.plugins))
         .await?;
     let id = match chosen(&sessions, session, thread).await {
         Ok(id) => id,
@@ -37,7 +37,7 @@ pub(crate) async fn run(
     };
     let attended = is_attended(global);
     let mut transcript = Transcript::new(global.json);
-    let mut following = Following {
+    let mut following = SessionFollower {
         sessions: &sessions,
         session: &id,
         name: session,
@@ -67,7 +67,7 @@ fn is_attended(global: &Global) -> bool {
 /// is asked what waits for a person.
 pub(crate) async fn follow(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
 ) -> Result<Exit, CliError> {
     let manager = sessions.manager();
@@ -79,7 +79,7 @@ pub(crate) async fn follow(
     let run = manager.run(&turn).await?;
     let mut signals = Signals::listen()?;
     let mut transcript = Transcript::new(global.json);
-    let mut following = Following {
+    let mut following = SessionFollower {
         sessions,
         session: &view.id,
         name: session,
@@ -88,7 +88,7 @@ pub(crate) async fn follow(
         attended: is_attended(global),
         leaves: true,
     };
-    let turn = Begun {
+    let turn = StartedTurn {
         id: turn,
         thread: run.thread,
     };
@@ -102,7 +102,7 @@ pub(crate) async fn follow(
 
 /// The session, on the thread that is wanted.
 pub(crate) async fn chosen(
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
     thread: Option<&str>,
 ) -> Result<String, CliError> {
@@ -115,7 +115,7 @@ pub(crate) async fn chosen(
 }
 
 /// What the model said last in a turn.
-async fn text(sessions: &Sessions, run: &Run) -> Option<String> {
+async fn text(sessions: &SavedSessions, run: &Run) -> Option<String> {
     let events = sessions
         .manager()
         .store()
@@ -153,7 +153,7 @@ pub(crate) fn ended(
     Err(CliError::new(exit, why).shown_before(shown))
 }
 
-impl Following<'_> {
+impl SessionFollower<'_> {
     /// Asks a question, shows the turn, and says how it ended.
     async fn answer_to(
         &mut self,

@@ -7,13 +7,13 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW, aside, clean, duration, line};
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::spent::thousands;
 
 /// Sessions that are read at once.
 const PAGE: u64 = 200;
 
-pub(crate) async fn list(global: &Global, sessions: &Sessions) -> Result<Exit, CliError> {
+pub(crate) async fn list(global: &Global, sessions: &SavedSessions) -> Result<Exit, CliError> {
     let mut all: Vec<SessionView> = Vec::new();
     loop {
         let after = all.last().map(|view| view.id.clone());
@@ -55,7 +55,7 @@ pub(crate) async fn list(global: &Global, sessions: &Sessions) -> Result<Exit, C
 
 pub(crate) async fn show(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(session).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn show(
 
 pub(crate) async fn tools(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
 ) -> Result<Exit, CliError> {
     let tool_preview = sessions.manager().tools(session).await?;

@@ -7,12 +7,12 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, duration};
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::spent::thousands;
 
 pub(crate) async fn run(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
     limit: u64,
 ) -> Result<Exit, CliError> {

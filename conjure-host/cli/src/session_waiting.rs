@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use conjure_core::turn::Decision;
-use conjure_runtime::manager::{Approval, Question, Scope};
+use conjure_core::turn::ApprovalDecision;
+use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 use conjure_skill_sdk::protocol::Elicited;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET, aside, clean, line};
 use super::person::typed;
-use super::sessions::{Reply, Sessions};
+use super::sessions::{AnswerResult, SavedSessions};
 
 /// A call that a person decides about.
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Deny {
 
 /// An answer to a question of a plugin or a server.
 #[derive(clap::Args)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerArgs {
     /// The session: its name or its id
     session: String,
     /// What is filled in
@@ -56,7 +56,7 @@ pub(crate) struct Answer {
 
 /// What is ended.
 #[derive(clap::Args)]
-pub(crate) struct Cancel {
+pub(crate) struct CancelArgs {
     /// The session: its name or its id
     session: String,
     /// What waits behind the turn never begins either
@@ -101,7 +101,7 @@ fn word(text: &str) -> String {
 
 pub(crate) async fn list(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     session: &str,
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(session).await?.id;
@@ -119,7 +119,7 @@ pub(crate) async fn list(
 }
 
 /// Prints what waits, with how to answer it.
-fn print(session: &str, calls: &[Approval], questions: &[Question]) {
+fn print(session: &str, calls: &[Approval], questions: &[PendingQuestion]) {
     for Approval {
         call,
         reason,
@@ -164,7 +164,7 @@ fn print(session: &str, calls: &[Approval], questions: &[Question]) {
     }
 }
 
-fn fields(question: &Question) -> impl Iterator<Item = (&String, &Value)> {
+fn fields(question: &PendingQuestion) -> impl Iterator<Item = (&String, &Value)> {
     let schema = question.asked.schema.as_ref();
     let fields = schema.and_then(|schema| schema.get("properties")?.as_object());
     fields.into_iter().flatten()
@@ -172,26 +172,32 @@ fn fields(question: &Question) -> impl Iterator<Item = (&String, &Value)> {
 
 pub(crate) async fn approve(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: Approve,
 ) -> Result<Exit, CliError> {
-    decide(global, sessions, args, Decision::Allow).await
+    decide(global, sessions, args, ApprovalDecision::Allow).await
 }
 
 pub(crate) async fn deny(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: Deny,
 ) -> Result<Exit, CliError> {
     let reason = args.because.unwrap_or_default();
-    decide(global, sessions, args.decided, Decision::Deny { reason }).await
+    decide(
+        global,
+        sessions,
+        args.decided,
+        ApprovalDecision::Deny { reason },
+    )
+    .await
 }
 
 async fn decide(
     global: &Global,
-    sessions: &Sessions,
+    sessions: &SavedSessions,
     args: Approve,
-    decision: Decision,
+    decision: ApprovalDecision,
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.approvals(&id).await?;
@@ -217,13 +223,13 @@ async fn decide(
         }
     };
     let scope = if args.always {
-        Scope::Tool
+        DecisionScope::Tool
     } else {
-        Scope::Once
+        DecisionScope::Once
     };
     let word = match &decision {
-        Decision::Allow => "allow",
-        Decision::Deny { .. } => "deny",
+        ApprovalDecision::Allow => "allow",
+        ApprovalDecision::Deny { .. } => "deny",
     };
     if !sessions.decide(&id, &call.id, decision, scope).await? {
         return Err(CliError::usage("somebody else has decided about it"));
@@ -241,12 +247,12 @@ async fn decide(
 
 pub(crate) async fn answer(
     global: &Global,
-    sessions: &Sessions,
-    args: Answer,
+    sessions: &SavedSessions,
+    args: AnswerArgs,
 ) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.questions(&id).await?;
-    let meant: Vec<&Question> = waiting
+    let meant: Vec<&PendingQuestion> = waiting
         .iter()
         .filter(|waiting| {
             args.question
@@ -280,9 +286,9 @@ pub(crate) async fn answer(
         content: content.collect(),
     };
     match sessions.answer(&id, &question.asked.id, &answer).await? {
-        Reply::Taken => {}
-        Reply::Late => return Err(CliError::usage("somebody else has answered it")),
-        Reply::Unfit(error) => return Err(error),
+        AnswerResult::Taken => {}
+        AnswerResult::Late => return Err(CliError::usage("somebody else has answered it")),
+        AnswerResult::Unfit(error) => return Err(error),
     }
     if global.json {
         output::json(&json!({ "question": question.asked.id, "action": answer.action }));
@@ -294,8 +300,8 @@ pub(crate) async fn answer(
 
 pub(crate) async fn cancel(
     global: &Global,
-    sessions: &Sessions,
-    args: &Cancel,
+    sessions: &SavedSessions,
+    args: &CancelArgs,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
     // Also where no turn runs: a summary may be on its way.

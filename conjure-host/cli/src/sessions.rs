@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use conjure_client::{Server, ServerError, ServerEvents};
+use conjure_client::{RemoteServer, ServerError, ServerEvents};
 use conjure_core::chat::{EventId, Message};
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
-    Approval, Attendant, Chat, EventStream, Manager, ManagerError, Options, Question,
-    QuestionReply, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
+    Approval, Attendant, ChatRetention, DecisionScope, EventStream, Manager, ManagerError,
+    ManagerOptions, PendingQuestion, QuestionReply, SessionPatch, SessionView, TurnRequest,
+    TurnTerms,
 };
 use conjure_runtime::session::Stamped;
 use conjure_runtime::{Host, HostBuilder};
@@ -25,19 +26,19 @@ use super::plugin_args::PluginArgs;
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The saved sessions of a data directory.
-pub(crate) struct Sessions {
+pub(crate) struct SavedSessions {
     manager: Manager,
-    server: Option<Server>,
+    server: Option<RemoteServer>,
 }
 
-/// A turn that was begun, or waits to be.
-pub(crate) struct Begun {
+/// A turn that was started, or waits in the queue.
+pub(crate) struct StartedTurn {
     pub(crate) id: String,
     pub(crate) thread: ThreadId,
 }
 
-/// What became of an answer to a question.
-pub(crate) enum Reply {
+/// The result of sending an answer to a question.
+pub(crate) enum AnswerResult {
     Taken,
     /// The question did not wait any more.
     Late,
@@ -45,8 +46,8 @@ pub(crate) enum Reply {
     Unfit(CliError),
 }
 
-/// The events of a thread.
-pub(crate) enum Events {
+/// The events of a thread, read here or from a server.
+pub(crate) enum EventFeed {
     Here {
         events: Box<EventStream>,
         /// The person who follows: turns of other processes wait for them.
@@ -55,7 +56,7 @@ pub(crate) enum Events {
     There(Box<ServerEvents>),
 }
 
-impl Events {
+impl EventFeed {
     /// The next event; nothing when none comes any more.
     pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, CliError> {
         match self {
@@ -68,7 +69,7 @@ impl Events {
     }
 }
 
-impl Sessions {
+impl SavedSessions {
     /// Opens the store, for verbs that run no tools.
     pub(crate) async fn open(global: &Global) -> Result<Self, CliError> {
         Self::of(global, Host::builder().data_dir(global.data_dir())).await
@@ -83,21 +84,21 @@ impl Sessions {
     }
 
     async fn of(global: &Global, builder: HostBuilder) -> Result<Self, CliError> {
-        let server = Server::find(&global.data_dir());
+        let server = RemoteServer::find(&global.data_dir());
         let store = global.store().await?;
         let host = builder
             .auths(Auths::over(
                 store.clone(),
-                conjure_providers::auths::Keys::from_env(global.data_dir()),
+                conjure_providers::auths::KeySources::from_env(global.data_dir()),
             ))
             .log(store.clone())
             .asker(Terminal)
             .build()
             .await?;
         // A verb that only looks runs nothing that was said elsewhere.
-        let options = Options {
+        let options = ManagerOptions {
             adopts: false,
-            ..Options::default()
+            ..ManagerOptions::default()
         };
         let manager = Manager::start(host, store, options).await?;
         Ok(Self { manager, server })
@@ -118,11 +119,11 @@ impl Sessions {
         session: &str,
         text: String,
         terms: &TurnTerms,
-    ) -> Result<Begun, CliError> {
+    ) -> Result<StartedTurn, CliError> {
         match &self.server {
             Some(server) => {
                 let turn = server.say(session, &text, terms).await?;
-                Ok(Begun {
+                Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
                 })
@@ -134,7 +135,7 @@ impl Sessions {
                     ..TurnRequest::default()
                 };
                 let turn = self.manager.begin(session, request).await?;
-                Ok(Begun {
+                Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
                 })
@@ -172,7 +173,7 @@ impl Sessions {
     }
 
     /// The questions that wait for an answer.
-    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<Question>, CliError> {
+    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, CliError> {
         Ok(match &self.server {
             Some(server) => server.questions(session).await?,
             None => self.manager.questions(session).await?,
@@ -185,8 +186,8 @@ impl Sessions {
         &self,
         session: &str,
         call: &str,
-        decision: Decision,
-        scope: Scope,
+        decision: ApprovalDecision,
+        scope: DecisionScope,
     ) -> Result<bool, CliError> {
         match &self.server {
             Some(server) => match server.decide(session, call, &decision, &scope).await {
@@ -208,7 +209,7 @@ impl Sessions {
         session: &str,
         question: &str,
         answer: &Elicited,
-    ) -> Result<Reply, CliError> {
+    ) -> Result<AnswerResult, CliError> {
         let Some(server) = &self.server else {
             let reply = match answer.action.as_str() {
                 "accept" => QuestionReply::Accept(answer.content.clone().into_iter().collect()),
@@ -216,16 +217,18 @@ impl Sessions {
                 _ => QuestionReply::Cancel,
             };
             return match self.manager.answer(session, question, reply).await {
-                Ok(()) => Ok(Reply::Taken),
-                Err(error) if error.is_not_found() => Ok(Reply::Late),
-                Err(error @ ManagerError::Invalid { .. }) => Ok(Reply::Unfit(error.into())),
+                Ok(()) => Ok(AnswerResult::Taken),
+                Err(error) if error.is_not_found() => Ok(AnswerResult::Late),
+                Err(error @ ManagerError::Invalid { .. }) => Ok(AnswerResult::Unfit(error.into())),
                 Err(error) => Err(error.into()),
             };
         };
         match server.answer(session, question, answer).await {
-            Ok(()) => Ok(Reply::Taken),
-            Err(ServerError::Refused { status: 404, .. }) => Ok(Reply::Late),
-            Err(error @ ServerError::Refused { status: 422, .. }) => Ok(Reply::Unfit(error.into())),
+            Ok(()) => Ok(AnswerResult::Taken),
+            Err(ServerError::Refused { status: 404, .. }) => Ok(AnswerResult::Late),
+            Err(error @ ServerError::Refused { status: 422, .. }) => {
+                Ok(AnswerResult::Unfit(error.into()))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -244,7 +247,7 @@ impl Sessions {
         Ok(self.manager.get(&id).await?)
     }
 
-    pub(crate) async fn delete(&self, session: &str, chat: Chat) -> Result<(), CliError> {
+    pub(crate) async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), CliError> {
         match &self.server {
             Some(server) => Ok(server.delete(session, chat).await?),
             None => Ok(self.manager.delete(session, chat).await?),
@@ -268,12 +271,12 @@ impl Sessions {
         thread: &ThreadId,
         after: Option<EventId>,
         attended: bool,
-    ) -> Result<Events, CliError> {
+    ) -> Result<EventFeed, CliError> {
         Ok(match &self.server {
-            Some(server) => Events::There(Box::new(server.events(thread, after, attended))),
+            Some(server) => EventFeed::There(Box::new(server.events(thread, after, attended))),
             None => {
                 let events = Box::new(self.manager.events(thread, after).await?);
-                Events::Here {
+                EventFeed::Here {
                     events,
                     _person: attended.then(|| self.manager.attend(Some(thread))),
                 }

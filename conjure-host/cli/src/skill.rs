@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use conjure_config::env;
 use conjure_config::fs;
-use conjure_config::project_trust::{ProjectSkills, Standing, TrustError, TrustedProjects};
+use conjure_config::project_trust::{ProjectSkills, TrustError, TrustState, TrustedProjects};
 use conjure_config::skill_folders::{self, Discovered, FolderError, LoadedFolder};
-use conjure_core::skill_folder::discovery::{Found, Scope};
+use conjure_core::skill_folder::discovery::{FoundSkill, SkillScope};
 use conjure_core::skill_folder::{
     Diagnostic, Severity, SkillFolder, validate_strict, validate_upload,
 };
@@ -26,13 +26,13 @@ use super::{skill_remote, skill_trust};
 /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
 /// project was trusted; those below the home directory always.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SkillArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SkillVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SkillVerb {
     /// List the skills of the project and of the user, those that do not load among them
     List {
         /// Look below this directory instead
@@ -58,7 +58,7 @@ enum Verb {
     Upload(skill_remote::Upload),
     /// Look at the skills that Anthropic keeps, download or delete some
     #[command(subcommand)]
-    Remote(skill_remote::Remote),
+    Remote(skill_remote::SkillRemoteVerb),
     /// Trust a project: its skills are used from now on, as they are now
     ///
     /// When something of them changes they are not used until it is trusted again.
@@ -77,15 +77,15 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, args: &SkillArgs) -> Result<Exit, CliError> {
     match &args.verb {
-        Verb::List { dir } => Ok(list(global, dir.as_deref())),
-        Verb::Check { path, upload } => check(global, path, *upload),
-        Verb::Show { path } => show(global, path),
-        Verb::Upload(args) => skill_remote::upload(global, args),
-        Verb::Remote(verb) => skill_remote::remote(global, verb),
-        Verb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
-        Verb::Trust { dir, remove: true } | Verb::Untrust { dir } => {
+        SkillVerb::List { dir } => Ok(list(global, dir.as_deref())),
+        SkillVerb::Check { path, upload } => check(global, path, *upload),
+        SkillVerb::Show { path } => show(global, path),
+        SkillVerb::Upload(args) => skill_remote::upload(global, args),
+        SkillVerb::Remote(verb) => skill_remote::remote(global, verb),
+        SkillVerb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
+        SkillVerb::Trust { dir, remove: true } | SkillVerb::Untrust { dir } => {
             skill_trust::untrust(global, dir)
         }
     }
@@ -127,10 +127,10 @@ impl Project {
         })
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> TrustState {
         match &self.skills {
             Ok(skills) => self.trusted.standing(&self.dir, skills),
-            Err(_) => Standing::Unknown,
+            Err(_) => TrustState::Unknown,
         }
     }
 
@@ -145,12 +145,12 @@ impl Project {
         }
         let number = skills.dirs.len();
         match self.standing() {
-            Standing::Trusted => None,
-            Standing::Changed => Some(format!(
+            TrustState::Trusted => None,
+            TrustState::Changed => Some(format!(
                 "{number} skill(s) of this project are not used: they changed since it was \
                  trusted; look at them and say `conjure skill trust` again"
             )),
-            Standing::Unknown => Some(format!(
+            TrustState::Unknown => Some(format!(
                 "{number} skill(s) of this project are not used: `conjure skill trust` allows them"
             )),
         }
@@ -159,7 +159,7 @@ impl Project {
 
 /// The skills that no named one hides. One that does not load hides nothing; the session says what
 /// is wrong with it.
-fn not_named(skills: Vec<Found>, named: &[PathBuf]) -> impl Iterator<Item = Found> {
+fn not_named(skills: Vec<FoundSkill>, named: &[PathBuf]) -> impl Iterator<Item = FoundSkill> {
     let names: BTreeSet<String> = named
         .iter()
         .filter_map(|path| load(path).ok())
@@ -172,7 +172,7 @@ fn not_named(skills: Vec<Found>, named: &[PathBuf]) -> impl Iterator<Item = Foun
 
 /// The user's skills, and those of a project that is trusted. Nothing of another one is read.
 fn discover(project: Option<&Project>) -> Discovered {
-    let trusted = project.filter(|project| project.standing() == Standing::Trusted);
+    let trusted = project.filter(|project| project.standing() == TrustState::Trusted);
     let dir = trusted.map(|project| project.dir.as_path());
     skill_folders::discover(dir, env::home().as_deref())
 }
@@ -203,7 +203,7 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
         for dir in unread_dirs {
             rows.row([
                 name_of(dir),
-                scope(Scope::Project).to_owned(),
+                scope(SkillScope::Project).to_owned(),
                 unread.as_ref().map_or("", |unread| unread.why).to_owned(),
                 shown(dir),
             ]);
@@ -251,9 +251,9 @@ impl<'a> Unread<'a> {
         let project = project?;
         let dirs = &project.skills.as_ref().ok()?.dirs;
         let why = match project.standing() {
-            Standing::Trusted => return None,
-            Standing::Changed => "changed since it was trusted",
-            Standing::Unknown => "not trusted",
+            TrustState::Trusted => return None,
+            TrustState::Changed => "changed since it was trusted",
+            TrustState::Unknown => "not trusted",
         };
         (!dirs.is_empty()).then_some(Self { dirs, why })
     }
@@ -269,7 +269,7 @@ fn name_of(dir: &Path) -> String {
 /// The list for programs. Of a project that is not trusted nothing is read, so that there is no
 /// description.
 fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
-    let skill = |skill: &Found| {
+    let skill = |skill: &FoundSkill| {
         json!({
             "name": skill.folder.name.as_str(),
             "description": skill.folder.description,
@@ -284,7 +284,7 @@ fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
                 "name": name_of(dir),
                 "description": null,
                 "path": dir,
-                "scope": scope(Scope::Project),
+                "scope": scope(SkillScope::Project),
                 "used": false,
                 "reason": unread.why,
             })
@@ -300,11 +300,11 @@ fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
     json!({ "skills": skills, "hidden": hidden, "broken": broken })
 }
 
-fn scope(scope: Scope) -> &'static str {
+fn scope(scope: SkillScope) -> &'static str {
     match scope {
-        Scope::Named => "named",
-        Scope::Project => "project",
-        Scope::User => "user",
+        SkillScope::Named => "named",
+        SkillScope::Project => "project",
+        SkillScope::User => "user",
     }
 }
 
@@ -451,7 +451,7 @@ mod tests {
         let named = skill("named", "same");
         let found = skill_folders::discover_in(&dir.path().join("found")).skills;
         let broken = dir.path().join("broken");
-        let left: Vec<Found> = not_named(found, &[named, broken]).collect();
+        let left: Vec<FoundSkill> = not_named(found, &[named, broken]).collect();
         let names: Vec<_> = left
             .iter()
             .map(|found| found.folder.name.as_str())

@@ -13,7 +13,7 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, clean};
-use super::remote::{self, Place};
+use super::remote::{self, RemoteStorageArgs};
 use super::skill;
 
 /// What is uploaded.
@@ -28,11 +28,11 @@ pub(crate) struct Upload {
     #[arg(long, value_name = "ID")]
     version_of: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: RemoteStorageArgs,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Remote {
+pub(crate) enum SkillRemoteVerb {
     /// List the skills, or the versions of one
     List {
         /// The skill whose versions to list
@@ -41,7 +41,7 @@ pub(crate) enum Remote {
         #[arg(long, value_parser = ["custom", "anthropic"])]
         source: Option<String>,
         #[command(flatten)]
-        place: Place,
+        place: RemoteStorageArgs,
     },
     /// Download a skill as a package; nothing is replaced
     Download {
@@ -54,7 +54,7 @@ pub(crate) enum Remote {
         #[arg(long, value_name = "DIR", default_value = ".")]
         to: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: RemoteStorageArgs,
     },
     /// Delete skills with all their versions
     ///
@@ -64,7 +64,7 @@ pub(crate) enum Remote {
         #[arg(required = true)]
         id: Vec<String>,
         #[command(flatten)]
-        place: Place,
+        place: RemoteStorageArgs,
     },
 }
 
@@ -92,22 +92,22 @@ pub(crate) fn upload(global: &Global, args: &Upload) -> Result<Exit, CliError> {
 }
 
 /// Looks at what is kept, or deletes it.
-pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, CliError> {
+pub(crate) fn remote(global: &Global, verb: &SkillRemoteVerb) -> Result<Exit, CliError> {
     match verb {
-        Remote::List {
+        SkillRemoteVerb::List {
             id: Some(id),
             place,
             ..
         } => versions(global, &place.provider()?, id),
-        Remote::List {
+        SkillRemoteVerb::List {
             id: None,
             source,
             place,
         } => list(global, &place.provider()?, source.as_deref()),
-        Remote::Download { id, of, to, place } => {
+        SkillRemoteVerb::Download { id, of, to, place } => {
             download(global, &place.provider()?, id, of.as_deref(), to)
         }
-        Remote::Delete { id, place } => {
+        SkillRemoteVerb::Delete { id, place } => {
             let provider = place.provider()?;
             let deleting =
                 remote::delete_each(global, id, async |id| provider.delete_skill(id).await);

@@ -10,7 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, line};
 use super::plugin_args::PluginArgs;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::spent::{because, dollars, money, thousands};
 use super::{thread_change, thread_check, thread_list, thread_show, thread_transfer};
 
@@ -24,22 +24,22 @@ use super::{thread_change, thread_check, thread_list, thread_show, thread_transf
   conjure thread unfold 0193…                       # let the model read again what a summary hides
   conjure thread fork 0193… --at 12                 # another way from entry 12 on
   conjure thread export 0193… --to talk.jsonl")]
-pub(crate) struct Args {
+pub(crate) struct ThreadArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ThreadVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ThreadVerb {
     /// List the threads, the newest first
-    List(thread_list::Args),
+    List(thread_list::ThreadListArgs),
     /// Show what was said and done, and which of it the model reads as a summary
-    Show(thread_show::Args),
+    Show(thread_show::ThreadShowArgs),
     /// Say what sending it to another model would change, before anything is sent
     ///
     /// Parts that would be left out or told otherwise, ids renamed, what that model cannot look at,
     /// tools that would not be offered, tokens, and whether the prompt cache is lost. Needs no key.
-    Check(Box<thread_check::Args>),
+    Check(Box<thread_check::ThreadCheckArgs>),
     /// Show what it cost, turn by turn, and why
     ///
     /// Prices are those that `conjure models` shows, in US dollars; tokens are the provider's count.
@@ -55,7 +55,7 @@ enum Verb {
     /// Begin another thread behind an entry of this one; both go on for themselves
     ///
     /// Nothing is copied. The fork keeps what it shows when the other is cleared.
-    Fork(thread_change::Fork),
+    Fork(thread_change::ForkThreadArgs),
     /// Give it a name; the names before are kept as its history
     Rename(thread_change::Rename),
     /// Delete what it holds for good, except for what its forks show; its id stays
@@ -63,7 +63,7 @@ enum Verb {
     /// Write it as JSON lines, one record a line, or as a cassette to be replayed
     Export(Box<thread_transfer::Export>),
     /// Read a thread that was exported
-    Import(thread_transfer::Import),
+    Import(thread_transfer::ImportThreadArgs),
     /// Put a summary in place of its older part, as far as the model reads it
     ///
     /// Written by the model of the session that goes on with the thread. Nothing is deleted, and
@@ -93,20 +93,20 @@ enum Verb {
     },
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::List(args) => thread_list::run(global, &args).await,
-        Verb::Fork(args) => thread_change::fork(global, &args).await,
-        Verb::Rename(args) => thread_change::rename(global, &args).await,
-        Verb::Clear(args) => thread_change::clear(global, &args).await,
-        Verb::Export(args) => thread_transfer::export(global, *args).await,
-        Verb::Import(args) => thread_transfer::import(global, &args).await,
-        Verb::Show(args) => {
+        ThreadVerb::List(args) => thread_list::run(global, &args).await,
+        ThreadVerb::Fork(args) => thread_change::fork(global, &args).await,
+        ThreadVerb::Rename(args) => thread_change::rename(global, &args).await,
+        ThreadVerb::Clear(args) => thread_change::clear(global, &args).await,
+        ThreadVerb::Export(args) => thread_transfer::export(global, *args).await,
+        ThreadVerb::Import(args) => thread_transfer::import(global, &args).await,
+        ThreadVerb::Show(args) => {
             let host = store_host(global).await?;
             thread_show::run(global, &host, &args).await
         }
-        Verb::Check(args) => thread_check::run(global, *args).await,
-        Verb::Cost { thread, last } => {
+        ThreadVerb::Check(args) => thread_check::run(global, *args).await,
+        ThreadVerb::Cost { thread, last } => {
             let host = store_host(global).await?;
             let cost = host.cost(&id(&thread)?).await?;
             let last = usize::try_from(last).unwrap_or(usize::MAX);
@@ -125,12 +125,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             }
             Ok(Exit::Fine)
         }
-        Verb::Compact {
+        ThreadVerb::Compact {
             thread,
             session,
             plugins,
         } => {
-            let sessions = Sessions::with_plugins(global, &plugins).await?;
+            let sessions = SavedSessions::with_plugins(global, &plugins).await?;
             let manager = sessions.manager();
             let compacted = manager.compact(&id(&thread)?, session.as_deref()).await;
             sessions.close().await;
@@ -142,8 +142,8 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             }
             Ok(Exit::Fine)
         }
-        Verb::Unfold { thread, fold } => {
-            let sessions = Sessions::open(global).await?;
+        ThreadVerb::Unfold { thread, fold } => {
+            let sessions = SavedSessions::open(global).await?;
             let unfolded = sessions.manager().unfold(&id(&thread)?, fold).await;
             sessions.close().await;
             let (fold, tokens) = unfolded?;

@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
-use super::sessions::Sessions;
+use super::sessions::SavedSessions;
 use super::thread::id;
 use super::thread_list::described;
 
@@ -18,7 +18,7 @@ const LONGEST: usize = 200;
 
 /// Forks a thread.
 #[derive(clap::Args)]
-pub(crate) struct Fork {
+pub(crate) struct ForkThreadArgs {
     /// The thread
     #[arg(value_name = "ID")]
     thread: String,
@@ -53,7 +53,7 @@ pub(crate) struct Clear {
     yes: bool,
 }
 
-pub(crate) async fn fork(global: &Global, args: &Fork) -> Result<Exit, CliError> {
+pub(crate) async fn fork(global: &Global, args: &ForkThreadArgs) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = id(&args.thread)?;
     let at = match entry_at::resolve(&store, &thread, args.at.as_deref()).await? {
@@ -88,13 +88,17 @@ pub(crate) async fn rename(global: &Global, args: &Rename) -> Result<Exit, CliEr
 }
 
 pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliError> {
-    let sessions = Sessions::open(global).await?;
+    let sessions = SavedSessions::open(global).await?;
     let cleared = clear_in(&sessions, global, args).await;
     sessions.close().await;
     cleared
 }
 
-async fn clear_in(sessions: &Sessions, global: &Global, args: &Clear) -> Result<Exit, CliError> {
+async fn clear_in(
+    sessions: &SavedSessions,
+    global: &Global,
+    args: &Clear,
+) -> Result<Exit, CliError> {
     let store = sessions.manager().store();
     let thread = store.thread(&id(&args.thread)?).await?;
     let keeping = store.forks_keeping(&thread.id).await?;

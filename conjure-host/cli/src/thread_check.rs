@@ -15,7 +15,7 @@ use super::thread::id;
 
 /// Says what a switch would change.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ThreadCheckArgs {
     /// The thread
     #[arg(value_name = "ID")]
     thread: String,
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: ThreadCheckArgs) -> Result<Exit, CliError> {
     let Some((provider, model)) = args.to.split_once('/') else {
         return Err(
             CliError::usage(format!("`--to {}` names no model", args.to))

@@ -14,7 +14,7 @@ use super::thread::id;
 
 /// Lists threads, the newest first.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ThreadListArgs {
     /// The most threads that are listed
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     before: Option<String>,
 }
 
-pub(crate) async fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(global: &Global, args: &ThreadListArgs) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let after: Option<Cursor> = match &args.before {
         Some(text) => Some(store.thread(&id(text)?).await?.cursor()),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Role};
 use conjure_core::log::{
-    CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, Spending, StateHandover, TableChange,
+    CallEnd, Entry, EntryBody, Fold, FoldState, Spending, StateHandover, TableChange, TurnOutcome,
     VersionStep, folds,
 };
 use conjure_runtime::Host;
@@ -13,12 +13,12 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, duration, line};
-use super::server_item::{self, Shown};
+use super::server_item::{self, ItemDetail};
 use super::thread::id;
 
 /// Shows a thread, each entry behind its number. With `--json`, its entries as JSON lines.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ThreadShowArgs {
     /// The thread
     #[arg(value_name = "ID")]
     thread: String,
@@ -30,7 +30,11 @@ pub(crate) struct Args {
     full: bool,
 }
 
-pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(
+    global: &Global,
+    host: &Host,
+    args: &ThreadShowArgs,
+) -> Result<Exit, CliError> {
     let entries = host.entries(&id(&args.thread)?).await?;
     let folds = folds(&entries);
     let standing = folds.iter().find(|fold| fold.state == FoldState::Standing);
@@ -51,7 +55,11 @@ pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exi
         return Ok(Exit::Fine);
     }
     let names = names(&entries);
-    let how = if args.full { Shown::Full } else { Shown::Cut };
+    let how = if args.full {
+        ItemDetail::Full
+    } else {
+        ItemDetail::Cut
+    };
     let mut is_cut = false;
     for (at, entry) in shown.iter().enumerate() {
         if let Some(fold) = standing.filter(|_| at == hidden) {
@@ -64,7 +72,7 @@ pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exi
     if let Some(fold) = standing.filter(|_| hidden == shown.len()) {
         cut(fold);
     }
-    if is_cut && how == Shown::Cut {
+    if is_cut && how == ItemDetail::Cut {
         output::aside("What ends in … is cut; `--full` shows all of it.");
     }
     Ok(Exit::Fine)
@@ -110,7 +118,7 @@ fn shown_as(
     entry: &Entry,
     folds: &[Fold<'_>],
     names: &HashMap<&str, &str>,
-    how: Shown,
+    how: ItemDetail,
 ) -> Vec<String> {
     let line = match &entry.body {
         EntryBody::TurnStarted { .. } => format!("{BOLD}turn {}{RESET}", entry.turn),
@@ -152,8 +160,8 @@ fn shown_as(
         }
         EntryBody::Notice { text, .. } => format!("{YELLOW}note:{RESET} {}", clean(text)),
         EntryBody::TurnEnded { outcome, .. } => match outcome {
-            Outcome::Completed => return Vec::new(),
-            Outcome::Failed { error, .. } => {
+            TurnOutcome::Completed => return Vec::new(),
+            TurnOutcome::Failed { error, .. } => {
                 format!("{RED}failed:{RESET} {}", clean(error))
             }
             other => format!("{DIM}the turn ended: {}{RESET}", other.as_str()),
@@ -211,7 +219,7 @@ fn table_changed(change: &TableChange) -> String {
     parts.join("; ")
 }
 
-fn said(message: &Message, how: Shown) -> Vec<String> {
+fn said(message: &Message, how: ItemDetail) -> Vec<String> {
     let by = match (&message.meta, message.role) {
         (Some(meta), _) => format!("{}/{}", meta.provider, meta.model),
         (None, Role::User) => "you".to_owned(),
@@ -249,7 +257,7 @@ fn ended(
     name: &str,
     output: &FunctionCallOutput,
     (end, duration_ms): (CallEnd, u64),
-    shown: Shown,
+    shown: ItemDetail,
 ) -> Vec<String> {
     let mark = if output.is_error {
         format!("{RED}✗{RESET}")

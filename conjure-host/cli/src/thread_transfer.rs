@@ -32,7 +32,7 @@ pub(crate) struct Export {
 
 /// Imports a thread.
 #[derive(clap::Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportThreadArgs {
     /// The file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -91,7 +91,7 @@ async fn record(
     written(global, thread, to, text.as_bytes())
 }
 
-pub(crate) async fn import(global: &Global, args: &Import) -> Result<Exit, CliError> {
+pub(crate) async fn import(global: &Global, args: &ImportThreadArgs) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = match &args.thread {
         Some(text) => id(text)?,

@@ -10,8 +10,8 @@ use super::output::{
 };
 use super::spent;
 
-/// A call that waits for the person.
-pub(crate) struct Asked {
+/// A call that needs the person's approval.
+pub(crate) struct ApprovalPrompt {
     pub(crate) call_id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
@@ -40,7 +40,7 @@ impl Transcript {
     }
 
     /// Shows one event. Gives back a call that waits for a person, where one is there.
-    pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<Asked> {
+    pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<ApprovalPrompt> {
         if let Event::Error(error) = event {
             self.error = Some(error.error.clone());
         }
@@ -158,8 +158,8 @@ impl Transcript {
     }
 }
 
-fn asked(call: &CallAnnounced, reason: &str) -> Asked {
-    Asked {
+fn asked(call: &CallAnnounced, reason: &str) -> ApprovalPrompt {
+    ApprovalPrompt {
         call_id: call.id.clone(),
         name: call.name.clone(),
         arguments: serde_json::to_string_pretty(&call.arguments).unwrap_or_default(),

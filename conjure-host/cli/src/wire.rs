@@ -15,26 +15,26 @@ use super::{wire_decode, wire_encode};
 /// Decodes a recorded reply, or encodes a conversation as a request. Opens no connection and needs
 /// no key.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct WireArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: WireVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum WireVerb {
     /// Read a recorded reply and print what it means, as one JSON object
     ///
     /// Reads the body of a reply as a provider sent it: an event stream or one JSON object, whole
     /// or cut. A body that cannot be read, or that breaks off, is told in the fields `error` and
     /// `complete`, with everything that came before.
     #[command(after_help = wire_decode::AFTER)]
-    Decode(wire_decode::Args),
+    Decode(wire_decode::WireDecodeArgs),
     /// Read a conversation and print the body of the request that a provider would get
     ///
     /// The conversation passes the same repair as one that is sent: each call has its result, no
     /// part is empty, foreign thoughts are left out.
     #[command(after_help = wire_encode::AFTER)]
-    Encode(wire_encode::Args),
+    Encode(wire_encode::WireEncodeArgs),
 }
 
 /// Whose wire.
@@ -73,10 +73,10 @@ impl Whose {
     }
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, CliError> {
+pub(crate) fn run(args: WireArgs) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Decode(args) => wire_decode::run(&args),
-        Verb::Encode(args) => wire_encode::run(&args),
+        WireVerb::Decode(args) => wire_decode::run(&args),
+        WireVerb::Encode(args) => wire_encode::run(&args),
     }
 }
 

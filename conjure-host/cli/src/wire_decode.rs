@@ -26,7 +26,7 @@ Examples:
   conjure wire decode --wire gemini --status 429 error.json";
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct WireDecodeArgs {
     #[command(flatten)]
     whose: Whose,
     /// The HTTP status of the reply; one that is no success makes the body an error
@@ -41,13 +41,13 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
 }
 
-/// What is printed.
+/// The output of the verb.
 #[derive(Serialize)]
-struct Report {
+struct DecodeReport {
     id: Option<String>,
     model: Option<String>,
     parts: Vec<Part>,
-    tool_calls: Vec<ToolCall>,
+    tool_calls: Vec<DecodedCall>,
     text: String,
     reasoning: String,
     stop_reason: Option<String>,
@@ -56,11 +56,11 @@ struct Report {
     fields: Map<String, Value>,
     complete: bool,
     events: Vec<StreamEvent>,
-    error: Option<Problem>,
+    error: Option<DecodeProblem>,
 }
 
 #[derive(Serialize)]
-struct ToolCall {
+struct DecodedCall {
     id: String,
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,13 +70,13 @@ struct ToolCall {
 }
 
 #[derive(Serialize)]
-struct Problem {
+struct DecodeProblem {
     kind: String,
     message: String,
     retryable: bool,
 }
 
-impl From<WireError> for Problem {
+impl From<WireError> for DecodeProblem {
     fn from(error: WireError) -> Self {
         Self {
             kind: error.kind,
@@ -89,7 +89,7 @@ impl From<WireError> for Problem {
 /// Bytes of an error's body that are looked at.
 const ERROR_BYTES: u64 = 1024 * 1024;
 
-pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(args: &WireDecodeArgs) -> Result<Exit, CliError> {
     let endpoint = args.whose.endpoint(None, None);
     let wire = args.whose.wire;
     let mut body = input(args.file.as_ref())?;
@@ -121,11 +121,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
     Ok(Exit::Fine)
 }
 
-fn report(decoded: Decoded, events: Vec<StreamEvent>) -> Report {
+fn report(decoded: Decoded, events: Vec<StreamEvent>) -> DecodeReport {
     let Decoded { response, error } = decoded;
     let calls = response.parts.iter().filter_map(Part::as_call);
     let tool_calls = calls
-        .map(|call| ToolCall {
+        .map(|call| DecodedCall {
             id: call.call_id.clone(),
             name: call.name.clone(),
             arguments: call
@@ -142,7 +142,7 @@ fn report(decoded: Decoded, events: Vec<StreamEvent>) -> Report {
             Content::Reasoning { text } => Some(text.as_str()),
             _ => None,
         });
-    Report {
+    DecodeReport {
         tool_calls,
         text: response.parts.iter().filter_map(Part::as_text).collect(),
         reasoning: thoughts.collect(),
@@ -155,6 +155,6 @@ fn report(decoded: Decoded, events: Vec<StreamEvent>) -> Report {
         fields: response.fields,
         complete: response.complete,
         events,
-        error: error.map(Problem::from),
+        error: error.map(DecodeProblem::from),
     }
 }

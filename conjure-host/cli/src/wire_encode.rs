@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use conjure_core::chat::Message;
-use conjure_core::repair::{Target, repair};
+use conjure_core::repair::{RepairTarget, repair};
 use conjure_core::request::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
 };
@@ -32,7 +32,7 @@ Examples:
   conjure wire encode --wire anthropic --model claude-sonnet-4-5 --explain chat.json >/dev/null";
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct WireEncodeArgs {
     #[command(flatten)]
     whose: Whose,
     /// Say on stderr what was recast, left out or added, and why
@@ -42,10 +42,10 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
 }
 
-/// A conversation, as it is read.
+/// The input file: a conversation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Chat {
+struct ConversationInput {
     provider: Option<String>,
     model: Option<String>,
     #[serde(default)]
@@ -83,7 +83,7 @@ impl Default for Texts {
 /// The most bytes of a conversation.
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
 
-pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
+pub(crate) fn run(args: &WireEncodeArgs) -> Result<Exit, CliError> {
     let mut bytes = Vec::new();
     input(args.file.as_ref())?
         .take(MOST_BYTES)
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
         .model
         .clone()
         .unwrap_or_else(|| newest_model(&chat));
-    let mut target = Target::new(&endpoint.provider, &model).over(wire);
+    let mut target = RepairTarget::new(&endpoint.provider, &model).over(wire);
     if wire == Wire::OpenaiChat {
         target.images = endpoint.dialect.images;
         target.files = endpoint.dialect.files;
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
 }
 
 /// Reads a conversation: an object, or its messages alone; a message's content may be one text.
-fn read(bytes: &[u8]) -> Result<Chat, CliError> {
+fn read(bytes: &[u8]) -> Result<ConversationInput, CliError> {
     let wrong = |error: serde_json::Error| {
         CliError::usage_from(error)
             .context("the input is no conversation")
@@ -165,7 +165,7 @@ fn read(bytes: &[u8]) -> Result<Chat, CliError> {
 }
 
 /// The model that answered last; without one, a word that stands for it.
-fn newest_model(chat: &Chat) -> String {
+fn newest_model(chat: &ConversationInput) -> String {
     let metas = chat.messages.iter().rev().filter_map(|m| m.meta.as_ref());
     let mut models = metas.map(|meta| meta.model.clone());
     models

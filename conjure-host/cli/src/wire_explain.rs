@@ -3,14 +3,14 @@
 //! Looks at both from outside and changes nothing. What only a wire knows it has noted itself.
 
 use conjure_core::chat::{Content, Message, OutputPart, Part, Role, Sidecar};
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::wire::Encoded;
 
 /// What was recast, left out or added, and why: a line each, in the order of the conversation.
 pub(crate) fn explain(
     before: &[Message],
     after: &[Message],
-    target: &Target,
+    target: &RepairTarget,
     encoded: &Encoded,
 ) -> Vec<String> {
     let mut said = Vec::new();
@@ -47,7 +47,7 @@ fn parts(messages: &[Message]) -> impl Iterator<Item = &Part> {
 }
 
 /// What became of a part; nothing when it is there as it was.
-fn changed(part: &Part, role: Role, after: &[Message], target: &Target) -> Option<String> {
+fn changed(part: &Part, role: Role, after: &[Message], target: &RepairTarget) -> Option<String> {
     if parts(after).any(|kept| kept == part) {
         return None;
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
-use super::Server;
+use super::RemoteServer;
 use conjure_http_server::{read_user_token, url, user_token_file};
 
 /// Locked for as long as a server lives.
@@ -45,7 +45,7 @@ impl Drop for Announced {
     }
 }
 
-impl Server {
+impl RemoteServer {
     /// The server that runs for a directory of data; nothing where none does.
     pub fn find(data_dir: &Path) -> Option<Self> {
         let lock = conjure_config::fs::open(data_dir.join(LOCK)).ok()?;
@@ -79,18 +79,21 @@ mod tests {
     #[test]
     fn a_server_is_found_for_as_long_as_it_lives() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Server::find(dir.path()).is_none());
+        assert!(RemoteServer::find(dir.path()).is_none());
         let address = "0.0.0.0:7420".parse().unwrap();
         let announced = Announced::new(dir.path(), address).unwrap().unwrap();
-        assert!(Server::find(dir.path()).is_none(), "nobody lets us in");
+        assert!(
+            RemoteServer::find(dir.path()).is_none(),
+            "nobody lets us in"
+        );
         conjure_http_server::user_token(dir.path()).unwrap();
-        let found = Server::find(dir.path()).unwrap();
+        let found = RemoteServer::find(dir.path()).unwrap();
         assert_eq!(found.url(), "http://127.0.0.1:7420");
         assert!(Announced::new(dir.path(), address).unwrap().is_none());
         drop(announced);
-        assert!(Server::find(dir.path()).is_none());
+        assert!(RemoteServer::find(dir.path()).is_none());
         // What a server that was killed leaves behind is no server.
         std::fs::write(dir.path().join(PLACE), r#"{"url":"http://127.0.0.1:1"}"#).unwrap();
-        assert!(Server::find(dir.path()).is_none());
+        assert!(RemoteServer::find(dir.path()).is_none());
     }
 }

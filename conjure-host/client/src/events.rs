@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use reqwest::Method;
 
-use super::{Server, ServerError, refused};
+use super::{RemoteServer, ServerError, refused};
 use conjure_runtime::session::Stamped;
 use conjure_store::ThreadId;
 
@@ -27,7 +27,7 @@ type Bytes = BoxStream<'static, reqwest::Result<bytes::Bytes>>;
 
 /// Follows a thread on a server.
 pub struct ServerEvents {
-    server: Server,
+    server: RemoteServer,
     thread: ThreadId,
     seen: Option<EventId>,
     attended: bool,
@@ -37,7 +37,7 @@ pub struct ServerEvents {
 
 impl ServerEvents {
     pub(super) fn new(
-        server: Server,
+        server: RemoteServer,
         thread: ThreadId,
         after: Option<EventId>,
         attended: bool,

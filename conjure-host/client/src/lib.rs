@@ -18,7 +18,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use conjure_runtime::manager::{Chat, SessionPatch, TurnTerms};
+use conjure_runtime::manager::{ChatRetention, SessionPatch, TurnTerms};
 use conjure_store::ThreadId;
 
 pub use announced::Announced;
@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take to be reached.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// A server that runs.
+/// A running server, reached over its HTTP API.
 #[derive(Clone)]
-pub struct Server {
+pub struct RemoteServer {
     url: String,
     token: SecretString,
     http: reqwest::Client,
@@ -85,7 +85,7 @@ struct ProblemBody {
     detail: String,
 }
 
-impl Server {
+impl RemoteServer {
     fn new(url: String, token: SecretString) -> Option<Self> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
@@ -168,10 +168,10 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub async fn delete(&self, session: &str, chat: Chat) -> Result<(), ServerError> {
+    pub async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), ServerError> {
         let chat = match chat {
-            Chat::Keep => "keep",
-            Chat::Delete => "delete",
+            ChatRetention::Keep => "keep",
+            ChatRetention::Delete => "delete",
         };
         let path = format!("sessions/{session}?chat={chat}");
         self.ask(Method::DELETE, &path, None).await.map(drop)

@@ -1,13 +1,13 @@
 //! What waits for a person in a session of a server: calls and questions, and the answers to them.
 
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use conjure_skill_sdk::protocol::Elicited;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Server, ServerError, encoded};
-use conjure_runtime::manager::{Approval, Question, Scope};
+use super::{RemoteServer, ServerError, encoded};
+use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 
 /// All of them, as a list of the API is.
 #[derive(Deserialize)]
@@ -15,7 +15,7 @@ struct ListBody<T> {
     items: Vec<T>,
 }
 
-impl Server {
+impl RemoteServer {
     /// The calls of a session that wait for a decision.
     ///
     /// # Errors
@@ -30,10 +30,10 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ServerError> {
+    pub async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, ServerError> {
         let path = format!("sessions/{}/questions", encoded(session));
         let listed = self.ask(Method::GET, &path, None).await?;
-        Ok(self.read::<ListBody<Question>>(&listed)?.items)
+        Ok(self.read::<ListBody<PendingQuestion>>(&listed)?.items)
     }
 
     /// Decides about a call that waits.
@@ -44,12 +44,12 @@ impl Server {
         &self,
         session: &str,
         call: &str,
-        decision: &Decision,
-        scope: &Scope,
+        decision: &ApprovalDecision,
+        scope: &DecisionScope,
     ) -> Result<(), ServerError> {
         let body = match decision {
-            Decision::Allow => json!({ "scope": scope, "decision": "allow" }),
-            Decision::Deny { reason } => {
+            ApprovalDecision::Allow => json!({ "scope": scope, "decision": "allow" }),
+            ApprovalDecision::Deny { reason } => {
                 json!({ "scope": scope, "decision": "deny", "reason": reason })
             }
         };

@@ -31,9 +31,9 @@ pub struct ProjectSkills {
     pub digest: String,
 }
 
-/// How a project stands.
+/// Whether a project is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustState {
     /// It is trusted as it is.
     Trusted,
     /// It was trusted, and its skills are others now.
@@ -217,11 +217,11 @@ impl TrustedProjects {
 
     /// How a project stands with these skills.
     #[must_use]
-    pub fn standing(&self, project: &Path, skills: &ProjectSkills) -> Standing {
+    pub fn standing(&self, project: &Path, skills: &ProjectSkills) -> TrustState {
         match self.projects.get(project) {
-            Some(digest) if *digest == skills.digest => Standing::Trusted,
-            Some(_) => Standing::Changed,
-            None => Standing::Unknown,
+            Some(digest) if *digest == skills.digest => TrustState::Trusted,
+            Some(_) => TrustState::Changed,
+            None => TrustState::Unknown,
         }
     }
 
@@ -290,10 +290,10 @@ mod tests {
         let first = look();
         assert_eq!(first.names().collect::<Vec<_>>(), ["one"]);
         let mut trusted = TrustedProjects::read(data.path());
-        assert_eq!(trusted.standing(dir.path(), &first), Standing::Unknown);
+        assert_eq!(trusted.standing(dir.path(), &first), TrustState::Unknown);
         trusted.trust(dir.path(), &first).unwrap();
         let stands = || TrustedProjects::read(data.path()).standing(dir.path(), &look());
-        assert_eq!(stands(), Standing::Trusted);
+        assert_eq!(stands(), TrustState::Trusted);
         let script = skill.join("scripts/run.sh");
         let changes: [&dyn Fn(); 5] = [
             &|| std::fs::write(&script, "echo two").unwrap(),
@@ -311,12 +311,12 @@ mod tests {
         ];
         for (number, change) in changes.into_iter().enumerate() {
             change();
-            assert_eq!(stands(), Standing::Changed, "change {number}");
+            assert_eq!(stands(), TrustState::Changed, "change {number}");
             trusted.trust(dir.path(), &look()).unwrap();
-            assert_eq!(stands(), Standing::Trusted, "change {number}");
+            assert_eq!(stands(), TrustState::Trusted, "change {number}");
         }
         trusted.forget(dir.path()).unwrap();
-        assert_eq!(stands(), Standing::Unknown);
+        assert_eq!(stands(), TrustState::Unknown);
     }
 
     #[test]
@@ -398,6 +398,6 @@ mod tests {
         std::fs::write(data.path().join(FILE), old).unwrap();
         let skills = ProjectSkills::of(dir.path()).unwrap();
         let trusted = TrustedProjects::read(data.path());
-        assert_eq!(trusted.standing(dir.path(), &skills), Standing::Unknown);
+        assert_eq!(trusted.standing(dir.path(), &skills), TrustState::Unknown);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use conjure_core::routing::{Decision, Naming, Pattern, Policy, PolicyWarning, Prefix, Rule};
+use conjure_core::routing::{Naming, Pattern, Policy, PolicyDecision, PolicyWarning, Prefix, Rule};
 use conjure_core::wire::{Dialect, Wire};
 use indexmap::IndexMap;
 use serde::de::value::MapAccessDeserializer;
@@ -249,16 +249,16 @@ impl PolicySpec {
     /// The rules that the patterns make, those that deny first.
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
-        let of = |patterns: &[Pattern], decision: Decision| {
+        let of = |patterns: &[Pattern], decision: PolicyDecision| {
             let rules = patterns.iter().map(move |pattern| Rule {
                 pattern: pattern.clone(),
                 decision,
             });
             rules.collect::<Vec<_>>()
         };
-        let mut all = of(&self.deny, Decision::Deny);
-        all.extend(of(&self.allow, Decision::Allow));
-        all.extend(of(&self.ask, Decision::Ask));
+        let mut all = of(&self.deny, PolicyDecision::Deny);
+        all.extend(of(&self.allow, PolicyDecision::Allow));
+        all.extend(of(&self.ask, PolicyDecision::Ask));
         all
     }
 }

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use conjure_core::skill_folder::discovery::{
-    Found, RootWalk, Scope, ShadowedSkill, WalkStep, roots, shadow,
+    FoundSkill, RootWalk, ShadowedSkill, SkillScope, WalkStep, roots, shadow,
 };
 use conjure_core::skill_folder::{Diagnostic, SkillFolder};
 
@@ -138,7 +138,7 @@ pub fn load_dir(path: &Path) -> Result<LoadedFolder, FolderError> {
 #[derive(Debug, Default)]
 pub struct Discovered {
     /// The skills, the project's before the user's.
-    pub skills: Vec<Found>,
+    pub skills: Vec<FoundSkill>,
     /// Skills that another one of the same name hides.
     pub hidden: Vec<ShadowedSkill>,
     /// Skills that do not load.
@@ -153,7 +153,7 @@ pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
     let mut broken = Vec::new();
     let mut notes = Vec::new();
     for root in roots(project, home) {
-        let within = project.filter(|_| root.scope == Scope::Project);
+        let within = project.filter(|_| root.scope == SkillScope::Project);
         for dir in folders_below(&root.path, within) {
             find_at(&dir, root.scope, &mut found, &mut broken, &mut notes);
         }
@@ -173,7 +173,7 @@ pub fn discover_in(dir: &Path) -> Discovered {
     let mut broken = Vec::new();
     let mut notes = Vec::new();
     for dir in folders_below(dir, None) {
-        find_at(&dir, Scope::Named, &mut found, &mut broken, &mut notes);
+        find_at(&dir, SkillScope::Named, &mut found, &mut broken, &mut notes);
     }
     let (skills, hidden) = shadow(found);
     Discovered {
@@ -195,8 +195,8 @@ pub fn project_folders(project: &Path) -> Vec<PathBuf> {
 
 fn find_at(
     dir: &Path,
-    scope: Scope,
-    found: &mut Vec<Found>,
+    scope: SkillScope,
+    found: &mut Vec<FoundSkill>,
     broken: &mut Vec<FolderError>,
     notes: &mut Vec<(PathBuf, Diagnostic)>,
 ) {
@@ -205,7 +205,7 @@ fn find_at(
             let dir = &loaded.dir;
             let more = loaded.diagnostics.into_iter();
             notes.extend(more.map(|note| (dir.clone(), note)));
-            found.push(Found {
+            found.push(FoundSkill {
                 folder: loaded.folder,
                 scope,
                 path: loaded.dir,

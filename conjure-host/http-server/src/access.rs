@@ -33,13 +33,13 @@ impl HttpAccess {
     }
 
     /// The tokens, as they are compared.
-    pub fn tokens(&self) -> Tokens {
-        Tokens(self.tokens.iter().map(KnownToken::of).collect())
+    pub fn tokens(&self) -> AccessTokens {
+        AccessTokens(self.tokens.iter().map(KnownToken::of).collect())
     }
 }
 
 /// The tokens that let clients in, as they are compared.
-pub struct Tokens(Vec<KnownToken>);
+pub struct AccessTokens(Vec<KnownToken>);
 
 struct KnownToken {
     hash: [u8; 32],
@@ -61,7 +61,7 @@ impl KnownToken {
     }
 }
 
-impl Tokens {
+impl AccessTokens {
     /// A key that all tokens together give, for this purpose: with other tokens it is another one.
     pub fn key(&self, purpose: &str) -> [u8; 32] {
         let mut hashes: Vec<_> = self.0.iter().map(|known| known.hash).collect();

@@ -13,7 +13,7 @@ mod patient;
 mod places;
 mod user_token;
 
-pub use access::{HttpAccess, Tokens};
+pub use access::{AccessTokens, HttpAccess};
 pub use address::url;
 pub use hosts::AllowedHosts;
 pub use places::Visitor;

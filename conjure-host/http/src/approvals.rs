@@ -3,12 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::extract::{Named, Ref, Sent, text};
+use super::extract::{JsonBody, Named, Ref, text};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -23,8 +23,9 @@ pub(super) fn router() -> Operations {
 
 /// A call that waits for a decision.
 #[derive(Debug, Serialize, ToSchema)]
-struct Approval {
-    call: WaitingCall,
+#[schema(as = Approval)]
+struct ApprovalView {
+    call: WaitingCallView,
     /// The rule that asks.
     reason: String,
     /// After how many milliseconds it is denied; null: it waits on.
@@ -33,7 +34,8 @@ struct Approval {
 
 /// A call, as the model asked for it.
 #[derive(Debug, Serialize, ToSchema)]
-struct WaitingCall {
+#[schema(as = WaitingCall)]
+struct WaitingCallView {
     id: String,
     /// The tool's public name.
     name: String,
@@ -44,19 +46,20 @@ struct WaitingCall {
 /// What is decided.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Decision)]
-struct Decided {
-    decision: Verdict,
+#[schema(as = ApprovalDecision)]
+struct DecisionBody {
+    decision: ApprovalVerdict,
     /// What the model is told of a call that is denied.
     reason: Option<String>,
     /// How far it goes; this call only without it.
     #[serde(default)]
-    scope: Scope,
+    scope: DecisionScopeBody,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+#[schema(as = Verdict)]
+enum ApprovalVerdict {
     /// It runs.
     Allow,
     /// It does not.
@@ -72,7 +75,7 @@ enum Verdict {
     expecting = "an object with its `kind`"
 )]
 #[schema(as = DecisionScope)]
-enum Scope {
+enum DecisionScopeBody {
     /// This call.
     Once {},
     /// Every call of this tool in the session, from now on.
@@ -84,7 +87,7 @@ enum Scope {
     },
 }
 
-impl Default for Scope {
+impl Default for DecisionScopeBody {
     fn default() -> Self {
         Self::Once {}
     }
@@ -93,14 +96,14 @@ impl Default for Scope {
 /// List the calls of a session that wait for a decision
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/approvals", operation_id = "list_approvals",
     tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
-    responses((status = 200, description = "All of them", body = Page<Approval>)))]
+    responses((status = 200, description = "All of them", body = Page<ApprovalView>)))]
 async fn list(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-) -> Result<Json<Page<Approval>>, Problem> {
+) -> Result<Json<Page<ApprovalView>>, Problem> {
     let waiting = app.manager.approvals(&id).await?;
-    let items = waiting.into_iter().map(|approval| Approval {
-        call: WaitingCall {
+    let items = waiting.into_iter().map(|approval| ApprovalView {
+        call: WaitingCallView {
             id: approval.call.id,
             name: approval.call.name,
             arguments: approval.call.arguments,
@@ -119,22 +122,22 @@ async fn list(
     operation_id = "decide_approval", tag = "turns",
     params(("session" = String, Path, description = "The session's id or name"),
         ("call" = String, Path, description = "The call's id")),
-    request_body = Decided, responses((status = 204, description = "It is decided")))]
+    request_body = DecisionBody, responses((status = 204, description = "It is decided")))]
 async fn decide(
     State(app): State<App>,
     Named((Ref(id), Ref(call))): Named<(Ref, Ref)>,
-    Sent(body): Sent<Decided>,
+    JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<StatusCode, Problem> {
     let decision = match body.decision {
-        Verdict::Allow => Decision::Allow,
-        Verdict::Deny => Decision::Deny {
+        ApprovalVerdict::Allow => ApprovalDecision::Allow,
+        ApprovalVerdict::Deny => ApprovalDecision::Deny {
             reason: text("reason", body.reason.as_deref().unwrap_or_default())?.to_owned(),
         },
     };
     let scope = match body.scope {
-        Scope::Once {} => manager::Scope::Once,
-        Scope::Tool {} => manager::Scope::Tool,
-        Scope::Pattern { pattern } => manager::Scope::Pattern {
+        DecisionScopeBody::Once {} => manager::DecisionScope::Once,
+        DecisionScopeBody::Tool {} => manager::DecisionScope::Tool,
+        DecisionScopeBody::Pattern { pattern } => manager::DecisionScope::Pattern {
             pattern: pattern
                 .parse()
                 .map_err(|error: conjure_core::routing::PatternError| {
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_scope_takes_no_member_that_it_does_not_know() {
-        let read = |value| serde_json::from_value::<Scope>(value);
+        let read = |value| serde_json::from_value::<DecisionScopeBody>(value);
         assert!(read(json!({ "kind": "tool" })).is_ok());
         for kind in ["once", "tool"] {
             let error = read(json!({ "kind": kind, "pattern": "*" })).unwrap_err();

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, Named, Params, Sent};
+use super::extract::{Id, JsonBody, Named, Params};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
@@ -28,7 +28,8 @@ pub(super) fn router() -> Operations {
 
 /// A saved auth, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Auth {
+#[schema(as = Auth)]
+pub(super) struct AuthView {
     id: String,
     provider: String,
     kind: String,
@@ -39,7 +40,7 @@ pub(super) struct Auth {
     updated_at_ms: i64,
 }
 
-impl From<SavedAuth> for Auth {
+impl From<SavedAuth> for AuthView {
     fn from(auth: SavedAuth) -> Self {
         Self {
             id: auth.id,
@@ -57,20 +58,20 @@ impl From<SavedAuth> for Auth {
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = AuthKind)]
-enum Kind {
+enum AuthKindBody {
     ApiKey,
     BearerToken,
     CustomHeaders,
     BaseUrl,
 }
 
-impl From<Kind> for AuthKind {
-    fn from(kind: Kind) -> Self {
+impl From<AuthKindBody> for AuthKind {
+    fn from(kind: AuthKindBody) -> Self {
         match kind {
-            Kind::ApiKey => Self::ApiKey,
-            Kind::BearerToken => Self::BearerToken,
-            Kind::CustomHeaders => Self::CustomHeaders,
-            Kind::BaseUrl => Self::BaseUrl,
+            AuthKindBody::ApiKey => Self::ApiKey,
+            AuthKindBody::BearerToken => Self::BearerToken,
+            AuthKindBody::CustomHeaders => Self::CustomHeaders,
+            AuthKindBody::BaseUrl => Self::BaseUrl,
         }
     }
 }
@@ -85,7 +86,7 @@ struct NewAuthBody {
     name: String,
     /// Such as `anthropic`, or a name of your own with `base_url`.
     provider: String,
-    kind: Kind,
+    kind: AuthKindBody,
     /// A key or a token in one line; of `custom_headers`, `Name: value` in each line; absent for
     /// `base_url`.
     #[serde(default, deserialize_with = "secret")]
@@ -130,29 +131,29 @@ struct AuthTest {
 
 /// List saved auths, the oldest first
 #[utoipa::path(get, path = "/api/v1/auths", operation_id = "list_auths", tag = "auths",
-    params(Paging), responses((status = 200, description = "A page", body = Page<Auth>)))]
+    params(Paging), responses((status = 200, description = "A page", body = Page<AuthView>)))]
 async fn list(
     State(app): State<App>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Page<Auth>>, Problem> {
+) -> Result<Json<Page<AuthView>>, Problem> {
     let limit = paging.limit()?;
     let found = app
         .store
         .auths(paging.after()?.as_deref(), limit + 1)
         .await?;
-    let auths = found.into_iter().map(Auth::from).collect();
-    Ok(Json(Page::cut(auths, limit, |auth: &Auth| &auth.id)))
+    let auths = found.into_iter().map(AuthView::from).collect();
+    Ok(Json(Page::cut(auths, limit, |auth: &AuthView| &auth.id)))
 }
 
 /// Save a credential, encrypted
 #[utoipa::path(post, path = "/api/v1/auths", operation_id = "create_auth", tag = "auths",
     request_body = NewAuthBody,
-    responses((status = 201, description = "It is saved", body = Auth,
+    responses((status = 201, description = "It is saved", body = AuthView,
             headers(("Location" = String, description = "Its address"))),
         (status = 409, description = "The name is taken")))]
 async fn create(
     State(app): State<App>,
-    Sent(body): Sent<NewAuthBody>,
+    JsonBody(body): JsonBody<NewAuthBody>,
 ) -> Result<Response, Problem> {
     let kind = AuthKind::from(body.kind);
     let new = NewAuth {
@@ -163,27 +164,27 @@ async fn create(
     new.check(kind)?;
     let auth = app.auths.add(new, credential(kind, body.secret)?).await?;
     let at = [(header::LOCATION, format!("/api/v1/auths/{}", auth.id))];
-    Ok((StatusCode::CREATED, at, Json(Auth::from(auth))).into_response())
+    Ok((StatusCode::CREATED, at, Json(AuthView::from(auth))).into_response())
 }
 
 /// Show a saved auth
 #[utoipa::path(get, path = "/api/v1/auths/{auth}", operation_id = "get_auth", tag = "auths",
     params(("auth" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Auth)))]
-async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Auth>, Problem> {
+    responses((status = 200, description = "It", body = AuthView)))]
+async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<AuthView>, Problem> {
     Ok(Json(app.auths.get(&id).await?.into()))
 }
 
 /// Rename a saved auth, or give it another secret
 #[utoipa::path(patch, path = "/api/v1/auths/{auth}", operation_id = "change_auth", tag = "auths",
     params(("auth" = String, Path, description = "Its id")), request_body = ChangeAuthBody,
-    responses((status = 200, description = "As it is now", body = Auth),
+    responses((status = 200, description = "As it is now", body = AuthView),
         (status = 409, description = "The name is taken")))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<ChangeAuthBody>,
-) -> Result<Json<Auth>, Problem> {
+    JsonBody(body): JsonBody<ChangeAuthBody>,
+) -> Result<Json<AuthView>, Problem> {
     let mut auth = app.auths.get(&id).await?;
     let kind: AuthKind = auth.kind.parse().map_err(AuthError::from)?;
     // Whatever can be wrong is found before anything is changed.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Id, Named, Params};
-use super::folds::{self, Fold};
+use super::folds::{self, FoldView};
 use super::pages;
 use super::problem::Problem;
 use super::state::App;
@@ -17,7 +17,7 @@ use conjure_store::{ThreadId, Window};
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Query {
+pub(super) struct EntryQuery {
     /// The newest of those before this one.
     before: Option<u64>,
     /// The oldest of those behind this one; behind 0 are all.
@@ -37,7 +37,7 @@ pub(super) struct Entries {
     /// What has become of the compactions among them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    folds: Vec<Fold>,
+    folds: Vec<FoldView>,
     /// The first entry that the thread shows.
     first_seq: u64,
     /// The last; smaller than the first when it shows none.
@@ -52,12 +52,12 @@ pub(super) struct Entries {
 
 /// Show entries of a thread, its ancestors' included
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/entries", operation_id = "list_entries",
-    tag = "threads", params(("thread" = String, Path, description = "The thread's id"), Query),
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id"), EntryQuery),
     responses((status = 200, description = "A page", body = Entries)))]
 pub(super) async fn list(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Params(query): Params<Query>,
+    Params(query): Params<EntryQuery>,
 ) -> Result<Json<Entries>, Problem> {
     let limit = pages::limit(query.limit)?;
     let window = match (query.before, query.after) {
@@ -85,7 +85,11 @@ pub(super) async fn list(
 
 /// The compactions among these entries. Only where there is one the thread is looked through for
 /// what has become of it.
-async fn folds_of(app: &App, thread: &ThreadId, entries: &[Entry]) -> Result<Vec<Fold>, Problem> {
+async fn folds_of(
+    app: &App,
+    thread: &ThreadId,
+    entries: &[Entry],
+) -> Result<Vec<FoldView>, Problem> {
     let is_fold = |entry: &Entry| matches!(entry.body, EntryBody::Compacted { .. });
     if !entries.iter().any(is_fold) {
         return Ok(Vec::new());

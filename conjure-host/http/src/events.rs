@@ -18,11 +18,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Id, Named, Params};
 use super::metrics::OpenStream;
-use super::middleware::Client;
+use super::middleware::ClientName;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
-use conjure_runtime::manager::{Attendant, Change, Changes, EventStream};
+use conjure_runtime::manager::{Attendant, EventStream, SessionChange, SessionChangeStream};
 use conjure_store::ThreadId;
 
 /// The header with the number that a client saw last.
@@ -54,7 +54,7 @@ struct Streamed {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Query {
+struct EventQuery {
     /// The number of the last event that was seen, as `Last-Event-ID` has it; that wins.
     #[param(pattern = "^[0-9]{1,18}[.][0-9]{1,18}$")]
     after: Option<String>,
@@ -81,7 +81,7 @@ struct SessionsQuery {
 /// happens until the server ends.
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/events", operation_id = "follow_thread",
     tag = "events",
-    params(("thread" = String, Path, description = "The thread's id"), Query,
+    params(("thread" = String, Path, description = "The thread's id"), EventQuery,
         ("Last-Event-ID" = Option<String>, Header,
             description = "The number of the last event that was seen")),
     responses((status = 200, description = "The stream", body = Streamed,
@@ -89,8 +89,8 @@ struct SessionsQuery {
 async fn of_thread(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Params(query): Params<Query>,
-    Extension(client): Extension<Client>,
+    Params(query): Params<EventQuery>,
+    Extension(client): Extension<ClientName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = seen(&headers, query.after.as_deref())?;
@@ -156,7 +156,7 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
 async fn of_sessions(
     State(app): State<App>,
     Params(query): Params<SessionsQuery>,
-    Extension(client): Extension<Client>,
+    Extension(client): Extension<ClientName>,
 ) -> Result<Response, Problem> {
     let following = app.streams.follow(&client)?;
     let changes = app.manager.changes();
@@ -165,7 +165,7 @@ async fn of_sessions(
         present(&app, None, query.attended),
         following,
     );
-    let begin = Some(Change::Missed);
+    let begin = Some(SessionChange::Missed);
     Ok(streamed(stream::unfold(
         (begin, changes, app, open),
         |(begin, mut changes, app, open)| async move {
@@ -174,10 +174,10 @@ async fn of_sessions(
                 None => next_change(&mut changes, &app).await?,
             };
             let name = match &change {
-                Change::State { .. } => "state",
-                Change::Saved { .. } => "saved",
-                Change::Deleted { .. } => "deleted",
-                Change::Missed => "missed",
+                SessionChange::State { .. } => "state",
+                SessionChange::Saved { .. } => "saved",
+                SessionChange::Deleted { .. } => "deleted",
+                SessionChange::Missed => "missed",
             };
             let event = Sent::default().event(name).json_data(&change).ok()?;
             Some((Ok(event), (None, changes, app, open)))
@@ -185,7 +185,7 @@ async fn of_sessions(
     )))
 }
 
-async fn next_change(changes: &mut Changes, app: &App) -> Option<Change> {
+async fn next_change(changes: &mut SessionChangeStream, app: &App) -> Option<SessionChange> {
     tokio::select! {
         biased;
         change = changes.next() => change,

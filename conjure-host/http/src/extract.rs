@@ -24,9 +24,9 @@ pub(super) const BODY: usize = 1024 * 1024;
 pub(super) const IMPORT: usize = 64 * 1024 * 1024;
 
 /// A JSON body.
-pub(super) struct Sent<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {

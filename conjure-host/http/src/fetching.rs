@@ -12,7 +12,7 @@ use super::files::named;
 use super::problem::Problem;
 use super::state::App;
 use conjure_runtime::manager::{FetchError, Fetched};
-use conjure_store::{Artifact, StoreError, ThreadId};
+use conjure_store::{ArtifactRow, StoreError, ThreadId};
 
 /// How long a backend may take to give a file.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -25,7 +25,7 @@ pub(super) struct Fetching(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>)
 
 impl Fetching {
     /// What is held while a file is fetched.
-    fn of(&self, file: &Artifact) -> Arc<tokio::sync::Mutex<()>> {
+    fn of(&self, file: &ArtifactRow) -> Arc<tokio::sync::Mutex<()>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, one| one.strong_count() > 0);
         let name = format!("{}/{}", file.thread, file.entry_seq);
@@ -50,7 +50,7 @@ pub(super) enum Now {
 pub(super) async fn fetched(
     app: &App,
     thread: &ThreadId,
-    file: &Artifact,
+    file: &ArtifactRow,
     session: Option<&str>,
 ) -> Result<Now, Problem> {
     let fetching = async {
@@ -84,7 +84,7 @@ pub(super) async fn fetched(
 }
 
 /// Keeps a file that came.
-async fn keep(app: &App, file: &Artifact, fetched: Fetched) -> Result<Now, Problem> {
+async fn keep(app: &App, file: &ArtifactRow, fetched: Fetched) -> Result<Now, Problem> {
     let Fetched { path, is_spare } = fetched;
     let kept = async {
         let opened = conjure_config::fs::open(&path).map_err(|source| StoreError::Io {
@@ -112,7 +112,7 @@ async fn keep(app: &App, file: &Artifact, fetched: Fetched) -> Result<Now, Probl
     }
 }
 
-fn problem(file: &Artifact, error: FetchError) -> Problem {
+fn problem(file: &ArtifactRow, error: FetchError) -> Problem {
     let (id, said) = (&file.id, error.to_string());
     let away = match error {
         FetchError::Manager(error) => return error.into(),

@@ -21,10 +21,10 @@ use super::fetching::{self, Now};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
-use super::ranges::{Asked, asked};
+use super::ranges::{RangeRequest, asked};
 use super::state::App;
 use conjure_config::file_name::safe_name;
-use conjure_store::{Artifact, Store, ThreadId};
+use conjure_store::{ArtifactRow, Store, ThreadId};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;
@@ -74,7 +74,7 @@ async fn list(
     Named(Id(id)): Named<Id>,
 ) -> Result<Json<Page<File>>, Problem> {
     let files = files(&app.store, &ThreadId::parse(&id)?).await?;
-    let described = |file: Artifact| File {
+    let described = |file: ArtifactRow| File {
         here: file.blob.is_some() || local(&file).is_some(),
         name: safe_name(&file.name),
         id: file.id,
@@ -151,13 +151,13 @@ async fn content(
         HeaderValue::from_static(policy),
     );
     let (status, from, length) = match asked(&headers, tag, size) {
-        Asked::All => (StatusCode::OK, 0, size),
-        Asked::Part { from, length } => {
+        RangeRequest::All => (StatusCode::OK, 0, size),
+        RangeRequest::Part { from, length } => {
             let part = format!("bytes {from}-{}/{size}", from + length.saturating_sub(1));
             said.insert(header::CONTENT_RANGE, value(&part));
             (StatusCode::PARTIAL_CONTENT, from, length)
         }
-        Asked::None => {
+        RangeRequest::None => {
             return Err(Problem::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "range",
@@ -176,15 +176,15 @@ pub(super) async fn named(
     store: &Store,
     thread: &ThreadId,
     handle: &str,
-) -> Result<Artifact, Problem> {
+) -> Result<ArtifactRow, Problem> {
     let files = files(store, thread).await?;
     let file = files.into_iter().find(|file| file.id == handle);
     file.ok_or_else(|| Problem::not_found(format!("there is no file {handle}")))
 }
 
 /// The files of a thread; of a handle that is there twice the later one.
-async fn files(store: &Store, thread: &ThreadId) -> Result<Vec<Artifact>, Problem> {
-    let mut files: Vec<Artifact> = Vec::new();
+async fn files(store: &Store, thread: &ThreadId) -> Result<Vec<ArtifactRow>, Problem> {
+    let mut files: Vec<ArtifactRow> = Vec::new();
     for file in store.artifacts(thread).await? {
         match files.iter_mut().find(|known| known.id == file.id) {
             Some(known) => *known = file,
@@ -195,7 +195,7 @@ async fn files(store: &Store, thread: &ThreadId) -> Result<Vec<Artifact>, Proble
 }
 
 /// Where a file is on this machine, as the host wrote it down when it was made.
-fn local(file: &Artifact) -> Option<&Path> {
+fn local(file: &ArtifactRow) -> Option<&Path> {
     let place = Path::new(file.place.as_deref()?);
     let is_there = place.is_absolute() && place.is_file();
     is_there.then_some(place)
@@ -215,7 +215,7 @@ enum From {
 }
 
 impl FileBytes {
-    async fn open(store: &Store, file: &Artifact) -> Result<Self, Problem> {
+    async fn open(store: &Store, file: &ArtifactRow) -> Result<Self, Problem> {
         if let Some(blob) = &file.blob {
             let blob = store.blob(blob).await?;
             return Ok(Self {

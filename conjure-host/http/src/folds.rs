@@ -6,7 +6,7 @@ use conjure_core::log::{self, FoldState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, Named, Sent};
+use super::extract::{Id, JsonBody, Named};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -23,7 +23,8 @@ pub(super) fn router() -> Operations {
 /// A compaction: a summary that a model reads in place of the entries before `upto`. What was said
 /// stays.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(super) struct Fold {
+#[schema(as = Fold)]
+pub(super) struct FoldView {
     /// Its entry.
     pub(super) seq: u64,
     /// The first entry that a model reads as it is.
@@ -67,9 +68,9 @@ struct Unfolded {
 }
 
 /// The compactions of a thread, the oldest first.
-pub(super) async fn folds(app: &App, thread: &ThreadId) -> Result<Vec<Fold>, Problem> {
+pub(super) async fn folds(app: &App, thread: &ThreadId) -> Result<Vec<FoldView>, Problem> {
     let entries = app.store.fold_entries(thread).await?;
-    let folds = log::folds(&entries).into_iter().map(|fold| Fold {
+    let folds = log::folds(&entries).into_iter().map(|fold| FoldView {
         seq: fold.seq,
         upto: fold.upto,
         state: match fold.state {
@@ -88,11 +89,11 @@ pub(super) async fn folds(app: &App, thread: &ThreadId) -> Result<Vec<Fold>, Pro
 /// List the compactions of a thread, the oldest first
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/folds", operation_id = "list_folds",
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
-    responses((status = 200, description = "All of them", body = Page<Fold>)))]
+    responses((status = 200, description = "All of them", body = Page<FoldView>)))]
 async fn list(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-) -> Result<Json<Page<Fold>>, Problem> {
+) -> Result<Json<Page<FoldView>>, Problem> {
     Ok(Json(Page {
         items: folds(&app, &ThreadId::parse(&id)?).await?,
         next: None,
@@ -109,7 +110,7 @@ async fn list(
 async fn unfold(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<Unfold>,
+    JsonBody(body): JsonBody<Unfold>,
 ) -> Result<Json<Unfolded>, Problem> {
     let thread = ThreadId::parse(&id)?;
     let (unfolded, tokens) = app.manager.unfold(&thread, body.fold).await?;
@@ -128,7 +129,8 @@ struct Compact {
 
 /// What was summarised.
 #[derive(Debug, Serialize, ToSchema)]
-struct Compacted {
+#[schema(as = Compacted)]
+struct CompactionView {
     /// The compaction's entry.
     compacted: u64,
     /// How many tokens of the conversation a model reads now, about.
@@ -141,17 +143,17 @@ struct Compacted {
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/compact", operation_id = "compact_thread",
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
     request_body = Compact,
-    responses((status = 200, description = "The summary stands", body = Compacted),
+    responses((status = 200, description = "The summary stands", body = CompactionView),
         (status = 409, description = "A turn runs, there is nothing to summarise, no session has \
             the thread, or another program has it open"),
         (status = 502, description = "The model wrote no summary")))]
 async fn compact(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<Compact>,
-) -> Result<Json<Compacted>, Problem> {
+    JsonBody(body): JsonBody<Compact>,
+) -> Result<Json<CompactionView>, Problem> {
     let thread = ThreadId::parse(&id)?;
     let done = app.manager.compact(&thread, body.session.as_deref());
     let (compacted, tokens) = done.await?;
-    Ok(Json(Compacted { compacted, tokens }))
+    Ok(Json(CompactionView { compacted, tokens }))
 }

@@ -32,23 +32,24 @@ pub(super) fn supervised() -> Operations {
 
 /// How the server is.
 #[derive(Debug, Serialize, ToSchema)]
-struct Health {
+#[schema(as = Health)]
+struct HealthView {
     /// `ok`.
     status: &'static str,
 }
 
 /// Whether the server lives
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "server",
-    responses((status = 200, description = "It does", body = Health)))]
-async fn healthz() -> Json<Health> {
-    Json(Health { status: "ok" })
+    responses((status = 200, description = "It does", body = HealthView)))]
+async fn healthz() -> Json<HealthView> {
+    Json(HealthView { status: "ok" })
 }
 
 /// Whether the server can work: the database takes what is written, and it is not ending
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "server",
-    responses((status = 200, description = "It can", body = Health),
+    responses((status = 200, description = "It can", body = HealthView),
         (status = 503, description = "It cannot")))]
-async fn readyz(State(app): State<App>) -> Result<Json<Health>, Problem> {
+async fn readyz(State(app): State<App>) -> Result<Json<HealthView>, Problem> {
     if app.closing.is_cancelled() {
         return Err(Problem::unavailable("ending", "the server is ending"));
     }
@@ -59,7 +60,7 @@ async fn readyz(State(app): State<App>) -> Result<Json<Health>, Problem> {
     };
     let unavailable = |why: String| Problem::unavailable("database", why);
     match tokio::time::timeout(PATIENCE, looked).await {
-        Ok(Ok(())) => Ok(Json(Health { status: "ok" })),
+        Ok(Ok(())) => Ok(Json(HealthView { status: "ok" })),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(_) => Err(unavailable(format!(
             "the database did not answer within {} s",

@@ -15,10 +15,10 @@ use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
 use super::extract::{BODY, IMPORT, ImportRoom, is_json, whole};
-use super::middleware::Client;
+use super::middleware::ClientName;
 use super::problem::Problem;
 use super::state::App;
-use conjure_store::{Answer, Begun};
+use conjure_store::{KeyStatus, StoredResponse};
 
 /// The header that names a request.
 const KEY: &str = "idempotency-key";
@@ -69,7 +69,7 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let key = key.to_owned();
     let client = parts
         .extensions
-        .get::<Client>()
+        .get::<ClientName>()
         .cloned()
         .unwrap_or_default();
     let target = parts.uri.path_and_query();
@@ -105,39 +105,39 @@ async fn done(
     drop(body);
     let begun = app.store.idempotent_begin(&key, &scope, &digest_of_body);
     match begun.await? {
-        Begun::Fresh => {}
-        Begun::InFlight => {
+        KeyStatus::Fresh => {}
+        KeyStatus::InFlight => {
             return Err(Problem::conflict(
                 "in-flight",
                 "a request with this `Idempotency-Key` is being done; ask again when it is",
             ));
         }
-        Begun::Mismatch => {
+        KeyStatus::Mismatch => {
             return Err(Problem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "key-reused",
                 "this `Idempotency-Key` was used for another body; take a new one",
             ));
         }
-        Begun::Replay(answer) => return again(answer),
+        KeyStatus::Replay(answer) => return again(answer),
     }
     request.extensions_mut().insert(Idempotency {
         name: digest(format!("{scope}\n{key}").as_bytes()),
     });
-    let held = Held::new(app, key, scope);
+    let held = KeyGuard::new(app, key, scope);
     let response = next.run(request).await;
     held.end(response).await
 }
 
-/// A key that was begun. Dropped without an end, it may be used again.
-struct Held {
+/// An idempotency key in use. Dropped before its request has ended, it makes the key free again.
+struct KeyGuard {
     app: App,
     key: String,
     scope: String,
     is_over: bool,
 }
 
-impl Held {
+impl KeyGuard {
     fn new(app: App, key: String, scope: String) -> Self {
         Self {
             app,
@@ -161,7 +161,7 @@ impl Held {
             let value = parts.headers.get(name)?.to_str().ok()?;
             Some((name.as_str().to_owned(), value.to_owned()))
         });
-        let answer = Answer {
+        let answer = StoredResponse {
             status: parts.status.as_u16(),
             headers: headers.collect(),
             body: body.to_vec(),
@@ -179,7 +179,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for KeyGuard {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -199,7 +199,7 @@ async fn abandon(app: &App, key: &str, scope: &str) {
     }
 }
 
-fn again(answer: Answer) -> Result<Response, Problem> {
+fn again(answer: StoredResponse) -> Result<Response, Problem> {
     let damaged = || Problem::host("the answer that was kept cannot be read");
     let status = StatusCode::from_u16(answer.status).map_err(|_| damaged())?;
     let mut response = (status, answer.body).into_response();

@@ -56,7 +56,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use browsers::Browsers;
-use conjure_http_server::Tokens;
+use conjure_http_server::AccessTokens;
 use conjure_http_server::connections::{self, ConnectionBounds};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
@@ -64,7 +64,7 @@ use metrics::Metrics;
 use middleware::Middleware;
 use operations::Operations;
 use problem::Problem;
-use state::{App, Parts};
+use state::{App, AppParts};
 use streams::Streams;
 
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
@@ -140,7 +140,7 @@ impl Api {
 pub struct ApiServer {
     api: Api,
     access: HttpAccess,
-    tokens: Tokens,
+    tokens: AccessTokens,
     browsers: Browsers,
     listener: TcpListener,
     address: SocketAddr,
@@ -173,7 +173,7 @@ impl ApiServer {
         let grace = options.grace;
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let manager = self.api.manager;
-        let app = App::new(Parts {
+        let app = App::new(AppParts {
             host: manager.host().clone(),
             store: manager.store().clone(),
             manager: manager.clone(),

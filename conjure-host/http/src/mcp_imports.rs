@@ -8,12 +8,12 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use conjure_import::Import;
+use conjure_import::ImportResult;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{ImportRoom, Params, Sent, is_json, large, line};
-use super::mcp_servers::{LONGEST, McpServer};
+use super::extract::{ImportRoom, JsonBody, Params, is_json, large, line};
+use super::mcp_servers::{LONGEST, McpServerView};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -47,7 +47,7 @@ struct Unpacked {
 #[derive(Debug, Serialize, ToSchema)]
 struct ImportedServers {
     /// The servers, saved.
-    servers: Vec<McpServer>,
+    servers: Vec<McpServerView>,
     /// Secrets that have to be set in the environment of the host.
     secrets: Vec<WantedSecret>,
     /// What was not understood or left out.
@@ -93,7 +93,7 @@ async fn import(
         let name = line("name", &name, LONGEST)?.to_owned();
         new.push(conjure_store::McpServer::new(name, settings, true));
     }
-    let mut servers: Vec<McpServer> = Vec::new();
+    let mut servers: Vec<McpServerView> = Vec::new();
     for server in new {
         match app.store.create_mcp_server(server).await {
             Ok(server) => servers.push(server.into()),
@@ -134,7 +134,7 @@ impl FromRequest<App> for Configuration {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         if is_json(request.headers()) {
-            let Sent(text) = Sent::from_request(request, app).await?;
+            let JsonBody(text) = JsonBody::from_request(request, app).await?;
             return Ok(Self::Text(text));
         }
         let what = "the body has to be JSON (`Content-Type: application/json`) or an MCP bundle \
@@ -147,7 +147,7 @@ impl FromRequest<App> for Configuration {
 
 impl Configuration {
     /// The servers in it.
-    async fn read(self, unpacked: Unpacked) -> Result<Import, Problem> {
+    async fn read(self, unpacked: Unpacked) -> Result<ImportResult, Problem> {
         match (self, unpacked.directory) {
             (Self::Text(text), None) => conjure_import::read(&text.text).map_err(Problem::invalid),
             (Self::Text(_), Some(_)) => Err(Problem::invalid(

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::extract::{Id, Named, Sent, line};
+use super::extract::{Id, JsonBody, Named, line};
 use super::mcp_servers::switched_on;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
@@ -194,13 +194,13 @@ impl Login {
     }
 }
 
-/// The person of a login, who is wherever the page is.
-struct Person {
+/// Asks the person of a login over the API, wherever their page is open.
+struct WebLoginPrompt {
     now: watch::Sender<McpLogin>,
     address: watch::Receiver<String>,
 }
 
-impl Asker for Person {
+impl Asker for WebLoginPrompt {
     fn elicit(&self, _plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
         // What was sent before is of another page.
         let mut address = self.address.clone();
@@ -287,7 +287,7 @@ async fn cancel(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
 async fn address(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<LoginAddress>,
+    JsonBody(body): JsonBody<LoginAddress>,
 ) -> Result<StatusCode, Problem> {
     let address = line("address", &body.address, ADDRESS)?;
     let login = app.logins.of(&id).ok_or_else(none)?;
@@ -340,7 +340,7 @@ fn none() -> Problem {
 
 /// Lets the plugin log in, and notes what became of it.
 async fn log_in(app: App, server: McpServer, login: Arc<Login>) {
-    let person = Arc::new(Person {
+    let person = Arc::new(WebLoginPrompt {
         now: login.now.clone(),
         address: login.address.subscribe(),
     });

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::extract::{Id, Named, Params, Sent, line};
+use super::extract::{Id, JsonBody, Named, Params, line};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
-use super::versions::{IfMatch, Tagged, Wanted};
+use super::versions::{IfMatch, Tagged, VersionCondition};
 use conjure_config::BackendSpec;
 use conjure_runtime::mcp_status::{KIND, start_all};
 
@@ -33,7 +33,8 @@ pub(super) fn router() -> Operations {
 
 /// An MCP server.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct McpServer {
+#[schema(as = McpServer)]
+pub(super) struct McpServerView {
     pub(super) id: String,
     name: String,
     /// How it is reached, as below `backend.config.servers` in a session file. Secrets are named
@@ -46,7 +47,7 @@ pub(super) struct McpServer {
     updated_at_ms: i64,
 }
 
-impl From<conjure_store::McpServer> for McpServer {
+impl From<conjure_store::McpServer> for McpServerView {
     fn from(server: conjure_store::McpServer) -> Self {
         Self {
             id: server.id,
@@ -103,27 +104,29 @@ struct McpServerTest {
 /// List MCP servers, the oldest first
 #[utoipa::path(get, path = "/api/v1/mcp-servers", operation_id = "list_mcp_servers",
     tag = "mcp-servers", params(Paging),
-    responses((status = 200, description = "A page", body = Page<McpServer>)))]
+    responses((status = 200, description = "A page", body = Page<McpServerView>)))]
 async fn list(
     State(app): State<App>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Page<McpServer>>, Problem> {
+) -> Result<Json<Page<McpServerView>>, Problem> {
     let limit = paging.limit()?;
     let after = paging.after()?;
     let found = app.store.mcp_servers(after.as_deref(), limit + 1).await?;
-    let servers = found.into_iter().map(McpServer::from).collect();
-    Ok(Json(Page::cut(servers, limit, |one: &McpServer| &one.id)))
+    let servers = found.into_iter().map(McpServerView::from).collect();
+    Ok(Json(Page::cut(servers, limit, |one: &McpServerView| {
+        &one.id
+    })))
 }
 
 /// Save an MCP server
 #[utoipa::path(post, path = "/api/v1/mcp-servers", operation_id = "create_mcp_server",
     tag = "mcp-servers", request_body = NewMcpServer,
-    responses((status = 201, description = "It is saved", body = McpServer,
+    responses((status = 201, description = "It is saved", body = McpServerView,
             headers(("Location" = String, description = "Its address"))),
         (status = 409, description = "The name is taken")))]
 async fn create(
     State(app): State<App>,
-    Sent(body): Sent<NewMcpServer>,
+    JsonBody(body): JsonBody<NewMcpServer>,
 ) -> Result<Response, Problem> {
     let name = line("name", &body.name, LONGEST)?;
     let mut settings = checked(body.settings)?;
@@ -146,7 +149,7 @@ async fn create(
 /// Show an MCP server
 #[utoipa::path(get, path = "/api/v1/mcp-servers/{server}", operation_id = "get_mcp_server",
     tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = McpServer,
+    responses((status = 200, description = "It", body = McpServerView,
         headers(("ETag" = String, description = "Which version of it this is")))))]
 async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
     Ok(shown(app.store.mcp_server(&id).await?).into_response())
@@ -156,15 +159,15 @@ async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respons
 #[utoipa::path(patch, path = "/api/v1/mcp-servers/{server}", operation_id = "change_mcp_server",
     tag = "mcp-servers", params(("server" = String, Path, description = "Its id"), IfMatch),
     request_body = ChangeMcpServer,
-    responses((status = 200, description = "As it is now", body = McpServer,
+    responses((status = 200, description = "As it is now", body = McpServerView,
             headers(("ETag" = String, description = "Which version of it this is"))),
         (status = 409, description = "The name is taken"),
         (status = 412, description = "It is another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    wanted: Wanted,
-    Sent(body): Sent<ChangeMcpServer>,
+    wanted: VersionCondition,
+    JsonBody(body): JsonBody<ChangeMcpServer>,
 ) -> Result<Response, Problem> {
     let mut server = app.store.mcp_server(&id).await?;
     wanted.check(server.updated_at_ms)?;
@@ -240,7 +243,7 @@ pub(super) fn switched_on(server: conjure_store::McpServer) -> Map<String, Value
 }
 
 /// A server with its version.
-fn shown(server: conjure_store::McpServer) -> Tagged<McpServer> {
+fn shown(server: conjure_store::McpServer) -> Tagged<McpServerView> {
     Tagged(server.updated_at_ms, server.into())
 }
 

@@ -13,9 +13,9 @@ use prometheus_client::registry::{Registry, Unit};
 /// Upper ends of buckets of time, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 
-/// What a request is counted under.
+/// The labels under which a request is counted.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct Asked {
+pub(super) struct RequestLabels {
     pub(super) method: String,
     /// The path with the names of its parameters, so that there is one for each operation.
     pub(super) route: String,
@@ -25,7 +25,7 @@ pub(super) struct Asked {
 /// All figures.
 pub(super) struct Metrics {
     registry: Registry,
-    requests: Family<Asked, Counter>,
+    requests: Family<RequestLabels, Counter>,
     seconds: Histogram,
     /// Event streams that are open.
     streams: Gauge<i64, AtomicI64>,
@@ -71,7 +71,7 @@ impl Metrics {
     }
 
     /// Counts a request.
-    pub(super) fn answered(&self, asked: &Asked, seconds: f64) {
+    pub(super) fn answered(&self, asked: &RequestLabels, seconds: f64) {
         self.requests.get_or_create(asked).inc();
         self.seconds.observe(seconds);
     }

@@ -13,10 +13,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::browsers::LOGIN;
-use super::metrics::Asked;
+use super::metrics::RequestLabels;
 use super::problem::Problem;
 use super::state::App;
-use conjure_http_server::{AllowedHosts, Tokens, Visitor};
+use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
 
 /// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
@@ -26,15 +26,15 @@ const SENT: &str = "authorization, content-type, idempotency-key, last-event-id,
 /// What it may read.
 const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
 
-/// Who asks: what its token is known by; nothing where none is needed.
+/// The name of the client's token. It is empty where no token is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Client(pub(super) Option<Arc<str>>);
+pub(super) struct ClientName(pub(super) Option<Arc<str>>);
 
 /// Who is let in.
 pub(super) struct Middleware {
     pub(super) hosts: AllowedHosts,
     pub(super) origins: Vec<String>,
-    pub(super) tokens: Tokens,
+    pub(super) tokens: AccessTokens,
     pub(super) app: App,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn admit(
     headers
         .entry(header::X_CONTENT_TYPE_OPTIONS)
         .or_insert(HeaderValue::from_static("nosniff"));
-    let asked = Asked {
+    let asked = RequestLabels {
         method,
         route,
         status: response.status().as_u16(),
@@ -158,9 +158,9 @@ impl Middleware {
         ))
     }
 
-    fn client(&self, request: &Request) -> Result<Client, Problem> {
+    fn client(&self, request: &Request) -> Result<ClientName, Problem> {
         if OPEN.contains(&request.uri().path()) {
-            return Ok(Client::default());
+            return Ok(ClientName::default());
         }
         let has_token = request.headers().contains_key(header::AUTHORIZATION);
         let known = match self.tokens.name_of(request.headers()) {
@@ -179,7 +179,7 @@ impl Middleware {
                 )
                 .header(header::CONNECTION, HeaderValue::from_static("close")));
             }
-            return Ok(Client(Some(name)));
+            return Ok(ClientName(Some(name)));
         }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,

@@ -7,12 +7,12 @@ use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, Named, Params, Sent, line, text};
+use super::extract::{Id, JsonBody, Named, Params, line, text};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
-use super::versions::{IfMatch, Tagged, Wanted};
+use super::versions::{IfMatch, Tagged, VersionCondition};
 
 /// The most characters of a name or a version.
 const LONGEST: usize = 100;
@@ -25,7 +25,8 @@ pub(super) fn router() -> Operations {
 
 /// A persona.
 #[derive(Debug, Serialize, ToSchema)]
-struct Persona {
+#[schema(as = Persona)]
+struct PersonaView {
     id: String,
     name: String,
     version: String,
@@ -35,7 +36,7 @@ struct Persona {
     updated_at_ms: i64,
 }
 
-impl From<conjure_store::Persona> for Persona {
+impl From<conjure_store::Persona> for PersonaView {
     fn from(persona: conjure_store::Persona) -> Self {
         Self {
             id: persona.id,
@@ -75,25 +76,30 @@ struct ChangePersona {
 
 /// List personas, the oldest first
 #[utoipa::path(get, path = "/api/v1/personas", operation_id = "list_personas", tag = "personas",
-    params(Paging), responses((status = 200, description = "A page", body = Page<Persona>)))]
+    params(Paging), responses((status = 200, description = "A page", body = Page<PersonaView>)))]
 async fn list(
     State(app): State<App>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Page<Persona>>, Problem> {
+) -> Result<Json<Page<PersonaView>>, Problem> {
     let limit = paging.limit()?;
     let after = paging.after()?;
     let found = app.store.personas(after.as_deref(), limit + 1).await?;
-    let personas = found.into_iter().map(Persona::from).collect();
-    Ok(Json(Page::cut(personas, limit, |one: &Persona| &one.id)))
+    let personas = found.into_iter().map(PersonaView::from).collect();
+    Ok(Json(Page::cut(personas, limit, |one: &PersonaView| {
+        &one.id
+    })))
 }
 
 /// Save a persona
 #[utoipa::path(post, path = "/api/v1/personas", operation_id = "create_persona", tag = "personas",
     request_body = NewPersona,
-    responses((status = 201, description = "It is saved", body = Persona,
+    responses((status = 201, description = "It is saved", body = PersonaView,
             headers(("Location" = String, description = "Its address"))),
         (status = 409, description = "There is one of this name and version")))]
-async fn create(State(app): State<App>, Sent(body): Sent<NewPersona>) -> Result<Response, Problem> {
+async fn create(
+    State(app): State<App>,
+    JsonBody(body): JsonBody<NewPersona>,
+) -> Result<Response, Problem> {
     let persona = conjure_store::Persona::new(
         line("name", &body.name, LONGEST)?,
         line("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
@@ -107,7 +113,7 @@ async fn create(State(app): State<App>, Sent(body): Sent<NewPersona>) -> Result<
 /// Show a persona
 #[utoipa::path(get, path = "/api/v1/personas/{persona}", operation_id = "get_persona",
     tag = "personas", params(("persona" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Persona,
+    responses((status = 200, description = "It", body = PersonaView,
         headers(("ETag" = String, description = "Which version of it this is")))))]
 async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
     Ok(shown(app.store.persona(&id).await?).into_response())
@@ -117,15 +123,15 @@ async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respons
 #[utoipa::path(patch, path = "/api/v1/personas/{persona}", operation_id = "change_persona",
     tag = "personas", params(("persona" = String, Path, description = "Its id"), IfMatch),
     request_body = ChangePersona,
-    responses((status = 200, description = "As it is now", body = Persona,
+    responses((status = 200, description = "As it is now", body = PersonaView,
             headers(("ETag" = String, description = "Which version of it this is"))),
         (status = 409, description = "There is one of this name and version"),
         (status = 412, description = "It is another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    wanted: Wanted,
-    Sent(body): Sent<ChangePersona>,
+    wanted: VersionCondition,
+    JsonBody(body): JsonBody<ChangePersona>,
 ) -> Result<Response, Problem> {
     let mut persona = app.store.persona(&id).await?;
     wanted.check(persona.updated_at_ms)?;
@@ -144,7 +150,7 @@ async fn change(
 }
 
 /// A persona with its version.
-fn shown(persona: conjure_store::Persona) -> Tagged<Persona> {
+fn shown(persona: conjure_store::Persona) -> Tagged<PersonaView> {
     Tagged(persona.updated_at_ms, persona.into())
 }
 

@@ -42,10 +42,10 @@ pub(super) struct Described {
 
 /// Why a request is not done.
 #[derive(Debug)]
-pub(super) struct Problem(Box<Parts>);
+pub(super) struct Problem(Box<ProblemParts>);
 
 #[derive(Debug)]
-struct Parts {
+struct ProblemParts {
     status: StatusCode,
     kind: &'static str,
     detail: String,
@@ -55,7 +55,7 @@ struct Parts {
 
 impl Problem {
     pub(super) fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
-        Self(Box::new(Parts {
+        Self(Box::new(ProblemParts {
             status,
             kind,
             detail: detail.into(),

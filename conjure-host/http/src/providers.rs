@@ -21,7 +21,8 @@ pub(super) fn router() -> Operations {
 
 /// A provider that is known by its name.
 #[derive(Debug, Serialize, ToSchema)]
-struct Provider {
+#[schema(as = Provider)]
+struct ProviderView {
     name: &'static str,
     /// What it speaks: `anthropic`, `openai-responses`, `openai-chat`, `gemini`.
     wire: String,
@@ -55,9 +56,9 @@ struct ModelPrice {
 
 /// List the providers that are known by name
 #[utoipa::path(get, path = "/api/v1/providers", operation_id = "list_providers", tag = "providers",
-    responses((status = 200, description = "All of them", body = Page<Provider>)))]
-async fn list() -> Json<Page<Provider>> {
-    let known = KNOWN.iter().map(|known| Provider {
+    responses((status = 200, description = "All of them", body = Page<ProviderView>)))]
+async fn list() -> Json<Page<ProviderView>> {
+    let known = KNOWN.iter().map(|known| ProviderView {
         name: known.name,
         wire: known.wire.to_string(),
         base_url: known.base_url,

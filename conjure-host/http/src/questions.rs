@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::extract::{Named, Ref, Sent};
+use super::extract::{JsonBody, Named, Ref};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -23,7 +23,8 @@ pub(super) fn router() -> Operations {
 /// A question that waits for an answer: a form to fill in where it has a `schema`, a page to visit
 /// where it has a `url`.
 #[derive(Debug, Serialize, ToSchema)]
-struct Question {
+#[schema(as = Question)]
+struct QuestionView {
     id: String,
     /// The plugin that asks. An MCP server's question names the server in its `message`.
     plugin: String,
@@ -42,9 +43,8 @@ struct Question {
 /// What is answered.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = QuestionAnswer)]
-struct Answered {
-    action: Action,
+struct QuestionAnswer {
+    action: QuestionAction,
     /// The form, filled in. A field that is left out is its `default`.
     #[schema(value_type = Option<Object>)]
     content: Option<Map<String, Value>>,
@@ -52,8 +52,7 @@ struct Answered {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = QuestionAction)]
-enum Action {
+enum QuestionAction {
     /// The form is filled in, or the page was visited.
     Accept,
     /// The person does not want to.
@@ -65,17 +64,17 @@ enum Action {
 /// List the questions of a session that wait for an answer, the oldest first
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/questions", operation_id = "list_questions",
     tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
-    responses((status = 200, description = "All of them", body = Page<Question>)))]
+    responses((status = 200, description = "All of them", body = Page<QuestionView>)))]
 async fn list(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-) -> Result<Json<Page<Question>>, Problem> {
+) -> Result<Json<Page<QuestionView>>, Problem> {
     let waiting = app.manager.questions(&id).await?;
     let items = waiting.into_iter().map(
-        |manager::Question {
+        |manager::PendingQuestion {
              asked,
              cancelled_in_ms,
-         }| Question {
+         }| QuestionView {
             id: asked.id,
             plugin: asked.plugin,
             call_id: asked.call_id,
@@ -96,19 +95,19 @@ async fn list(
     operation_id = "answer_question", tag = "turns",
     params(("session" = String, Path, description = "The session's id or name"),
         ("question" = String, Path, description = "The question's id")),
-    request_body = Answered, responses((status = 204, description = "It is answered")))]
+    request_body = QuestionAnswer, responses((status = 204, description = "It is answered")))]
 async fn answer(
     State(app): State<App>,
     Named((Ref(id), Ref(question))): Named<(Ref, Ref)>,
-    Sent(body): Sent<Answered>,
+    JsonBody(body): JsonBody<QuestionAnswer>,
 ) -> Result<StatusCode, Problem> {
     let reply = match body.action {
-        Action::Accept => QuestionReply::Accept(body.content.unwrap_or_default()),
+        QuestionAction::Accept => QuestionReply::Accept(body.content.unwrap_or_default()),
         _ if body.content.is_some() => {
             return Err(Problem::invalid("`content` goes with the action `accept`"));
         }
-        Action::Decline => QuestionReply::Decline,
-        Action::Cancel => QuestionReply::Cancel,
+        QuestionAction::Decline => QuestionReply::Decline,
+        QuestionAction::Cancel => QuestionReply::Cancel,
     };
     app.manager.answer(&id, &question, reply).await?;
     Ok(StatusCode::NO_CONTENT)

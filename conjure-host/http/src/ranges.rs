@@ -2,9 +2,9 @@
 
 use axum::http::{HeaderMap, header};
 
-/// What is asked for.
+/// The bytes of a file that a request's `Range` header asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RangeRequest {
     /// All of it.
     All,
     /// A part that is there.
@@ -20,16 +20,16 @@ pub(super) enum Asked {
 
 /// What a request asks for of a file with this tag and size. Several ranges at once, and those of
 /// other units, are answered with all of it, as is a range of another version.
-pub(super) fn asked(headers: &HeaderMap, tag: &str, size: u64) -> Asked {
+pub(super) fn asked(headers: &HeaderMap, tag: &str, size: u64) -> RangeRequest {
     let mut ranges = headers.get_all(header::RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else {
-        return Asked::All;
+        return RangeRequest::All;
     };
     if headers
         .get(header::IF_RANGE)
         .is_some_and(|known| known != tag)
     {
-        return Asked::All;
+        return RangeRequest::All;
     }
     let range = range.to_str().ok().and_then(|range| {
         let (unit, range) = range.split_once('=')?;
@@ -43,9 +43,9 @@ pub(super) fn asked(headers: &HeaderMap, tag: &str, size: u64) -> Asked {
         Some(("", last)) if digits(last) => {
             let length = number(last).min(size);
             if length == 0 {
-                return Asked::None;
+                return RangeRequest::None;
             }
-            Asked::Part {
+            RangeRequest::Part {
                 from: size - length,
                 length,
             }
@@ -54,18 +54,18 @@ pub(super) fn asked(headers: &HeaderMap, tag: &str, size: u64) -> Asked {
             let from = number(from);
             let to = if to.is_empty() { u64::MAX } else { number(to) };
             if to < from {
-                return Asked::All;
+                return RangeRequest::All;
             }
             if from >= size {
-                return Asked::None;
+                return RangeRequest::None;
             }
             let end = to.min(size - 1);
-            Asked::Part {
+            RangeRequest::Part {
                 from,
                 length: end - from + 1,
             }
         }
-        _ => Asked::All,
+        _ => RangeRequest::All,
     }
 }
 
@@ -75,24 +75,24 @@ mod tests {
 
     #[test]
     fn a_range_is_a_part_or_nothing_or_is_not_looked_at() {
-        let part = |from, length| Asked::Part { from, length };
+        let part = |from, length| RangeRequest::Part { from, length };
         for (range, size, expected) in [
             ("bytes=0-3", 10, part(0, 4)),
             ("bytes=4-", 10, part(4, 6)),
             ("bytes=-3", 10, part(7, 3)),
             ("bytes=-99", 10, part(0, 10)),
             ("bytes=8-99999999999999999999999", 10, part(8, 2)),
-            ("bytes=10-", 10, Asked::None),
-            ("bytes=99999999999999999999999-", 10, Asked::None),
-            ("bytes=-0", 10, Asked::None),
-            ("bytes=0-", 0, Asked::None),
-            ("bytes=-5", 0, Asked::None),
-            ("bytes=3-1", 10, Asked::All),
-            ("bytes=0-1,3-4", 10, Asked::All),
-            ("lines=0-1", 10, Asked::All),
-            ("bytes=-", 10, Asked::All),
-            ("bytes=+1-2", 10, Asked::All),
-            ("bytes", 10, Asked::All),
+            ("bytes=10-", 10, RangeRequest::None),
+            ("bytes=99999999999999999999999-", 10, RangeRequest::None),
+            ("bytes=-0", 10, RangeRequest::None),
+            ("bytes=0-", 0, RangeRequest::None),
+            ("bytes=-5", 0, RangeRequest::None),
+            ("bytes=3-1", 10, RangeRequest::All),
+            ("bytes=0-1,3-4", 10, RangeRequest::All),
+            ("lines=0-1", 10, RangeRequest::All),
+            ("bytes=-", 10, RangeRequest::All),
+            ("bytes=+1-2", 10, RangeRequest::All),
+            ("bytes", 10, RangeRequest::All),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, range.parse().unwrap());
@@ -104,10 +104,10 @@ mod tests {
             headers.insert(header::IF_RANGE, "\"b\"".parse().unwrap());
             assert_eq!(
                 asked(&headers, "\"a\"", size),
-                Asked::All,
+                RangeRequest::All,
                 "another version"
             );
         }
-        assert_eq!(asked(&HeaderMap::new(), "\"a\"", 10), Asked::All);
+        assert_eq!(asked(&HeaderMap::new(), "\"a\"", 10), RangeRequest::All);
     }
 }

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Named, Params, Ref, Sent, line, text};
+use super::extract::{JsonBody, Named, Params, Ref, line, text};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
-use super::versions::{IfMatch, Tagged, Wanted};
+use super::versions::{IfMatch, Tagged, VersionCondition};
 use conjure_runtime::describe::tool_preview_json;
 use conjure_runtime::manager::{self, SessionState, SessionView};
 use conjure_store::ThreadId;
@@ -34,7 +34,8 @@ pub(super) fn router() -> Operations {
 
 /// A session, and how it is with it.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Session {
+#[schema(as = Session)]
+pub(super) struct SessionResponse {
     id: String,
     name: Option<String>,
     auth: SessionAuth,
@@ -42,7 +43,7 @@ pub(super) struct Session {
     model: String,
     /// Where calls work.
     working_dir: String,
-    persona: Persona,
+    persona: PersonaCopyBody,
     /// What it remembers: `{name, version, memory_text}`, or any other object.
     #[schema(value_type = Object)]
     memory: Map<String, Value>,
@@ -122,14 +123,14 @@ impl From<SessionState> for StateName {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schema(as = PersonaCopy)]
-struct Persona {
+struct PersonaCopyBody {
     name: String,
     version: String,
     /// What the model is told.
     persona_text: String,
 }
 
-impl From<SessionView> for Session {
+impl From<SessionView> for SessionResponse {
     fn from(session: SessionView) -> Self {
         let thread = session.thread.map(|thread| SessionThread {
             id: thread.id,
@@ -153,7 +154,7 @@ impl From<SessionView> for Session {
             },
             model: session.model,
             working_dir: session.working_dir.display().to_string(),
-            persona: Persona {
+            persona: PersonaCopyBody {
                 name: session.persona.name,
                 version: session.persona.version,
                 persona_text: session.persona.persona_text,
@@ -172,7 +173,7 @@ impl From<SessionView> for Session {
     }
 }
 
-impl Persona {
+impl PersonaCopyBody {
     fn checked(self) -> Result<manager::PersonaCopy, Problem> {
         for (what, given) in [
             ("persona.name", &self.name),
@@ -192,7 +193,8 @@ impl Persona {
 /// A session that is to be.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NewSession {
+#[schema(as = NewSession)]
+struct NewSessionBody {
     /// Its name, which no other session has: one line of at most 100 characters.
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
@@ -204,8 +206,8 @@ struct NewSession {
     working_dir: String,
     /// Which thread it begins with; a new one without it.
     #[serde(default)]
-    thread: ThreadChoice,
-    persona: Option<Persona>,
+    thread: ThreadChoiceBody,
+    persona: Option<PersonaCopyBody>,
     /// What it remembers: `{name, version, memory_text}`, or any other object.
     #[schema(value_type = Option<Object>)]
     memory: Option<Map<String, Value>>,
@@ -229,7 +231,7 @@ struct ChangeSession {
     auth: Option<String>,
     model: Option<String>,
     working_dir: Option<String>,
-    persona: Option<Persona>,
+    persona: Option<PersonaCopyBody>,
     #[schema(value_type = Option<Object>)]
     memory: Option<Map<String, Value>>,
     /// All of them.
@@ -248,7 +250,8 @@ struct ChangeSession {
     deny_unknown_fields,
     expecting = "an object with its `kind`"
 )]
-enum ThreadChoice {
+#[schema(as = ThreadChoice)]
+enum ThreadChoiceBody {
     /// A fresh one.
     New {},
     /// One that there is.
@@ -290,38 +293,44 @@ enum Apply {
 struct RemoveQuery {
     /// `keep` (without it), or `delete`: the active thread is deleted for good.
     #[param(inline)]
-    chat: Option<Chat>,
+    chat: Option<ChatRetentionBody>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Chat {
+#[schema(as = Chat)]
+enum ChatRetentionBody {
     Keep,
     Delete,
 }
 
 /// List sessions, the oldest first
 #[utoipa::path(get, path = "/api/v1/sessions", operation_id = "list_sessions", tag = "sessions",
-    params(Paging), responses((status = 200, description = "A page", body = Page<Session>)))]
+    params(Paging), responses((status = 200, description = "A page", body = Page<SessionResponse>)))]
 async fn list(
     State(app): State<App>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Page<Session>>, Problem> {
+) -> Result<Json<Page<SessionResponse>>, Problem> {
     let limit = paging.limit()?;
     let after = paging.after()?;
     let found = app.manager.list(after.as_deref(), limit + 1).await?;
-    let sessions = found.into_iter().map(Session::from).collect();
-    Ok(Json(Page::cut(sessions, limit, |one: &Session| &one.id)))
+    let sessions = found.into_iter().map(SessionResponse::from).collect();
+    Ok(Json(Page::cut(sessions, limit, |one: &SessionResponse| {
+        &one.id
+    })))
 }
 
 /// Save a session
 #[utoipa::path(post, path = "/api/v1/sessions", operation_id = "create_session", tag = "sessions",
-    request_body = NewSession,
-    responses((status = 201, description = "It is saved", body = Session,
+    request_body = NewSessionBody,
+    responses((status = 201, description = "It is saved", body = SessionResponse,
             headers(("Location" = String, description = "Its address"))),
         (status = 404, description = "There is no such auth or thread"),
         (status = 409, description = "The name is taken")))]
-async fn create(State(app): State<App>, Sent(body): Sent<NewSession>) -> Result<Response, Problem> {
+async fn create(
+    State(app): State<App>,
+    JsonBody(body): JsonBody<NewSessionBody>,
+) -> Result<Response, Problem> {
     let new = manager::NewSession {
         name: name(body.name)?,
         auth: text("auth", &body.auth)?.to_owned(),
@@ -341,7 +350,7 @@ async fn create(State(app): State<App>, Sent(body): Sent<NewSession>) -> Result<
 /// Show a session
 #[utoipa::path(get, path = "/api/v1/sessions/{session}", operation_id = "get_session",
     tag = "sessions", params(("session" = String, Path, description = "Its id or its name")),
-    responses((status = 200, description = "It", body = Session,
+    responses((status = 200, description = "It", body = SessionResponse,
         headers(("ETag" = String, description = "Which version of its settings this is")))))]
 async fn get(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Response, Problem> {
     Ok(shown(app.manager.get(&id).await?).into_response())
@@ -352,7 +361,7 @@ async fn get(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Respo
     tag = "sessions",
     params(("session" = String, Path, description = "Its id or its name"), ChangeQuery, IfMatch),
     request_body = ChangeSession,
-    responses((status = 200, description = "As it is now", body = Session,
+    responses((status = 200, description = "As it is now", body = SessionResponse,
             headers(("ETag" = String, description = "Which version of its settings this is"))),
         (status = 409, description = "The name is taken, or the change stands against what runs"),
         (status = 412, description = "Its settings are another version than the one of `If-Match`")))]
@@ -360,15 +369,15 @@ async fn change(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
     Params(query): Params<ChangeQuery>,
-    wanted: Wanted,
-    Sent(body): Sent<ChangeSession>,
+    wanted: VersionCondition,
+    JsonBody(body): JsonBody<ChangeSession>,
 ) -> Result<Response, Problem> {
     let when = match query.apply {
         Some(Apply::Now) => When::Now,
         Some(Apply::NextTurn) | None => When::NextTurn,
     };
     let mut patch = body.read()?;
-    if wanted != Wanted::Any {
+    if wanted != VersionCondition::Any {
         let now = app.manager.get(&id).await?.updated_at_ms;
         wanted.check(now)?;
         patch.seen_ms = Some(now);
@@ -390,11 +399,11 @@ async fn remove(
     Params(query): Params<RemoveQuery>,
 ) -> Result<StatusCode, Problem> {
     let chat = match query.chat {
-        Some(Chat::Delete) => manager::Chat::Delete,
-        Some(Chat::Keep) | None => manager::Chat::Keep,
+        Some(ChatRetentionBody::Delete) => manager::ChatRetention::Delete,
+        Some(ChatRetentionBody::Keep) | None => manager::ChatRetention::Keep,
     };
     app.manager.delete(&id, chat).await?;
-    if chat == manager::Chat::Delete {
+    if chat == manager::ChatRetention::Delete {
         app.store.collect_blobs().await?;
     }
     Ok(StatusCode::NO_CONTENT)
@@ -412,7 +421,7 @@ async fn remove(
 async fn check(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    Sent(body): Sent<ChangeSession>,
+    JsonBody(body): JsonBody<ChangeSession>,
 ) -> Result<Response, Problem> {
     let patch = body.read()?;
     let _trial = app.trial().await?;
@@ -439,13 +448,13 @@ async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Jso
 /// A turn that runs comes to its end in the thread that it began in.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/thread", operation_id = "choose_thread",
     tag = "sessions", params(("session" = String, Path, description = "Its id or its name")),
-    request_body = ThreadChoice,
-    responses((status = 200, description = "The session as it is now", body = Session)))]
+    request_body = ThreadChoiceBody,
+    responses((status = 200, description = "The session as it is now", body = SessionResponse)))]
 async fn thread(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    Sent(body): Sent<ThreadChoice>,
-) -> Result<Json<Session>, Problem> {
+    JsonBody(body): JsonBody<ThreadChoiceBody>,
+) -> Result<Json<SessionResponse>, Problem> {
     let session = match body.read()? {
         manager::ThreadChoice::New => app.manager.start_thread(&id).await,
         manager::ThreadChoice::Existing { thread } => app.manager.choose_thread(&id, &thread).await,
@@ -470,7 +479,7 @@ impl ChangeSession {
             auth: whole("auth", self.auth)?,
             model: whole("model", self.model)?,
             working_dir: whole("working_dir", self.working_dir)?.map(Into::into),
-            persona: self.persona.map(Persona::checked).transpose()?,
+            persona: self.persona.map(PersonaCopyBody::checked).transpose()?,
             memory: self.memory,
             tools: self.tools,
             mcps: self.mcps,
@@ -480,17 +489,17 @@ impl ChangeSession {
 }
 
 /// A session with the version of its settings.
-fn shown(session: SessionView) -> Tagged<Session> {
+fn shown(session: SessionView) -> Tagged<SessionResponse> {
     Tagged(session.updated_at_ms, session.into())
 }
 
-impl Default for ThreadChoice {
+impl Default for ThreadChoiceBody {
     fn default() -> Self {
         Self::New {}
     }
 }
 
-impl ThreadChoice {
+impl ThreadChoiceBody {
     fn read(self) -> Result<manager::ThreadChoice, Problem> {
         Ok(match self {
             Self::New {} => manager::ThreadChoice::New,
@@ -520,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_choice_takes_no_member_that_it_does_not_know() {
-        let read = |value| serde_json::from_value::<ThreadChoice>(value);
+        let read = |value| serde_json::from_value::<ThreadChoiceBody>(value);
         assert!(read(json!({ "kind": "new" })).is_ok());
         for wrong in [
             json!({ "kind": "new", "thread": "x" }),

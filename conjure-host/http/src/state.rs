@@ -49,10 +49,10 @@ impl Default for ApiOptions {
 
 /// What all requests share. Cloning it is cheap.
 #[derive(Clone)]
-pub(super) struct App(Arc<Parts>);
+pub(super) struct App(Arc<AppParts>);
 
-/// Its parts.
-pub(super) struct Parts {
+/// The parts of the state.
+pub(super) struct AppParts {
     pub(super) manager: Manager,
     pub(super) host: Host,
     pub(super) store: Store,
@@ -80,7 +80,7 @@ pub(super) struct Parts {
 }
 
 impl App {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: AppParts) -> Self {
         Self(Arc::new(parts))
     }
 
@@ -97,9 +97,9 @@ impl App {
 }
 
 impl Deref for App {
-    type Target = Parts;
+    type Target = AppParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppParts {
         &self.0
     }
 }

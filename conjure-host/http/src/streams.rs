@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::middleware::Client;
+use super::middleware::ClientName;
 use super::problem::Problem;
 
 /// The streams that are open. Clones share it.
@@ -14,14 +14,14 @@ pub(super) struct Streams {
     of_one: usize,
     /// Of all together: three quarters of them.
     of_all: usize,
-    open: Arc<Mutex<HashMap<Client, usize>>>,
+    open: Arc<Mutex<HashMap<ClientName, usize>>>,
 }
 
-/// A stream of a client's. Dropping it makes room.
+/// A client's place among the open streams. Dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct Following {
+pub(super) struct StreamPermit {
     streams: Streams,
-    client: Client,
+    client: ClientName,
 }
 
 impl Streams {
@@ -38,7 +38,7 @@ impl Streams {
     ///
     /// # Errors
     /// When the client, or all together, have as many as they may.
-    pub(super) fn follow(&self, client: &Client) -> Result<Following, Problem> {
+    pub(super) fn follow(&self, client: &ClientName) -> Result<StreamPermit, Problem> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, its) = (open.values().sum::<usize>(), open.get(client).copied());
         let whose = match its.unwrap_or_default() {
@@ -46,7 +46,7 @@ impl Streams {
             _ if all >= self.of_all => "the server has",
             its => {
                 open.insert(client.clone(), its + 1);
-                return Ok(Following {
+                return Ok(StreamPermit {
                     streams: self.clone(),
                     client: client.clone(),
                 });
@@ -63,7 +63,7 @@ impl Streams {
     }
 }
 
-impl Drop for Following {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let open = &self.streams.open;
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn one_client_has_half_and_all_have_three_quarters() {
         let streams = Streams::new(8);
-        let client = |name: &str| Client(Some(Arc::from(name)));
+        let client = |name: &str| ClientName(Some(Arc::from(name)));
         let follow = |name: &str| streams.follow(&client(name));
         let first: Vec<_> = (0..4).map(|_| follow("a").unwrap()).collect();
         assert!(follow("a").unwrap_err().is("too-many-streams"));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Id, Named, Params, Sent, line};
+use super::extract::{Id, JsonBody, Named, Params, line};
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
@@ -32,7 +32,8 @@ pub(super) fn router() -> Operations {
 
 /// A thread.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Thread {
+#[schema(as = Thread)]
+pub(super) struct ThreadResponse {
     #[schema(value_type = String)]
     id: ThreadId,
     /// Its newest name; empty where it has none.
@@ -83,7 +84,7 @@ impl From<conjure_core::chat::Usage> for Tokens {
     }
 }
 
-impl From<conjure_store::Thread> for Thread {
+impl From<conjure_store::Thread> for ThreadResponse {
     fn from(thread: conjure_store::Thread) -> Self {
         let cost = thread.cost.as_deref();
         Self {
@@ -108,11 +109,11 @@ impl From<conjure_store::Thread> for Thread {
 #[derive(Debug, Serialize, ToSchema)]
 struct ThreadDetail {
     #[serde(flatten)]
-    thread: Thread,
+    thread: ThreadResponse,
     /// Its names with their times, the oldest first.
     labels: Vec<ThreadLabel>,
     /// Its forks, the oldest first.
-    forks: Vec<Thread>,
+    forks: Vec<ThreadResponse>,
     /// The forks, and forks of forks, that go on showing text of it when it is cleared.
     #[schema(value_type = Vec<String>)]
     kept_by_forks: Vec<ThreadId>,
@@ -129,7 +130,7 @@ struct ThreadLabel {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct ListQuery {
+struct ThreadQuery {
     /// `next` of the page before; the first page without it.
     cursor: Option<String>,
     /// The most threads.
@@ -173,11 +174,11 @@ struct ClearedThread {
 
 /// List threads, the newest first
 #[utoipa::path(get, path = "/api/v1/threads", operation_id = "list_threads", tag = "threads",
-    params(ListQuery), responses((status = 200, description = "A page", body = Page<Thread>)))]
+    params(ThreadQuery), responses((status = 200, description = "A page", body = Page<ThreadResponse>)))]
 async fn list(
     State(app): State<App>,
-    Params(query): Params<ListQuery>,
-) -> Result<Json<Page<Thread>>, Problem> {
+    Params(query): Params<ThreadQuery>,
+) -> Result<Json<Page<ThreadResponse>>, Problem> {
     let limit = pages::limit(query.limit)?;
     let after = query.cursor.as_deref().map(place).transpose()?;
     if query
@@ -200,7 +201,7 @@ async fn list(
     let last = found.last().filter(|_| !is_last);
     Ok(Json(Page {
         next: last.map(|last| cursor(&last.cursor())),
-        items: found.into_iter().map(Thread::from).collect(),
+        items: found.into_iter().map(ThreadResponse::from).collect(),
     }))
 }
 
@@ -222,7 +223,7 @@ async fn get(
     Ok(Json(ThreadDetail {
         thread: thread.into(),
         labels: labels.collect(),
-        forks: forks.into_iter().map(Thread::from).collect(),
+        forks: forks.into_iter().map(ThreadResponse::from).collect(),
         kept_by_forks: keeping(&app, &id).await?,
     }))
 }
@@ -231,12 +232,12 @@ async fn get(
 #[utoipa::path(patch, path = "/api/v1/threads/{thread}", operation_id = "change_thread",
     tag = "threads", params(("thread" = String, Path, description = "Its id")),
     request_body = ChangeThread,
-    responses((status = 200, description = "As it is now", body = Thread)))]
+    responses((status = 200, description = "As it is now", body = ThreadResponse)))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<ChangeThread>,
-) -> Result<Json<Thread>, Problem> {
+    JsonBody(body): JsonBody<ChangeThread>,
+) -> Result<Json<ThreadResponse>, Problem> {
     let id = ThreadId::parse(&id)?;
     let label = line("label", &body.label, LONGEST)?;
     app.store.rename_thread(&id, label).await?;
@@ -310,12 +311,12 @@ async fn cost(
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/fork", operation_id = "fork_thread",
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
     request_body = ForkThread,
-    responses((status = 201, description = "The fork", body = Thread,
+    responses((status = 201, description = "The fork", body = ThreadResponse,
         headers(("Location" = String, description = "Its address")))))]
 async fn fork(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<ForkThread>,
+    JsonBody(body): JsonBody<ForkThread>,
 ) -> Result<Response, Problem> {
     let id = ThreadId::parse(&id)?;
     let label = body.label.as_deref();
@@ -331,7 +332,7 @@ async fn fork(
     if let Some(label) = label {
         app.store.rename_thread(&fork, label).await?;
     }
-    let made = Thread::from(app.store.thread(&fork).await?);
+    let made = ThreadResponse::from(app.store.thread(&fork).await?);
     let address = [(header::LOCATION, format!("/api/v1/threads/{fork}"))];
     Ok((StatusCode::CREATED, address, Json(made)).into_response())
 }

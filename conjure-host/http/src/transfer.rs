@@ -13,7 +13,7 @@ use super::extract::{Id, Named, SentLines};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
-use super::threads::Thread;
+use super::threads::ThreadResponse;
 use conjure_store::{Log as _, Record, ThreadId, json_lines};
 
 /// The media type of exports.
@@ -53,7 +53,7 @@ async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Resp
     tag = "threads",
     request_body(content = String, content_type = "application/jsonl",
         description = "Records, one a line"),
-    responses((status = 201, description = "It is there", body = Thread,
+    responses((status = 201, description = "It is there", body = ThreadResponse,
         headers(("Location" = String, description = "Its address")))))]
 async fn import(
     State(app): State<App>,
@@ -72,7 +72,7 @@ async fn import(
     let path = written.await??;
     let id = ThreadId::fresh();
     app.store.import_thread(&path, &id).await?;
-    let thread = Thread::from(app.store.thread(&id).await?);
+    let thread = ThreadResponse::from(app.store.thread(&id).await?);
     let address = [(header::LOCATION, format!("/api/v1/threads/{id}"))];
     Ok((StatusCode::CREATED, address, Json(thread)).into_response())
 }

@@ -12,7 +12,7 @@ use conjure_core::routing::Pattern;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Named, Params, Ref, Sent, line, text};
+use super::extract::{JsonBody, Named, Params, Ref, line, text};
 use super::idempotency::Idempotency;
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
@@ -159,7 +159,8 @@ impl TurnPolicy {
 
 /// A turn that was begun, or waits to be.
 #[derive(Debug, Serialize, ToSchema)]
-struct BegunTurn {
+#[schema(as = BegunTurn)]
+struct BegunTurnView {
     turn: String,
     /// The thread that it is in, whatever the session's thread is later.
     #[schema(value_type = String)]
@@ -174,7 +175,7 @@ struct BegunTurn {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct ListQuery {
+struct TurnQuery {
     /// The most turns.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u64>,
@@ -204,12 +205,12 @@ struct CancelTurn {
 /// List the turns of a session, the newest first
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/turns", operation_id = "list_turns",
     tag = "turns",
-    params(("session" = String, Path, description = "The session's id or name"), ListQuery),
+    params(("session" = String, Path, description = "The session's id or name"), TurnQuery),
     responses((status = 200, description = "The newest", body = Page<TurnView>)))]
 async fn list(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    Params(query): Params<ListQuery>,
+    Params(query): Params<TurnQuery>,
 ) -> Result<Json<Page<TurnView>>, Problem> {
     let limit = pages::limit(query.limit)?;
     let runs = app.manager.runs(&id, limit).await?;
@@ -225,7 +226,7 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/turns", operation_id = "create_turn",
     tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
     request_body = NewTurn,
-    responses((status = 202, description = "It is begun, or waits", body = BegunTurn,
+    responses((status = 202, description = "It is begun, or waits", body = BegunTurnView,
             headers(("Location" = String, description = "The turn's address"))),
         (status = 409, description = "The session has no thread, or the turn is another session's"),
         (status = 429, description = "Too many follow-ups wait")))]
@@ -233,7 +234,7 @@ async fn say(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
     idempotency: Option<Extension<Idempotency>>,
-    Sent(body): Sent<NewTurn>,
+    JsonBody(body): JsonBody<NewTurn>,
 ) -> Result<Response, Problem> {
     let turn_id = match body.turn_id {
         Some(id) => Some(line("turn_id", &id, LONGEST)?.to_owned()),
@@ -260,7 +261,7 @@ async fn say(
     };
     let turn = app.manager.begin(&id, request).await?;
     let at = [(header::LOCATION, format!("/api/v1/turns/{}", turn.id))];
-    let begun = BegunTurn {
+    let begun = BegunTurnView {
         events: format!("/api/v1/threads/{}/events", turn.thread),
         turn: turn.id,
         thread: turn.thread,
@@ -304,7 +305,7 @@ async fn get(
 async fn cancel(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    Sent(body): Sent<CancelTurn>,
+    JsonBody(body): JsonBody<CancelTurn>,
 ) -> Result<StatusCode, Problem> {
     match (body.turn, body.drop_queued) {
         (None, drop_queued) => app.manager.cancel(&id, drop_queued).await?,

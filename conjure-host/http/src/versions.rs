@@ -39,16 +39,16 @@ impl<T: Serialize> IntoResponse for Tagged<T> {
     }
 }
 
-/// The versions of which a change may be.
+/// The versions of an object that a change accepts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum VersionCondition {
     /// Whatever there is.
     Any,
     /// One of these tags.
     These(Vec<String>),
 }
 
-impl Wanted {
+impl VersionCondition {
     fn read(headers: &HeaderMap) -> Self {
         let given = headers.get_all(header::IF_MATCH).iter();
         let given = given.map(|value| value.to_str().unwrap_or_default());
@@ -78,7 +78,7 @@ impl Wanted {
     }
 }
 
-impl FromRequestParts<App> for Wanted {
+impl FromRequestParts<App> for VersionCondition {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
@@ -110,7 +110,7 @@ mod tests {
             for value in given {
                 headers.append(header::IF_MATCH, value.parse().unwrap());
             }
-            Wanted::read(&headers)
+            VersionCondition::read(&headers)
         };
         for fits in [
             &[][..],

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::json;
 use super::registry::variable;
-use super::server::{ConfigText, Import, ImportedServer};
+use super::server::{ConfigText, ImportResult, ImportedServer};
 use super::variables;
 
 /// The most bytes of a manifest.
@@ -47,7 +47,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> Result<Value, String> {
 }
 
 /// Reads a manifest. `directory` is where its bundle is unpacked.
-pub(crate) fn read(manifest: &Value, directory: &str, import: &mut Import) {
+pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult) {
     let text = |field: &str| manifest.get(field).and_then(Value::as_str);
     let name = json::tidy(text("name").unwrap_or("bundle"));
     let described = manifest.get("server").unwrap_or(&Value::Null);
@@ -150,7 +150,7 @@ impl Bundle<'_> {
     }
 
     /// A text of the manifest; nothing where it stands for what may be left out.
-    fn text(&self, label: &str, text: &str, import: &mut Import) -> Option<ConfigText> {
+    fn text(&self, label: &str, text: &str, import: &mut ImportResult) -> Option<ConfigText> {
         let mut text = text.replace("${__dirname}", self.directory);
         while let Some(key) = question(&text) {
             let place = format!("${{user_config.{key}}}");

@@ -2,14 +2,14 @@
 
 use toml::{Table, Value};
 
-use super::server::{ConfigText, Import, ImportedServer};
+use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Reads a whole file.
-pub(crate) fn read(text: &str) -> Result<Import, String> {
+pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
     let file: Table = text
         .parse()
         .map_err(|error: toml::de::Error| error.message().to_owned())?;
-    let mut import = Import::default();
+    let mut import = ImportResult::default();
     let servers = file.get("mcp_servers").and_then(Value::as_table);
     for (name, value) in servers.into_iter().flatten() {
         match value.as_table() {
@@ -20,7 +20,7 @@ pub(crate) fn read(text: &str) -> Result<Import, String> {
     Ok(import)
 }
 
-fn server(name: &str, fields: &Table, import: &mut Import) {
+fn server(name: &str, fields: &Table, import: &mut ImportResult) {
     let mut server = ImportedServer {
         name: name.to_owned(),
         ..ImportedServer::default()
@@ -38,7 +38,7 @@ fn server(name: &str, fields: &Table, import: &mut Import) {
     import.servers.push(server);
 }
 
-fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Import) {
+fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut ImportResult) {
     let name = server.name.clone();
     let pairs = |value: &Value| -> Vec<(String, String)> {
         let table = value.as_table().into_iter().flatten();

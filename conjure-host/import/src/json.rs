@@ -3,16 +3,16 @@
 
 use serde_json::{Map, Value};
 
-use super::server::{Import, ImportedServer};
+use super::server::{ImportResult, ImportedServer};
 use super::{bundle, registry};
 
 /// The directory of a bundle whose manifest alone is read.
 const UNPACKED: &str = "/BUNDLE_DIRECTORY";
 
 /// Reads a whole file; comments and commas at the end of lists are VS Code's.
-pub(crate) fn read(text: &str) -> Result<Import, String> {
+pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
     let value: Value = serde_json::from_str(&plain(text)).map_err(|error| error.to_string())?;
-    let mut import = Import::default();
+    let mut import = ImportResult::default();
     if registry::is_one(&value) {
         registry::read(&value, &mut import);
         return Ok(import);
@@ -51,7 +51,7 @@ pub(crate) fn read(text: &str) -> Result<Import, String> {
 }
 
 /// Reads one server.
-pub(crate) fn server(name: &str, value: &Value, import: &mut Import) {
+pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
     let Value::Object(fields) = value else {
         import.note(name, "it is no object, and left out");
         return;
@@ -111,7 +111,7 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut Import) {
 }
 
 /// The transport before streamable HTTP.
-pub(crate) fn old_transport(name: &str, import: &mut Import) {
+pub(crate) fn old_transport(name: &str, import: &mut ImportResult) {
     import.note(
         name,
         "it used HTTP with SSE, which is not spoken here; its address is written down as it is, \
@@ -158,7 +158,7 @@ pub(crate) fn tidy(name: &str) -> String {
 pub(crate) fn arguments<'a>(
     args: impl Iterator<Item = &'a Value>,
     server: &mut ImportedServer,
-    import: &mut Import,
+    import: &mut ImportResult,
 ) {
     let name = server.name.clone();
     let args: Vec<String> = args.filter_map(written).collect();
@@ -174,7 +174,7 @@ pub(crate) fn pairs(
     pairs: Option<&Value>,
     what: &str,
     server: &mut ImportedServer,
-    import: &mut Import,
+    import: &mut ImportResult,
 ) {
     let name = server.name.clone();
     let pairs = pairs.and_then(Value::as_object).into_iter().flatten();
@@ -203,7 +203,7 @@ fn written(value: &Value) -> Option<String> {
     }
 }
 
-fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Import) {
+fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut ImportResult) {
     let name = server.name.clone();
     match (field, value) {
         ("type" | "transport" | "command" | "args" | "url" | "serverUrl" | "httpUrl", _) => {}
@@ -236,7 +236,7 @@ fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Im
     }
 }
 
-fn oauth(fields: &Map<String, Value>, server: &mut ImportedServer, import: &mut Import) {
+fn oauth(fields: &Map<String, Value>, server: &mut ImportedServer, import: &mut ImportResult) {
     let name = server.name.clone();
     for (field, value) in fields {
         match (field.as_str(), value) {

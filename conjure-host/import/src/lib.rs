@@ -18,7 +18,7 @@ mod yaml;
 
 use serde_json::{Map, Value};
 
-pub use server::{Import, RequiredSecret};
+pub use server::{ImportResult, RequiredSecret};
 pub use typed::{Typed, secrets as typed_secrets};
 
 /// How an MCP bundle begins, as every zip archive does.
@@ -36,7 +36,7 @@ const ARCHIVE: &[u8] = b"PK\x03\x04";
 ///
 /// # Errors
 /// Why it is none of them.
-pub fn read(text: &str) -> Result<Import, String> {
+pub fn read(text: &str) -> Result<ImportResult, String> {
     let begin = text.trim_start();
     let line = begin.strip_prefix("$ ").unwrap_or(begin);
     if line.starts_with("claude ") || line.starts_with("codex ") {
@@ -65,9 +65,9 @@ pub fn is_bundle(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// Why it is none.
-pub fn read_bundle(bytes: &[u8], directory: &str) -> Result<Import, String> {
+pub fn read_bundle(bytes: &[u8], directory: &str) -> Result<ImportResult, String> {
     let manifest = bundle::manifest(bytes)?;
-    let mut import = Import::default();
+    let mut import = ImportResult::default();
     bundle::read(&manifest, directory, &mut import);
     import
         .notes
@@ -75,7 +75,7 @@ pub fn read_bundle(bytes: &[u8], directory: &str) -> Result<Import, String> {
     Ok(import)
 }
 
-impl Import {
+impl ImportResult {
     /// The names of the servers, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|server| server.name.as_str())

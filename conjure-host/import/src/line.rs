@@ -1,11 +1,11 @@
 //! Lines `claude mcp add …`, `claude mcp add-json …` and `codex mcp add …`.
 
 use super::json;
-use super::server::{ConfigText, Import, ImportedServer};
+use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Reads one line or several.
-pub(crate) fn read(text: &str) -> Result<Import, String> {
-    let mut import = Import::default();
+pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
+    let mut import = ImportResult::default();
     // A line may go on in the next.
     let text = text.replace("\\\n", " ");
     for line in text.lines().map(str::trim) {
@@ -124,7 +124,7 @@ fn is_pair(word: &str) -> bool {
     })
 }
 
-fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
+fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
     let line = options(words)?;
     let [name, target, args @ ..] = line.words.as_slice() else {
         return Err("`claude mcp add` has a name and a command or an address".to_owned());
@@ -201,7 +201,7 @@ fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
 }
 
 /// `codex mcp add NAME [--env NAME=VALUE]… (--url URL [--bearer-token-env-var NAME] | COMMAND…)`.
-fn add_of_codex(words: &[&str], import: &mut Import) -> Result<(), String> {
+fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
     let mut name = None;
     let (mut env, mut command) = (Vec::new(), Vec::new());
     let (mut url, mut token, mut client) = (None, None, None);
@@ -284,7 +284,7 @@ fn add_of_codex(words: &[&str], import: &mut Import) -> Result<(), String> {
     Ok(())
 }
 
-fn add_json(words: &[&str], import: &mut Import) -> Result<(), String> {
+fn add_json(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
     let line = options(words)?;
     let [name, text, ..] = line.words.as_slice() else {
         return Err("`claude mcp add-json` has a name and a text of JSON".to_owned());

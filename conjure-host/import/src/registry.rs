@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::json;
-use super::server::{ConfigText, Import, ImportedServer};
+use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Whether this is such a description, or a list of them.
 pub(crate) fn is_one(value: &Value) -> bool {
@@ -24,7 +24,7 @@ pub(crate) fn is_one(value: &Value) -> bool {
 }
 
 /// Reads it.
-pub(crate) fn read(value: &Value, import: &mut Import) {
+pub(crate) fn read(value: &Value, import: &mut ImportResult) {
     let one = std::slice::from_ref(value);
     let listed = value.get("servers").and_then(Value::as_array);
     for entry in listed.map_or(one, Vec::as_slice) {
@@ -32,7 +32,7 @@ pub(crate) fn read(value: &Value, import: &mut Import) {
     }
 }
 
-fn server(described: &Value, import: &mut Import) {
+fn server(described: &Value, import: &mut ImportResult) {
     let whole = described
         .get("name")
         .and_then(Value::as_str)
@@ -71,7 +71,7 @@ fn field<'a>(value: &'a Value, name: &str, before: &str) -> Option<&'a Value> {
     value.get(name).or_else(|| value.get(before))
 }
 
-fn remote(name: &str, remote: &Value, import: &mut Import) {
+fn remote(name: &str, remote: &Value, import: &mut ImportResult) {
     let url = remote
         .get("url")
         .and_then(Value::as_str)
@@ -109,7 +109,7 @@ fn runner(package: &Value) -> Option<(&'static str, &'static [&'static str])> {
     }
 }
 
-fn package(name: &str, package: &Value, import: &mut Import) {
+fn package(name: &str, package: &Value, import: &mut ImportResult) {
     let Some((program, before)) = runner(package) else {
         return;
     };
@@ -175,7 +175,7 @@ fn inputs(list: Option<&Value>) -> impl Iterator<Item = &Value> {
 }
 
 /// Arguments that have a value, in their order.
-fn arguments(server: &str, list: Option<&Value>, import: &mut Import) -> Vec<ConfigText> {
+fn arguments(server: &str, list: Option<&Value>, import: &mut ImportResult) -> Vec<ConfigText> {
     let mut args = Vec::new();
     for argument in inputs(list) {
         let flag = argument.get("name").and_then(Value::as_str);
@@ -201,7 +201,7 @@ fn named(
     server: &str,
     what: &str,
     of: &Value,
-    import: &mut Import,
+    import: &mut ImportResult,
 ) -> Option<(String, ConfigText)> {
     let name = of.get("name").and_then(Value::as_str)?;
     let label = if what == "env" {
@@ -213,7 +213,7 @@ fn named(
 }
 
 /// What is to be written for an input: its value, its default, or a variable that the person sets.
-fn input(server: &str, label: &str, of: &Value, import: &mut Import) -> Option<ConfigText> {
+fn input(server: &str, label: &str, of: &Value, import: &mut ImportResult) -> Option<ConfigText> {
     let flag = |name: &str, before: &str| field(of, name, before) == Some(&Value::Bool(true));
     let (is_secret, is_required) = (
         flag("isSecret", "is_secret"),
@@ -243,7 +243,12 @@ fn input(server: &str, label: &str, of: &Value, import: &mut Import) -> Option<C
 }
 
 /// A text with its `{variables}` filled in.
-fn filled(server: &str, text: &str, variables: Option<&Value>, import: &mut Import) -> ConfigText {
+fn filled(
+    server: &str,
+    text: &str,
+    variables: Option<&Value>,
+    import: &mut ImportResult,
+) -> ConfigText {
     let none = Map::new();
     let variables = variables.and_then(Value::as_object).unwrap_or(&none);
     let mut out = text.to_owned();

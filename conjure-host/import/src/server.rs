@@ -44,9 +44,9 @@ pub struct RequiredSecret {
     pub from: Option<String>,
 }
 
-/// Everything that was found.
+/// Everything that was found in a configuration.
 #[derive(Debug, Default)]
-pub struct Import {
+pub struct ImportResult {
     pub(crate) servers: Vec<ImportedServer>,
     /// Secrets that somebody must set.
     pub secrets: Vec<RequiredSecret>,
@@ -54,7 +54,7 @@ pub struct Import {
     pub notes: Vec<String>,
 }
 
-impl Import {
+impl ImportResult {
     /// Tells something.
     pub(crate) fn note(&mut self, server: &str, text: &str) {
         self.notes.push(format!("`{server}`: {text}"));

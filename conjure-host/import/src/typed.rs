@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::secret;
-use super::server::{ConfigText, Import};
+use super::server::{ConfigText, ImportResult};
 
 /// The longest name of a saved secret, less room for a number.
 const LONGEST: usize = 45;
@@ -84,7 +84,7 @@ pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<Typed> 
         let arg = arg.as_str();
         if let Some(arg) = arg
             && let ConfigText::Secret { prefix, .. } =
-                Import::default().argument(server, before_it, arg)
+                ImportResult::default().argument(server, before_it, arg)
         {
             // What is written in another way than the prefix has it is a secret as a whole.
             let (prefix, secret) = match arg.strip_prefix(&prefix) {

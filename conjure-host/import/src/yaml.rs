@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::json;
-use super::server::{Import, ImportedServer};
+use super::server::{ImportResult, ImportedServer};
 
 /// The most bytes of a file.
 const MOST: usize = 1024 * 1024;
@@ -13,9 +13,9 @@ const EVENTS: usize = 100_000;
 const ALIASES: usize = 1_000;
 
 /// Reads a whole file.
-pub(crate) fn read(text: &str) -> Result<Import, String> {
+pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
     let value = parse(text)?;
-    let mut import = Import::default();
+    let mut import = ImportResult::default();
     // A recipe of goose's desktop is one level deeper.
     let value = value.get("recipe").unwrap_or(&value);
     match value.get("extensions") {
@@ -74,7 +74,7 @@ fn name_of(value: &Value, at: usize) -> String {
 }
 
 /// An extension of goose. Variables of `env_keys` are in its keyring; here they are secrets.
-fn goose(name: &str, extension: &Value, import: &mut Import) {
+fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
     // An older form has the settings below `config`.
     let inner = extension.get("config").filter(|inner| inner.is_object());
     let settings = inner.unwrap_or(extension);
@@ -137,7 +137,7 @@ fn goose(name: &str, extension: &Value, import: &mut Import) {
 }
 
 /// A server of Continue.
-fn of_continue(name: &str, value: &Value, import: &mut Import) {
+fn of_continue(name: &str, value: &Value, import: &mut ImportResult) {
     let Value::Object(fields) = value else {
         import.note(name, "it is no table, and left out");
         return;

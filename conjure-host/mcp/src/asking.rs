@@ -15,7 +15,9 @@ use rmcp::model::ClientCapabilities;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use conjure_runtime::backend::questions::{AskedBy, Client, ClientAnswer, Question, QuestionKind};
+use conjure_runtime::backend::questions::{
+    AskedBy, ClientAnswer, ClientQuestion, QuestionKind, SessionClient,
+};
 
 /// Rounds of questions of one call that may wait.
 const ROUNDS: usize = 8;
@@ -42,7 +44,7 @@ pub(super) struct AskingCall {
 
 /// Questions that are asked together.
 pub(super) struct Round {
-    pub(super) questions: Vec<(String, Question)>,
+    pub(super) questions: Vec<(String, ClientQuestion)>,
     pub(super) reply: oneshot::Sender<Vec<Result<Value, Fault>>>,
 }
 
@@ -84,7 +86,7 @@ impl Can {
         }
     }
 
-    fn answers(self, question: &Question) -> bool {
+    fn answers(self, question: &ClientQuestion) -> bool {
         match question.kind {
             QuestionKind::Elicit if is_page(question) => self.url,
             QuestionKind::Elicit => self.form,
@@ -95,7 +97,7 @@ impl Can {
 }
 
 /// Whether a page is to be visited instead of a form filled in.
-fn is_page(question: &Question) -> bool {
+fn is_page(question: &ClientQuestion) -> bool {
     question.body.get("url").is_some_and(Value::is_string)
 }
 
@@ -163,7 +165,7 @@ impl AskingCall {
         serde_json::from_value(Value::Object(names.collect())).ok()
     }
 
-    fn key(&self, question: &Question) -> String {
+    fn key(&self, question: &ClientQuestion) -> String {
         match &question.key {
             Some(key) => key.clone(),
             None => {
@@ -173,7 +175,7 @@ impl AskingCall {
         }
     }
 
-    async fn ask(&self, questions: Vec<Question>) -> Vec<ClientAnswer> {
+    async fn ask(&self, questions: Vec<ClientQuestion>) -> Vec<ClientAnswer> {
         let mut answers: Vec<ClientAnswer> = Vec::new();
         let mut open = Vec::new();
         for (at, question) in questions.into_iter().enumerate() {
@@ -210,7 +212,7 @@ impl AskingCall {
         answers
     }
 
-    async fn round(&self, questions: Vec<(String, Question)>) -> Vec<Result<Value, Fault>> {
+    async fn round(&self, questions: Vec<(String, ClientQuestion)>) -> Vec<Result<Value, Fault>> {
         let count = questions.len();
         let (reply, answers) = oneshot::channel();
         let sent = self.rounds.send(Round { questions, reply }).await;
@@ -225,12 +227,16 @@ impl AskingCall {
     }
 }
 
-impl Client for SessionQuestions {
+impl SessionClient for SessionQuestions {
     fn declares(&self) -> ServedClient {
         self.declared.get().copied().unwrap_or_default().served()
     }
 
-    fn ask(&self, by: AskedBy, questions: Vec<Question>) -> BoxFuture<'static, Vec<ClientAnswer>> {
+    fn ask(
+        &self,
+        by: AskedBy,
+        questions: Vec<ClientQuestion>,
+    ) -> BoxFuture<'static, Vec<ClientAnswer>> {
         match self.call(by.call_id.as_deref()) {
             Some(call) => async move { call.ask(questions).await }.boxed(),
             None => {
@@ -242,7 +248,7 @@ impl Client for SessionQuestions {
 }
 
 /// A question as MCP asks it: method and parameters.
-pub(super) fn to_client(question: &Question) -> (&'static str, Option<Value>) {
+pub(super) fn to_client(question: &ClientQuestion) -> (&'static str, Option<Value>) {
     let body = &question.body;
     let member = |name: &str| body.get(name).filter(|value| !value.is_null()).cloned();
     match question.kind {
@@ -361,8 +367,8 @@ mod tests {
         Can::of(serde_json::from_value(capabilities).ok().as_ref())
     }
 
-    fn question(kind: QuestionKind, key: Option<&str>, body: Value) -> Question {
-        Question {
+    fn question(kind: QuestionKind, key: Option<&str>, body: Value) -> ClientQuestion {
+        ClientQuestion {
             key: key.map(str::to_owned),
             kind,
             body,

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::notes;
 use super::session::{ClientSession, lock};
-use conjure_runtime::session::{Calls, Revision};
+use conjure_runtime::session::{Revision, ToolSession};
 
 /// The shortest time between two messages about one list.
 const APART: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ pub(super) struct SessionChanges {
 
 impl SessionChanges {
     /// From now on.
-    pub(super) fn of(calls: &Calls) -> Self {
+    pub(super) fn of(calls: &ToolSession) -> Self {
         let mut revision = calls.revision();
         let told = *revision.borrow_and_update();
         Self {

@@ -11,7 +11,7 @@ use super::answers::read_error;
 use super::session::ClientSession;
 use super::{lists, results};
 use conjure_runtime::backend::LiveOutput;
-use conjure_runtime::session::{CallWith, Calls};
+use conjure_runtime::session::{CallWith, ToolSession};
 
 /// The most values of one answer, as the protocol has it.
 const MOST: usize = 100;
@@ -22,7 +22,7 @@ const MOST: usize = 100;
 /// When there is no such prompt, or whoever has it fails.
 pub(super) async fn complete(
     session: &ClientSession,
-    calls: &Calls,
+    calls: &ToolSession,
     cancel: &CancellationToken,
     request: CompleteRequestParams,
 ) -> Result<CompleteResult, ErrorData> {

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::asking::{AskingCall, Round, SessionQuestions, from_client, to_client};
 use super::notes::{CallNote, Outlet};
 use conjure_runtime::backend::CallReport;
-use conjure_runtime::backend::questions::Question;
+use conjure_runtime::backend::questions::ClientQuestion;
 use conjure_runtime::backend::readers::ReadError;
 use conjure_runtime::backend::results::has_answer;
 use conjure_skill_sdk::protocol::{PromptText, ToolResult};
@@ -286,7 +286,7 @@ fn unanswered() -> Fault {
 }
 
 /// A question in the form in which it is part of a result.
-fn input_request(question: &Question) -> Result<InputRequest, ErrorData> {
+fn input_request(question: &ClientQuestion) -> Result<InputRequest, ErrorData> {
     let (method, params) = to_client(question);
     let mut request = Map::new();
     request.insert("method".to_owned(), method.into());

@@ -37,8 +37,8 @@ use super::tools::ServedTools;
 use super::verbatim::{AnswerKind, packed};
 use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
 use conjure_runtime::backend::CallReport;
-use conjure_runtime::backend::readers::{Lists, ReadError};
-use conjure_runtime::session::Calls;
+use conjure_runtime::backend::readers::{ReadError, SourceLists};
+use conjure_runtime::session::ToolSession;
 
 /// One connection, or one request of a client without one.
 pub(super) struct McpHandler {
@@ -216,7 +216,7 @@ impl McpHandler {
         &self,
         context: &RequestContext<RoleServer>,
         of: ListOf,
-    ) -> Result<(Arc<Calls>, Vec<Lists>), ErrorData> {
+    ) -> Result<(Arc<ToolSession>, Vec<SourceLists>), ErrorData> {
         let session = self.session(context).await?;
         let calls = Arc::clone(session.calls().await?);
         let listed = listed(&calls, &context.ct, of).await;

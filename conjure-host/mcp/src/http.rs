@@ -20,7 +20,7 @@ use super::owners::Owners;
 use super::whole::whole_messages;
 use super::{McpHost, ServeError};
 use conjure_http_server::connections::{self, ConnectionBounds};
-use conjure_http_server::{AllowedHosts, Tokens, Visitor};
+use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 
 /// The path of the endpoint.
@@ -142,7 +142,7 @@ impl HttpServer {
 /// What a request has to get past.
 struct Door {
     hosts: AllowedHosts,
-    tokens: Tokens,
+    tokens: AccessTokens,
     clients: Arc<ClientSessions>,
     sessions: Arc<LocalSessionManager>,
     owners: Owners,

@@ -15,8 +15,8 @@ use super::files;
 use super::session::ClientSession;
 use conjure_runtime::artifacts::Artifacts;
 use conjure_runtime::backend::LiveOutput;
-use conjure_runtime::backend::readers::Lists;
-use conjure_runtime::session::{CallWith, Calls};
+use conjure_runtime::backend::readers::SourceLists;
+use conjure_runtime::session::{CallWith, ToolSession};
 
 /// Entries of one page of a list.
 const PAGE: usize = 1000;
@@ -24,7 +24,7 @@ const PAGE: usize = 1000;
 const FILES: usize = 1000;
 
 /// All resources, those of the sources first; of two with one URI the first.
-pub(super) fn resources(lists: &[Lists], artifacts: &Artifacts) -> Vec<Value> {
+pub(super) fn resources(lists: &[SourceLists], artifacts: &Artifacts) -> Vec<Value> {
     let mut seen = BTreeSet::new();
     let listed = lists.iter().flat_map(|source| &source.resources);
     let listed = listed.filter(|resource| seen.insert(resource.uri.clone()));
@@ -36,7 +36,7 @@ pub(super) fn resources(lists: &[Lists], artifacts: &Artifacts) -> Vec<Value> {
 }
 
 /// All templates, and the one for files.
-pub(super) fn templates(lists: &[Lists]) -> Vec<Value> {
+pub(super) fn templates(lists: &[SourceLists]) -> Vec<Value> {
     let listed = lists.iter().flat_map(|source| &source.templates);
     let mut templates: Vec<Value> = listed.cloned().collect();
     templates.push(files::template());
@@ -54,7 +54,7 @@ pub(super) struct ServedPrompt {
 
 /// All prompts by their served names: the own one where nobody else has it, else with the
 /// source's name before it.
-pub(super) fn prompts(lists: &[Lists]) -> BTreeMap<String, ServedPrompt> {
+pub(super) fn prompts(lists: &[SourceLists]) -> BTreeMap<String, ServedPrompt> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let listed = || {
         let sources = lists.iter();
@@ -88,7 +88,7 @@ pub(super) fn prompts(lists: &[Lists]) -> BTreeMap<String, ServedPrompt> {
 /// When there is none.
 pub(super) async fn prompt(
     session: &ClientSession,
-    calls: &Calls,
+    calls: &ToolSession,
     cancel: &CancellationToken,
     name: &str,
 ) -> Result<ServedPrompt, ErrorData> {
@@ -186,7 +186,11 @@ pub(super) enum ListOf {
 }
 
 /// Asks the sources for their lists.
-pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf) -> Vec<Lists> {
+pub(super) async fn listed(
+    calls: &ToolSession,
+    cancel: &CancellationToken,
+    of: ListOf,
+) -> Vec<SourceLists> {
     let snapshot = calls.snapshot();
     let live: LiveOutput = Arc::new(|_, _| {});
     let with = CallWith {
@@ -204,7 +208,7 @@ pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf
 }
 
 /// Tells the sources that a client wants to hear of a resource, or does not any more.
-pub(super) async fn tell_sources(calls: &Calls, uri: &str, on: bool) {
+pub(super) async fn tell_sources(calls: &ToolSession, uri: &str, on: bool) {
     let snapshot = calls.snapshot();
     let (live, cancel): (LiveOutput, _) = (Arc::new(|_, _| {}), CancellationToken::new());
     let with = CallWith {
@@ -223,17 +227,17 @@ mod tests {
 
     use super::*;
 
-    fn lists(source: &str, prompts: &[&str]) -> Lists {
+    fn lists(source: &str, prompts: &[&str]) -> SourceLists {
         let prompt = |name: &&str| Prompt {
             name: (*name).to_owned(),
             description: None,
             arguments: Vec::new(),
             meta: Some(json!({ "title": "T" })),
         };
-        Lists {
+        SourceLists {
             source: source.to_owned(),
             prompts: prompts.iter().map(prompt).collect(),
-            ..Lists::default()
+            ..SourceLists::default()
         }
     }
 

@@ -64,13 +64,13 @@ fn cut(public: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use conjure_core::routing::{Catalog, CatalogTool, Effects, Naming, Prefix};
+    use conjure_core::routing::{Catalog, CatalogTool, EffectLevel, Naming, Prefix};
 
     use super::*;
 
     fn table(skills: &[(&str, &str)]) -> RoutingTable {
         let tools = skills.iter().map(|(skill, tool)| {
-            let tool = CatalogTool::new(*tool, "skill.execute", Effects::Read);
+            let tool = CatalogTool::new(*tool, "skill.execute", EffectLevel::Read);
             Arc::new(tool.of_skill(*skill, None))
         });
         let catalog = Catalog {

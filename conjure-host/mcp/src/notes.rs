@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use conjure_runtime::backend::LiveOutput;
-use conjure_runtime::session::Calls;
+use conjure_runtime::session::ToolSession;
 
 /// Notes of one call that may wait; of more the newest are left out.
 const WAITING: usize = 1024;
@@ -41,7 +41,7 @@ pub(super) enum CallNote {
 }
 
 /// Takes what a call says: events that concern the session stay there, the others become notes.
-pub(super) fn listener(calls: &Arc<Calls>) -> (LiveOutput, mpsc::Receiver<CallNote>) {
+pub(super) fn listener(calls: &Arc<ToolSession>) -> (LiveOutput, mpsc::Receiver<CallNote>) {
     let (notes, receiver) = mpsc::channel(WAITING);
     let calls = Arc::downgrade(calls);
     let live: LiveOutput = Arc::new(move |kind, bytes: &[u8]| {

@@ -5,12 +5,14 @@
 
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::CallFailureKind;
-use conjure_core::routing::Decision;
+use conjure_core::routing::PolicyDecision;
 use serde_json::json;
 
 use super::session::RequestWork;
-use conjure_runtime::backend::Snapshot;
-use conjure_runtime::backend::questions::{AskedBy, Client as _, Question, QuestionKind};
+use conjure_runtime::backend::ToolSnapshot;
+use conjure_runtime::backend::questions::{
+    AskedBy, ClientQuestion, QuestionKind, SessionClient as _,
+};
 
 /// The most characters of a call's arguments that a question shows.
 const SHOWN: usize = 1000;
@@ -42,13 +44,13 @@ impl CallDenial {
 /// Why it may not.
 pub(super) async fn of(
     work: &RequestWork,
-    snapshot: &Snapshot,
+    snapshot: &ToolSnapshot,
     call: &FunctionCall,
 ) -> Result<(), CallDenial> {
     match work.calls.rule_for(snapshot, &call.name, &call.arguments) {
-        None | Some(Decision::Allow) => Ok(()),
-        Some(Decision::Deny) => Err(CallDenial::Rule("a rule of the server denies it")),
-        Some(Decision::Ask) => asked(work, call).await,
+        None | Some(PolicyDecision::Allow) => Ok(()),
+        Some(PolicyDecision::Deny) => Err(CallDenial::Rule("a rule of the server denies it")),
+        Some(PolicyDecision::Ask) => asked(work, call).await,
     }
 }
 
@@ -58,7 +60,7 @@ async fn asked(work: &RequestWork, call: &FunctionCall) -> Result<(), CallDenial
         plugin: "conjure".to_owned(),
         call_id: Some(std::sync::Arc::clone(&work.id)),
     };
-    let question = Question {
+    let question = ClientQuestion {
         key: Some("permission".to_owned()),
         kind: QuestionKind::Elicit,
         body: json!({ "message": format!("May `{}` run with {arguments}?", call.name) }),

@@ -19,10 +19,10 @@ use super::suspended::Suspended;
 use super::tools::ServedTools;
 use conjure_config::SessionSpec;
 use conjure_runtime::Host;
-use conjure_runtime::backend::questions::Client;
+use conjure_runtime::backend::questions::SessionClient;
 use conjure_runtime::backend::request_context::RequestContext;
-use conjure_runtime::backend::{LiveOutput, Snapshot};
-use conjure_runtime::session::{CallWith, Calls, SessionError};
+use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
+use conjure_runtime::session::{CallWith, SessionError, ToolSession};
 
 /// How long after the opening of a session servers behind may take to say what they have.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub(super) struct Common {
 /// One client's session.
 pub(super) struct ClientSession {
     pub(super) common: Arc<Common>,
-    calls: OnceCell<Arc<Calls>>,
+    calls: OnceCell<Arc<ToolSession>>,
     opened: watch::Sender<bool>,
     opened_at: OnceLock<Instant>,
     asking: Arc<SessionQuestions>,
@@ -70,7 +70,7 @@ pub(super) struct WorkStart<'a> {
 
 /// What the work of a request has.
 pub(super) struct RequestWork {
-    pub(super) calls: Arc<Calls>,
+    pub(super) calls: Arc<ToolSession>,
     pub(super) id: Arc<str>,
     pub(super) asking: Arc<SessionQuestions>,
     pub(super) cancel: CancellationToken,
@@ -82,7 +82,7 @@ pub(super) struct RequestWork {
 
 impl RequestWork {
     /// How its calls and questions are made.
-    pub(super) fn with<'a>(&'a self, snapshot: &'a Snapshot) -> CallWith<'a> {
+    pub(super) fn with<'a>(&'a self, snapshot: &'a ToolSnapshot) -> CallWith<'a> {
         CallWith {
             snapshot,
             cancel: &self.cancel,
@@ -118,7 +118,7 @@ impl ClientSession {
     }
 
     /// The host's session, opened at the first use.
-    pub(super) async fn calls(&self) -> Result<&Arc<Calls>, ErrorData> {
+    pub(super) async fn calls(&self) -> Result<&Arc<ToolSession>, ErrorData> {
         *lock(&self.used) = Instant::now();
         match self.calls.get() {
             Some(calls) if *self.opened.borrow() => Ok(calls),
@@ -128,9 +128,9 @@ impl ClientSession {
         }
     }
 
-    async fn open(&self) -> Result<&Arc<Calls>, ErrorData> {
+    async fn open(&self) -> Result<&Arc<ToolSession>, ErrorData> {
         let calls = self.calls.get_or_try_init(|| async {
-            let client: Arc<dyn Client> = Arc::clone(&self.asking) as _;
+            let client: Arc<dyn SessionClient> = Arc::clone(&self.asking) as _;
             let opened = self.common.host.calls_for(self.common.spec.clone(), client);
             opened.await.map(Arc::new)
         });
@@ -152,7 +152,7 @@ impl ClientSession {
     }
 
     /// The host's session if it is open.
-    pub(super) fn open_calls(&self) -> Option<&Arc<Calls>> {
+    pub(super) fn open_calls(&self) -> Option<&Arc<ToolSession>> {
         self.calls.get()
     }
 
@@ -171,7 +171,7 @@ impl ClientSession {
         Some(self.tools_of(self.calls.get()?))
     }
 
-    fn tools_of(&self, calls: &Calls) -> Arc<ServedTools> {
+    fn tools_of(&self, calls: &ToolSession) -> Arc<ServedTools> {
         let snapshot = calls.snapshot();
         let mut known = lock(&self.tools);
         if let Some(tools) = &*known

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conjure_core::routing::{Decision, Effects, Mode, Route};
+use conjure_core::routing::{CallMode, EffectLevel, PolicyDecision, Route};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
@@ -11,15 +11,15 @@ use super::meta_tools;
 use super::names;
 use super::options::MetaTools;
 use super::whole;
-use conjure_runtime::backend::Snapshot;
-use conjure_runtime::session::Calls;
+use conjure_runtime::backend::ToolSnapshot;
+use conjure_runtime::session::ToolSession;
 
 /// What a tool's `_meta` says about its calls: `stateful` or `stateless`.
 const MODE: &str = "dev.conjure/mode";
 
 /// The served tools of one snapshot.
 pub(super) struct ServedTools {
-    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<ToolSnapshot>,
     tools: Vec<ServedTool>,
     by_name: HashMap<String, usize>,
     meta: MetaTools,
@@ -48,7 +48,7 @@ impl ServedTool {
 
 impl ServedTools {
     /// Those of a snapshot, without what the session's rules deny whatever the arguments are.
-    pub(super) fn of(calls: &Calls, snapshot: Arc<Snapshot>, meta: MetaTools) -> Self {
+    pub(super) fn of(calls: &ToolSession, snapshot: Arc<ToolSnapshot>, meta: MetaTools) -> Self {
         let own: &[&str] = match meta {
             MetaTools::Off => &[],
             MetaTools::Beside | MetaTools::Instead => &meta_tools::NAMES,
@@ -59,7 +59,7 @@ impl ServedTools {
             .zip(names)
             .filter(|(route, _)| {
                 let rule = calls.rule_for(&snapshot, route.name.as_str(), &json!({}));
-                rule != Some(Decision::Deny)
+                rule != Some(PolicyDecision::Deny)
             })
             .filter_map(|(route, name)| served(route, &name))
             .collect();
@@ -119,7 +119,7 @@ fn served(route: &Route, name: &str) -> Option<ServedTool> {
         .inspect_err(|error| tracing::warn!(tool = name, "is not served: {error}"))
         .ok()?;
     let definition = &route.definition;
-    let lane = (definition.mode == Mode::Stateful).then(|| match route.skill() {
+    let lane = (definition.mode == CallMode::Stateful).then(|| match route.skill() {
         // A native skill is one lane; of a backend the whole instance is.
         Some(skill) if &*route.kind == "native" => format!("{}\n{skill}", route.backend),
         _ => route.backend.to_string(),
@@ -168,8 +168,8 @@ fn raw(route: &Route, name: &str) -> Value {
         fields.remove("outputSchema");
     }
     let mode = match definition.mode {
-        Mode::Stateful => "stateful",
-        Mode::Stateless => "stateless",
+        CallMode::Stateful => "stateful",
+        CallMode::Stateless => "stateless",
     };
     match fields.get_mut("_meta") {
         Some(Value::Object(meta)) => {
@@ -182,10 +182,10 @@ fn raw(route: &Route, name: &str) -> Value {
     Value::Object(fields)
 }
 
-fn effects(effects: Effects) -> Value {
+fn effects(effects: EffectLevel) -> Value {
     match effects {
-        Effects::Read => json!({ "readOnlyHint": true }),
-        Effects::Write => json!({ "readOnlyHint": false, "destructiveHint": false }),
-        Effects::Destructive => json!({ "readOnlyHint": false, "destructiveHint": true }),
+        EffectLevel::Read => json!({ "readOnlyHint": true }),
+        EffectLevel::Write => json!({ "readOnlyHint": false, "destructiveHint": false }),
+        EffectLevel::Destructive => json!({ "readOnlyHint": false, "destructiveHint": true }),
     }
 }

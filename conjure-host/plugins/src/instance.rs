@@ -15,7 +15,7 @@ use super::emit::Emit;
 use super::in_place::InPlaceSlot;
 use super::link::{InstanceLink, LinkReply};
 use super::loaded::LoadedPlugin;
-use super::services::{CallFailure, CallOptions, HostServices};
+use super::services::{CallOptions, HostServices, PluginCallFailure};
 
 /// The most bytes that are kept of a fault's message.
 const MESSAGE: usize = 16 * 1024;
@@ -97,10 +97,10 @@ impl Instance {
         op: &str,
         json: Vec<u8>,
         options: CallOptions,
-    ) -> Result<Vec<u8>, CallFailure> {
+    ) -> Result<Vec<u8>, PluginCallFailure> {
         let health = &self.plugin.health;
         if let Some(reason) = health.quarantined() {
-            return Err(CallFailure::Quarantined {
+            return Err(PluginCallFailure::Quarantined {
                 plugin: self.name(),
                 reason: reason.to_owned(),
             });
@@ -124,14 +124,14 @@ impl Instance {
         match waited {
             Ok(Ok(slot)) => call.hold(slot),
             Ok(Err(_)) | Err(CallStop::TimedOut) => {
-                return Err(CallFailure::Busy {
+                return Err(PluginCallFailure::Busy {
                     plugin: self.name(),
                     threads: health.limits.threads,
                     limit: options.deadline.unwrap_or_default(),
                 });
             }
             Err(CallStop::Cancelled) => {
-                return Err(CallFailure::Cancelled {
+                return Err(PluginCallFailure::Cancelled {
                     plugin: self.name(),
                     late: None,
                     abandoned: false,
@@ -150,12 +150,12 @@ impl Instance {
         drop(ending);
         let plugin = self.name();
         Err(match stop {
-            CallStop::Cancelled => CallFailure::Cancelled {
+            CallStop::Cancelled => PluginCallFailure::Cancelled {
                 plugin,
                 late,
                 abandoned,
             },
-            CallStop::TimedOut => CallFailure::TimedOut {
+            CallStop::TimedOut => PluginCallFailure::TimedOut {
                 plugin,
                 limit: options.deadline.unwrap_or_default(),
                 late,
@@ -230,16 +230,17 @@ impl Instance {
         op: &str,
         call: &CallRecord,
         answer: LinkReply,
-    ) -> Result<Vec<u8>, CallFailure> {
+    ) -> Result<Vec<u8>, PluginCallFailure> {
         match answer {
             LinkReply::Reply(Ok(bytes)) => {
                 let took = Duration::from_nanos(call.took.load(Ordering::Relaxed));
                 let busy = call.busy.load(Ordering::Relaxed);
                 self.plugin.earned.record(op, took, busy);
-                self.checked(bytes).map_err(|reason| CallFailure::BadReply {
-                    plugin: self.name(),
-                    reason,
-                })
+                self.checked(bytes)
+                    .map_err(|reason| PluginCallFailure::BadReply {
+                        plugin: self.name(),
+                        reason,
+                    })
             }
             LinkReply::Reply(Err(fault)) => {
                 let mut message = fault.text().into_owned();
@@ -247,17 +248,17 @@ impl Instance {
                     message.truncate(end);
                     message.push('…');
                 }
-                Err(CallFailure::Fault {
+                Err(PluginCallFailure::Fault {
                     plugin: self.name(),
                     code: fault.code,
                     message,
                 })
             }
-            LinkReply::Broken(reason) => Err(CallFailure::BadReply {
+            LinkReply::Broken(reason) => Err(PluginCallFailure::BadReply {
                 plugin: self.name(),
                 reason,
             }),
-            LinkReply::NoThread(reason) => Err(CallFailure::NoThread {
+            LinkReply::NoThread(reason) => Err(PluginCallFailure::NoThread {
                 plugin: self.name(),
                 reason,
             }),

@@ -1,7 +1,7 @@
 //! Plugins, from a file to an instance: found, judged, opened, called, replaced.
 //!
 //! [`PluginFile`] judges a file before any of its code runs, [`Loader`] opens it, [`LoadedPlugin`]
-//! makes instances, [`Instance`] takes requests, [`Registry`] holds all plugins of a host and
+//! makes instances, [`Instance`] takes requests, [`PluginRegistry`] holds all plugins of a host and
 //! [`Watcher`] keeps it up to date with the plugin directories. What a request means is not known
 //! here: bytes of the protocol go in and come out. Touches files, watches directories, loads libraries and
 //! runs their code on threads of its own; the one crate of the host with unsafe code for that. Begin
@@ -38,7 +38,7 @@ pub use health::{PluginHealth, PluginLimits};
 pub use instance::{Instance, ReplyBytes};
 pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions, end_process};
 pub use loaded::{LoadedPlugin, PluginSource};
-pub use registry::{FailedPlugin, PluginSnapshot, Registry, RegistryChange, RegistryEvent};
-pub use services::{CallFailure, CallMeta, CallOptions, HostServices, NoServices, PluginId};
+pub use registry::{FailedPlugin, PluginRegistry, PluginSnapshot, RegistryChange, RegistryEvent};
+pub use services::{CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId};
 pub use store::CopyStore;
 pub use watch::{WatchOptions, Watcher};

@@ -19,7 +19,7 @@ use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
 const CHANGES: usize = 64;
 
 /// The plugins of a host.
-pub struct Registry {
+pub struct PluginRegistry {
     loader: Loader,
     current: ArcSwap<PluginSnapshot>,
     /// Held by whoever makes a new snapshot; never while a library is loaded.
@@ -178,7 +178,7 @@ impl PluginSnapshot {
     }
 }
 
-impl Registry {
+impl PluginRegistry {
     /// A registry without plugins.
     pub fn new(loader: Loader) -> Self {
         Self {
@@ -248,7 +248,7 @@ impl Registry {
     /// Loads again what is at the path of a plugin now, also when it was refused before.
     ///
     /// # Errors
-    /// As [`Registry::add`]; nothing when there is no such plugin with a file.
+    /// As [`PluginRegistry::add`]; nothing when there is no such plugin with a file.
     pub fn reload(&self, name: &str) -> Option<Result<Arc<LoadedPlugin>, Arc<PluginError>>> {
         let snapshot = self.snapshot();
         let plugin = snapshot.get(name)?;
@@ -383,7 +383,7 @@ impl Registry {
     }
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for PluginRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Registry")
             .field(&self.current.load())

@@ -137,7 +137,7 @@ pub(super) fn trace(plugin: &PluginId, level: LogLevel, target: &str, message: &
 
 /// How a request failed. Every message names the plugin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallFailure {
+pub enum PluginCallFailure {
     /// The plugin answered that it could not.
     #[error("{plugin}: {message}")]
     Fault {
@@ -216,7 +216,7 @@ fn ending(abandoned: bool) -> &'static str {
     }
 }
 
-impl CallFailure {
+impl PluginCallFailure {
     /// Whether the plugin's code certainly did not run, so that the call can be repeated.
     pub fn never_ran(&self) -> bool {
         matches!(

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::find::{is_library_name, libraries};
-use super::{FileStamp, PluginFile, Registry};
+use super::{FileStamp, PluginFile, PluginRegistry};
 
 /// How the directories are watched.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ pub struct Watcher {
 impl Watcher {
     /// Watches directories, some of which may not exist yet. What is in them and not in the
     /// registry is loaded first. Must be called on a tokio runtime.
-    pub fn start(registry: Arc<Registry>, dirs: Vec<PathBuf>, options: WatchOptions) -> Self {
+    pub fn start(registry: Arc<PluginRegistry>, dirs: Vec<PathBuf>, options: WatchOptions) -> Self {
         let (sender, events) = mpsc::channel(1024);
         let watcher = options
             .events
@@ -108,7 +108,7 @@ impl Drop for Watcher {
 
 struct DirectoryWatch {
     looks: Arc<AtomicU64>,
-    registry: Arc<Registry>,
+    registry: Arc<PluginRegistry>,
     dirs: Vec<PathBuf>,
     options: WatchOptions,
     watcher: Option<RecommendedWatcher>,
@@ -287,7 +287,7 @@ enum SettleOutcome {
     Later,
 }
 
-fn settle(registry: &Registry, path: &Path, present: bool, patient: bool) -> SettleOutcome {
+fn settle(registry: &PluginRegistry, path: &Path, present: bool, patient: bool) -> SettleOutcome {
     if !present {
         registry.remove(path);
         return SettleOutcome::Done;

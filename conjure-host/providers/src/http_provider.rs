@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use conjure_core::chat::Response;
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::{Decoded, Encoded, Endpoint, Wire, WireError};
 use futures_util::FutureExt as _;
@@ -416,7 +416,7 @@ impl Provider for HttpProvider {
         &self.endpoint.provider
     }
 
-    fn target(&self, model: &str) -> Target {
+    fn target(&self, model: &str) -> RepairTarget {
         target(self.wire, &self.endpoint, model)
     }
 
@@ -438,10 +438,10 @@ impl Provider for HttpProvider {
 }
 
 /// For whom a conversation is repaired that goes to a model there, over this wire.
-pub fn target(wire: Wire, endpoint: &Endpoint, model: &str) -> Target {
-    let target = Target::new(&endpoint.provider, model).over(wire);
+pub fn target(wire: Wire, endpoint: &Endpoint, model: &str) -> RepairTarget {
+    let target = RepairTarget::new(&endpoint.provider, model).over(wire);
     match wire {
-        Wire::OpenaiChat => Target {
+        Wire::OpenaiChat => RepairTarget {
             images: endpoint.dialect.images,
             files: endpoint.dialect.files,
             ..target

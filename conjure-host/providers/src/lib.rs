@@ -39,7 +39,7 @@ pub use scripted::{Script, ScriptError, Scripted};
 pub use tool_walk::ToolWalk;
 
 use conjure_core::chat::Response;
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::Endpoint;
 
@@ -61,8 +61,8 @@ pub trait Provider: Send + Sync + 'static {
 
     /// For whom a conversation is repaired before it is sent to this model: over which wire, and
     /// whether it can look at images and files. By default what the provider's name implies.
-    fn target(&self, model: &str) -> Target {
-        Target::new(self.name(), model)
+    fn target(&self, model: &str) -> RepairTarget {
+        RepairTarget::new(self.name(), model)
     }
 
     /// How the wire of the target is spoken there; used to tell what a switch would change.

@@ -155,14 +155,14 @@ fn result_of(part: &Part) -> Option<&FunctionCallOutput> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::repair::Target;
+    use conjure_core::repair::RepairTarget;
     use conjure_core::request::ToolDefinition;
     use serde_json::json;
 
     use super::*;
 
     fn asked(messages: Vec<Message>, tools: usize) -> Response {
-        let mut request = ModelRequest::bare(&Target::new(NAME, "walk"), messages);
+        let mut request = ModelRequest::bare(&RepairTarget::new(NAME, "walk"), messages);
         request.tools = (0..tools)
             .map(|number| ToolDefinition {
                 name: format!("tool_{number}"),

@@ -19,14 +19,14 @@ use crate::backend::lease::ask;
 use crate::backend::{Asker, ToolboxError, names};
 use crate::session::{SessionDirs, SessionError};
 use conjure_config::{BackendSpec, SessionSpec};
-use conjure_plugins::{CallFailure, Instance};
+use conjure_plugins::{Instance, PluginCallFailure};
 use conjure_store::ThreadId;
 
 /// Time for it to end what it started.
 const CLOSING: Duration = Duration::from_secs(15);
 
-/// A backend that is open on its own.
-pub struct Alone {
+/// A backend that is open without a session.
+pub struct StandaloneBackend {
     dirs: SessionDirs,
     instance: Arc<Instance>,
 }
@@ -40,7 +40,7 @@ impl Host {
         &self,
         backend: &BackendSpec,
         working_dir: Option<PathBuf>,
-    ) -> Result<Alone, SessionError> {
+    ) -> Result<StandaloneBackend, SessionError> {
         let asker = Arc::clone(&self.shared.asker);
         self.alone_asking(backend, working_dir, asker).await
     }
@@ -54,7 +54,7 @@ impl Host {
         backend: &BackendSpec,
         working_dir: Option<PathBuf>,
         asker: Arc<dyn Asker>,
-    ) -> Result<Alone, SessionError> {
+    ) -> Result<StandaloneBackend, SessionError> {
         let shared = &self.shared;
         let not_ready = |reason: String| ToolboxError::NotReady {
             backend: backend.instance().to_owned(),
@@ -85,16 +85,16 @@ impl Host {
         };
         let opened = ask(&instance, &dirs.request_context, op::BACKEND_OPEN, open).await;
         let _: Empty = opened.map_err(|error| not_ready(error.to_string()))?;
-        Ok(Alone { dirs, instance })
+        Ok(StandaloneBackend { dirs, instance })
     }
 }
 
-impl Alone {
+impl StandaloneBackend {
     /// What it offers, and in `meta` what it says of itself.
     ///
     /// # Errors
-    /// [`CallFailure`].
-    pub async fn catalog(&self) -> Result<CatalogReply, CallFailure> {
+    /// [`PluginCallFailure`].
+    pub async fn catalog(&self) -> Result<CatalogReply, PluginCallFailure> {
         let request = CatalogRequest::default();
         ask(
             &self.instance,
@@ -109,8 +109,8 @@ impl Alone {
     /// own, if it has such.
     ///
     /// # Errors
-    /// [`CallFailure`]. A call that fails may also be a result that says so.
-    pub async fn call(&self, call: BackendCall) -> Result<ToolResult, CallFailure> {
+    /// [`PluginCallFailure`]. A call that fails may also be a result that says so.
+    pub async fn call(&self, call: BackendCall) -> Result<ToolResult, PluginCallFailure> {
         ask(
             &self.instance,
             &self.dirs.request_context,
@@ -129,11 +129,11 @@ impl Alone {
             Empty {},
         );
         let closed = tokio::time::timeout(CLOSING, closing).await;
-        let _: Result<Result<Empty, CallFailure>, _> = closed;
+        let _: Result<Result<Empty, PluginCallFailure>, _> = closed;
     }
 }
 
-impl fmt::Debug for Alone {
+impl fmt::Debug for StandaloneBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alone")
             .field("plugin", self.instance.plugin().id())

@@ -20,9 +20,9 @@ use futures_util::future::BoxFuture;
 
 pub use artifact::{Artifact, FileError, KnownFile};
 pub use conjure_config::file_name::safe_name;
-pub(crate) use copies::Arriving;
+pub(crate) use copies::IncomingCopy;
 pub(crate) use digest::digest_aside;
-pub(crate) use found::{Found, Writes};
+pub(crate) use found::{FileMatch, Writes};
 pub use media_type::media_type;
 pub(crate) use windows::CallWindow;
 pub use windows::UNKNOWN_SOURCE;
@@ -43,13 +43,14 @@ pub struct Artifacts {
     exchange: Option<PathBuf>,
     /// Where files of the exchange directory have been moved to.
     moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
-    files: Mutex<BTreeMap<String, Arc<Held>>>,
+    files: Mutex<BTreeMap<String, Arc<ArtifactSlot>>>,
     writes: Arc<Writes>,
     /// The session, among those that write.
     worker: Arc<Worker>,
 }
 
-struct Held {
+/// An artifact and where it was fetched to.
+struct ArtifactSlot {
     artifact: Mutex<Artifact>,
     remote: Option<(String, Fetch)>,
     /// Whether who made it said so; else it was found beside a call.
@@ -99,7 +100,7 @@ impl Artifacts {
 
     /// The host will put a copy of a file there, under this name or a like one. It is no file of
     /// whoever finds it.
-    pub(crate) fn expect_copy(&self, name: &str) -> Arriving<'_> {
+    pub(crate) fn expect_copy(&self, name: &str) -> IncomingCopy<'_> {
         self.writes.copies.expect(name)
     }
 
@@ -245,7 +246,7 @@ impl Artifacts {
         }
         let highest = files.keys().filter_map(|id| number(id)).max().unwrap_or(0);
         artifact.id = format!("file-{}", highest + 1);
-        let held = Held {
+        let held = ArtifactSlot {
             artifact: Mutex::new(artifact.clone()),
             remote,
             told: AtomicBool::new(told),
@@ -281,7 +282,7 @@ impl Artifacts {
                 source: source.clone(),
                 remote: file.remote.clone(),
             };
-            let held = Held {
+            let held = ArtifactSlot {
                 artifact: Mutex::new(artifact),
                 remote: file.remote.clone().zip(fetch(source)),
                 told: AtomicBool::new(true),
@@ -372,7 +373,8 @@ impl Artifacts {
         if let Some((handle, _)) = files.get_key_value(word) {
             return Some(handle.clone());
         }
-        let called = |held: &Arc<Held>| held.remote.as_ref().is_some_and(|(id, _)| id == word);
+        let called =
+            |held: &Arc<ArtifactSlot>| held.remote.as_ref().is_some_and(|(id, _)| id == word);
         let (handle, _) = files.iter().find(|(_, held)| called(held))?;
         Some(handle.clone())
     }
@@ -429,7 +431,7 @@ impl Artifacts {
         Ok(to)
     }
 
-    fn find(&self, file: &str) -> Result<Arc<Held>, FileError> {
+    fn find(&self, file: &str) -> Result<Arc<ArtifactSlot>, FileError> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = files.get(file) {
             return Ok(Arc::clone(held));

@@ -1,6 +1,6 @@
 //! What the host has, as programs read it: the command line with `--json` and the API say the same.
 
-use conjure_core::routing::{Mode, Route};
+use conjure_core::routing::{CallMode, Route};
 use serde_json::{Value, json};
 
 use crate::session::ToolPreview;
@@ -140,8 +140,8 @@ fn route_json(route: &Route) -> Value {
 /// Whether calls of a tool run one after the other.
 pub fn mode(route: &Route) -> &'static str {
     match route.definition.mode {
-        Mode::Stateful => "stateful",
-        Mode::Stateless => "stateless",
+        CallMode::Stateful => "stateful",
+        CallMode::Stateless => "stateless",
     }
 }
 

@@ -32,23 +32,23 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::{Artifact, FileError, Writes};
 use crate::backend::instances::Instances;
 use crate::backend::lease::create_request;
-use crate::backend::questions::Client;
+use crate::backend::questions::SessionClient;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::session::HostState;
 use crate::session::{
-    Calls, Preview, Recorder, Saved, Session, SessionError, ToolPreview, sessions_dir, sweep,
+    Preview, Recorder, Saved, Session, SessionError, ToolPreview, ToolSession, sessions_dir, sweep,
     unfolding,
 };
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
-    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath,
+    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginRegistry, SearchPath,
     WatchOptions, Watcher,
 };
 use conjure_providers::Clients;
 use conjure_providers::auths::Auths;
 use conjure_providers::{ModelBook, ModelBookError, Provider};
-use conjure_store::{InMemory, Log, StoreError, ThreadId};
+use conjure_store::{Log, MemoryLog, StoreError, ThreadId};
 
 /// A host: what is shared by its sessions. Cloning it is cheap.
 #[derive(Clone)]
@@ -71,7 +71,8 @@ pub enum HostError {
     Store(std::io::Error),
 }
 
-type Link = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
+/// Makes the loaded plugin of a plugin that is linked into the program.
+type PluginLinker = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
 
 /// Builds a [`Host`].
 pub struct HostBuilder {
@@ -79,7 +80,7 @@ pub struct HostBuilder {
     plugin_files: Vec<PathBuf>,
     plugin_dirs: Vec<PathBuf>,
     watch: bool,
-    linked: Vec<Link>,
+    linked: Vec<PluginLinker>,
     log: Option<Arc<dyn Log>>,
     auths: Option<Auths>,
     asker: Arc<dyn Asker>,
@@ -108,7 +109,7 @@ impl Host {
     }
 
     /// The plugins.
-    pub fn registry(&self) -> &Arc<Registry> {
+    pub fn registry(&self) -> &Arc<PluginRegistry> {
         &self.shared.instances.registry
     }
 
@@ -308,9 +309,9 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
-    pub async fn calls(&self, spec: SessionSpec) -> Result<Calls, SessionError> {
+    pub async fn calls(&self, spec: SessionSpec) -> Result<ToolSession, SessionError> {
         let spec = self.shared.with_auths(spec, false).await?;
-        Calls::open(Arc::clone(&self.shared), spec).await
+        ToolSession::open(Arc::clone(&self.shared), spec).await
     }
 
     /// The same for a program on the other side that plugins may ask. A model is there for them
@@ -318,10 +319,10 @@ impl Host {
     pub async fn calls_for(
         &self,
         spec: SessionSpec,
-        client: Arc<dyn Client>,
-    ) -> Result<Calls, SessionError> {
+        client: Arc<dyn SessionClient>,
+    ) -> Result<ToolSession, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Calls::open_for(Arc::clone(&self.shared), spec, Some(client)).await
+        ToolSession::open_for(Arc::clone(&self.shared), spec, Some(client)).await
     }
 
     /// Opens a session of several backends.
@@ -475,7 +476,7 @@ impl HostBuilder {
             operations,
             ..LoaderOptions::default()
         };
-        let registry = Arc::new(Registry::new(Loader::new(store, options)));
+        let registry = Arc::new(PluginRegistry::new(Loader::new(store, options)));
         for link in self.linked {
             let plugin = link().map_err(|error| HostError::Linked(Arc::new(error)))?;
             registry.add_linked(plugin).map_err(HostError::Linked)?;
@@ -522,7 +523,7 @@ impl HostBuilder {
                     shared_leases: Mutex::default(),
                 }),
                 models,
-                log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
+                log: self.log.unwrap_or_else(|| Arc::new(MemoryLog::default())),
                 wakes: Arc::default(),
                 writes: Arc::new(Writes::beside(&self.data_dir)),
                 asker: self.asker,

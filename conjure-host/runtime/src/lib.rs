@@ -18,7 +18,7 @@ pub mod replay;
 pub mod session;
 mod spans;
 
-pub use alone::Alone;
+pub use alone::StandaloneBackend;
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};
 pub use one_call::OpenError;
 pub use spans::TARGET as SPAN_TARGET;

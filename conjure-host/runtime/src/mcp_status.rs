@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::Alone;
 use crate::Host;
+use crate::StandaloneBackend;
 use crate::backend::is_settled;
 use crate::session::SessionError;
 use conjure_config::BackendSpec;
-use conjure_plugins::CallFailure;
+use conjure_plugins::PluginCallFailure;
 
 /// The kind of the backends that have MCP servers.
 pub const KIND: &str = "mcp";
@@ -32,7 +32,7 @@ pub enum StatusError {
     Session(#[from] SessionError),
     /// The plugin does not say it.
     #[error("{0}")]
-    Call(CallFailure),
+    Call(PluginCallFailure),
 }
 
 impl Host {
@@ -87,7 +87,7 @@ pub fn start_all(servers: &mut Map<String, Value>) -> Duration {
 }
 
 /// What a backend says of its servers.
-async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
+async fn statuses(alone: &StandaloneBackend) -> Result<Vec<Value>, PluginCallFailure> {
     let catalog = alone.catalog().await?;
     let servers = catalog
         .meta

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use conjure_core::chat::{FunctionCall, Usage};
-use conjure_core::log::{CallEnd, Outcome};
+use conjure_core::log::{CallEnd, TurnOutcome};
 use conjure_core::routing::Route;
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry::{Array, StringValue, Value};
 use tracing::Span;
@@ -37,12 +37,12 @@ pub(crate) fn turn(thread: &str, turn_id: &str) -> Span {
 }
 
 /// A turn is over.
-pub(crate) fn turn_ended(span: &Span, outcome: &Outcome, usage: &Usage) {
+pub(crate) fn turn_ended(span: &Span, outcome: &TurnOutcome, usage: &Usage) {
     span.record("conjure.turn.outcome", outcome.as_str());
     tokens(span, usage);
     match outcome {
-        Outcome::Failed { kind, .. } => failed(span, kind),
-        Outcome::Limit { limit, .. } => failed(span, limit),
+        TurnOutcome::Failed { kind, .. } => failed(span, kind),
+        TurnOutcome::Limit { limit, .. } => failed(span, limit),
         _ => {}
     }
 }
@@ -71,10 +71,10 @@ pub(crate) fn model_call(turn: &Span, thread: &str, provider: &str, model: &str)
 }
 
 /// What came of a model call.
-pub(crate) fn replied(span: &Span, input: &Input) {
+pub(crate) fn replied(span: &Span, input: &TurnInput) {
     let (reply, failure) = match input {
-        Input::ModelDone { response, meta, .. } => (Some((response, meta)), None),
-        Input::ModelFailed {
+        TurnInput::ModelDone { response, meta, .. } => (Some((response, meta)), None),
+        TurnInput::ModelFailed {
             partial, failure, ..
         } => (
             partial.as_ref().map(|(response, meta)| (response, meta)),

@@ -1,13 +1,13 @@
 //! Artifacts: the files that a thread's entries name.
 
 use crate::blob_rows::refer;
-use crate::lineage::Shown;
+use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
 use crate::{Blob, Store, StoreError, ThreadId};
 
 /// A file, as an entry names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Artifact {
+pub struct ArtifactRow {
     /// The thread whose own entry names it: the one that shows it, or an ancestor.
     pub thread: ThreadId,
     /// The entry.
@@ -37,16 +37,16 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
-    pub async fn artifacts(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
+    pub async fn artifacts(&self, thread: &ThreadId) -> Result<Vec<ArtifactRow>, StoreError> {
         let tx = self.db().snapshot("read the thread's files").await?;
-        let shown = Shown::read(&tx, thread).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
         let sql = "SELECT * FROM artifacts WHERE thread_id = $1 AND entry_seq > $2 \
                    AND entry_seq <= $3 ORDER BY entry_seq";
         let rows = shown.rows(&tx, sql).await?;
         rows.iter()
             .map(|row| {
                 let size: Option<i64> = column(row, "size")?;
-                Ok(Artifact {
+                Ok(ArtifactRow {
                     thread: ThreadId::stored(column(row, "thread_id")?),
                     entry_seq: number(row, "entry_seq")?,
                     id: column(row, "artifact_id")?,
@@ -68,7 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn keep_artifact(&self, file: &Artifact, blob: &Blob) -> Result<bool, StoreError> {
+    pub async fn keep_artifact(&self, file: &ArtifactRow, blob: &Blob) -> Result<bool, StoreError> {
         let tx = self.db().begin(true, "keep the file").await?;
         let sql = "UPDATE artifacts SET blob_sha256 = $1, size = $2 \
                    WHERE thread_id = $3 AND entry_seq = $4";

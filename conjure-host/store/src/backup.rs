@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use secrecy::ExposeSecret as _;
 
 use crate::database::Database;
-use crate::sql::Backend;
-use crate::transfer::{Secrets, write_all};
+use crate::sql::DatabaseKind;
+use crate::transfer::{SecretHandling, write_all};
 use crate::{Location, Store, StoreError, files};
 
 const COPYING: &str = "back the database up";
@@ -91,8 +91,8 @@ fn home(location: &Location, backups: Option<&Path>) -> Result<(PathBuf, String)
 }
 
 async fn copy(db: &Database, path: &Path) -> Result<(), StoreError> {
-    if db.backend() == Backend::Postgres {
-        return write_all(db, path, Secrets::Kept).await;
+    if db.backend() == DatabaseKind::Postgres {
+        return write_all(db, path, SecretHandling::Kept).await;
     }
     // An empty file is filled and keeps its mode.
     drop(files::create_private(path)?);

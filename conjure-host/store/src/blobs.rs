@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// How much may be put for a thread, and what stands against more.
-    async fn room(&self, thread: &ThreadId) -> Result<Vec<Room>, StoreError> {
+    async fn room(&self, thread: &ThreadId) -> Result<Vec<QuotaUse>, StoreError> {
         let sql = "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs";
         let all = self.one(sql, []).await?;
         let sql = "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs \
@@ -144,7 +144,7 @@ impl Store {
             (format!("thread {thread}"), own, quotas.thread),
         ] {
             let used = row.map_or(Ok(0), |row| number(&row, "used"))?;
-            rooms.push(Room { whose, used, limit });
+            rooms.push(QuotaUse { whose, used, limit });
         }
         Ok(rooms)
     }
@@ -152,7 +152,7 @@ impl Store {
     async fn put_pieces(
         &self,
         upload: &str,
-        rooms: &[Room],
+        rooms: &[QuotaUse],
         bytes: &mut (impl AsyncRead + Unpin),
     ) -> Result<Blob, StoreError> {
         let mut hash = Sha256::new();
@@ -222,13 +222,13 @@ impl Store {
     }
 }
 
-struct Room {
+struct QuotaUse {
     whose: String,
     used: u64,
     limit: u64,
 }
 
-impl Room {
+impl QuotaUse {
     fn has(&self, size: u64) -> Result<(), StoreError> {
         if self.used.saturating_add(size) <= self.limit {
             return Ok(());

@@ -8,10 +8,10 @@ use futures_util::TryStreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::blobs::hex;
-use crate::lineage::Shown;
+use crate::lineage::VisibleEntries;
 use crate::recent_events::all_events;
 use crate::row::{column, number};
-use crate::sql::{Backend, Row, SqlTransaction};
+use crate::sql::{DatabaseKind, DatabaseRow, SqlTransaction};
 use crate::{Store, StoreError, ThreadId, body};
 
 const CHECKING: &str = "check the database";
@@ -68,7 +68,7 @@ impl Store {
 
     async fn structure(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         // PostgreSQL checks its references by itself, and offers no such look without an extension.
-        if self.db().backend() == Backend::Postgres {
+        if self.db().backend() == DatabaseKind::Postgres {
             return Ok(());
         }
         for row in self.rows(tx, "PRAGMA quick_check").await? {
@@ -89,7 +89,7 @@ impl Store {
         for row in self.rows(tx, sql).await? {
             let thread = ThreadId::stored(column(&row, "id")?);
             check.threads += 1;
-            let shown = Shown::read(tx, &thread).await?;
+            let shown = VisibleEntries::read(tx, &thread).await?;
             let sql = "SELECT COUNT(*) AS n FROM entries \
                        WHERE thread_id = $1 AND seq > $2 AND seq <= $3";
             let counts = shown.rows(tx, sql).await?;
@@ -195,7 +195,7 @@ impl Store {
         Ok(())
     }
 
-    async fn rows(&self, tx: &SqlTransaction, sql: &str) -> Result<Vec<Row>, StoreError> {
+    async fn rows(&self, tx: &SqlTransaction, sql: &str) -> Result<Vec<DatabaseRow>, StoreError> {
         let rows = tx.all(sql, Vec::new()).await;
         rows.map_err(StoreError::of(CHECKING))
     }

@@ -15,8 +15,10 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
-use crate::signals::Watching;
-use crate::sql::{Backend, Mode, Pool, Row, SqlError, SqlTransaction, Value};
+use crate::signals::SharedWatch;
+use crate::sql::{
+    DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
+};
 use crate::{Location, StoreError, files};
 
 /// How long a statement waits for another program's transaction.
@@ -35,13 +37,13 @@ const WAL_KEPT: &str = "16777216";
 
 /// An open database.
 pub(crate) struct Database {
-    backend: Backend,
+    backend: DatabaseKind,
     /// The file, where it is one.
     file: Option<PathBuf>,
     /// How a PostgreSQL server is reached.
     server: Option<PgConnectOptions>,
     /// Who looks for what other processes write.
-    pub(crate) watching: Watching,
+    pub(crate) watching: SharedWatch,
     read: Pool,
     write: Mutex<Writing>,
     /// Who may wait for that ahead of the writer of threads: a permit each.
@@ -77,7 +79,11 @@ impl Database {
                     .connect_with(sqlite().filename(path))
                     .await
                     .map_err(connecting)?;
-                (Backend::Sqlite, Pool::Sqlite(readers), Pool::Sqlite(write))
+                (
+                    DatabaseKind::Sqlite,
+                    Pool::Sqlite(readers),
+                    Pool::Sqlite(write),
+                )
             }
             Location::Memory => {
                 let only = one_connection()
@@ -85,7 +91,7 @@ impl Database {
                     .await
                     .map_err(connecting)?;
                 let only = Pool::Sqlite(only);
-                (Backend::Sqlite, only.clone(), only)
+                (DatabaseKind::Sqlite, only.clone(), only)
             }
             Location::Postgres(url) => {
                 let options = PgConnectOptions::from_str(url.expose_secret())
@@ -107,7 +113,7 @@ impl Database {
                 let read = pool(READERS).connect_lazy_with(options);
                 let write = write.map_err(connecting)?;
                 (
-                    Backend::Postgres,
+                    DatabaseKind::Postgres,
                     Pool::Postgres(read),
                     Pool::Postgres(write),
                 )
@@ -121,7 +127,7 @@ impl Database {
             backend,
             file,
             server,
-            watching: Watching::default(),
+            watching: SharedWatch::default(),
             read,
             write: Mutex::new(Writing {
                 db: write,
@@ -137,7 +143,7 @@ impl Database {
         })
     }
 
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> DatabaseKind {
         self.backend
     }
 
@@ -158,7 +164,7 @@ impl Database {
 
     /// For reads that belong together: all of them see the database as it is at the first.
     pub(crate) async fn snapshot(&self, what: &'static str) -> Result<SqlTransaction, StoreError> {
-        let tx = self.read.begin(Mode::Read).await;
+        let tx = self.read.begin(TransactionMode::Read).await;
         tx.map_err(StoreError::of(what))
     }
 
@@ -267,14 +273,14 @@ impl Database {
     }
 
     /// The connection that writes, outside of a transaction: for what may not be in one.
-    pub(crate) async fn alone(&self) -> Alone<'_> {
-        Alone(self.write.lock().await)
+    pub(crate) async fn alone(&self) -> WriteConnection<'_> {
+        WriteConnection(self.write.lock().await)
     }
 
     /// Gives the space of what was deleted back, and leaves nothing of it in the write-ahead log.
     /// Where a reader is in the way, that is done later by the next.
     pub(crate) async fn shrink(&self) {
-        if self.backend != Backend::Sqlite {
+        if self.backend != DatabaseKind::Sqlite {
             return;
         }
         let writing = self.write.lock().await;
@@ -320,9 +326,9 @@ impl Database {
 }
 
 /// The connection that writes.
-pub(crate) struct Alone<'a>(MutexGuard<'a, Writing>);
+pub(crate) struct WriteConnection<'a>(MutexGuard<'a, Writing>);
 
-impl Deref for Alone<'_> {
+impl Deref for WriteConnection<'_> {
     type Target = Pool;
 
     fn deref(&self) -> &Self::Target {
@@ -332,8 +338,12 @@ impl Deref for Alone<'_> {
 
 /// Says whether the next transaction is forced to the disk, where that is said before it begins:
 /// SQLite's pragma cannot change inside of one, PostgreSQL's setting ends with it.
-async fn force(writing: &mut Writing, backend: Backend, durable: bool) -> Result<(), SqlError> {
-    if backend != Backend::Sqlite || writing.forces == durable {
+async fn force(
+    writing: &mut Writing,
+    backend: DatabaseKind,
+    durable: bool,
+) -> Result<(), SqlError> {
+    if backend != DatabaseKind::Sqlite || writing.forces == durable {
         return Ok(());
     }
     let mode = if durable { "FULL" } else { "NORMAL" };
@@ -345,14 +355,14 @@ async fn force(writing: &mut Writing, backend: Backend, durable: bool) -> Result
 
 async fn begin(
     writing: &mut Writing,
-    backend: Backend,
+    backend: DatabaseKind,
     durable: bool,
 ) -> Result<SqlTransaction, SqlError> {
     force(writing, backend, durable).await?;
     let mode = if durable {
-        Mode::Write
+        TransactionMode::Write
     } else {
-        Mode::WriteLater
+        TransactionMode::WriteLater
     };
     writing.db.begin(mode).await
 }
@@ -368,7 +378,7 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> DatabaseKind {
         self.tx.backend()
     }
 
@@ -386,7 +396,7 @@ impl Transaction<'_> {
         &self,
         sql: &str,
         values: impl IntoIterator<Item = Value>,
-    ) -> impl Future<Output = Result<Option<Row>, StoreError>> {
+    ) -> impl Future<Output = Result<Option<DatabaseRow>, StoreError>> {
         self.one_with(sql, values.into_iter().collect())
     }
 
@@ -395,7 +405,7 @@ impl Transaction<'_> {
         &self,
         sql: &str,
         values: impl IntoIterator<Item = Value>,
-    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> {
+    ) -> impl Future<Output = Result<Vec<DatabaseRow>, StoreError>> {
         self.all_with(sql, values.into_iter().collect())
     }
 
@@ -406,12 +416,20 @@ impl Transaction<'_> {
         done.map_err(StoreError::of(self.what))
     }
 
-    async fn one_with(&self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
+    async fn one_with(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Option<DatabaseRow>, StoreError> {
         let row = self.tx.one(sql, values).await;
         row.map_err(StoreError::of(self.what))
     }
 
-    async fn all_with(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+    async fn all_with(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<DatabaseRow>, StoreError> {
         let rows = self.tx.all(sql, values).await;
         rows.map_err(StoreError::of(self.what))
     }
@@ -438,18 +456,18 @@ pub(crate) fn places(first: usize, count: usize) -> String {
 }
 
 /// The database's clock, in milliseconds since 1970, as SQL: hosts that share a server share it.
-pub(crate) fn now_ms(backend: Backend) -> &'static str {
+pub(crate) fn now_ms(backend: DatabaseKind) -> &'static str {
     match backend {
-        Backend::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
-        Backend::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+        DatabaseKind::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+        DatabaseKind::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
     }
 }
 
 /// Keeps a row until the transaction ends, where a writer does not keep the whole database.
-pub(crate) fn for_update(backend: Backend) -> &'static str {
+pub(crate) fn for_update(backend: DatabaseKind) -> &'static str {
     match backend {
-        Backend::Postgres => " FOR UPDATE",
-        Backend::Sqlite => "",
+        DatabaseKind::Postgres => " FOR UPDATE",
+        DatabaseKind::Sqlite => "",
     }
 }
 

@@ -302,12 +302,12 @@ fn classify(what: &'static str, error: &SqlError) -> StoreError {
                 of_postgres(&code)
             };
             match kind {
-                Kind::Full => StoreError::Full { what, reason },
-                Kind::ReadOnly => StoreError::ReadOnly { what, reason },
-                Kind::Locked => StoreError::Locked { what, reason },
-                Kind::Corrupt => StoreError::Corrupt { what, reason },
-                Kind::Unreachable => StoreError::Unreachable { what, reason },
-                Kind::Other => StoreError::Database { what, reason },
+                FaultKind::Full => StoreError::Full { what, reason },
+                FaultKind::ReadOnly => StoreError::ReadOnly { what, reason },
+                FaultKind::Locked => StoreError::Locked { what, reason },
+                FaultKind::Corrupt => StoreError::Corrupt { what, reason },
+                FaultKind::Unreachable => StoreError::Unreachable { what, reason },
+                FaultKind::Other => StoreError::Database { what, reason },
             }
         }
         sqlx::Error::Io(_)
@@ -319,7 +319,7 @@ fn classify(what: &'static str, error: &SqlError) -> StoreError {
     }
 }
 
-enum Kind {
+enum FaultKind {
     Full,
     ReadOnly,
     Locked,
@@ -329,30 +329,30 @@ enum Kind {
 }
 
 /// By SQLite's result codes; the low byte is the primary one (<https://www.sqlite.org/rescode.html>).
-fn of_sqlite(code: &str) -> Kind {
+fn of_sqlite(code: &str) -> FaultKind {
     let code: u32 = code.parse().unwrap_or_default();
     match (code & 0xff, code) {
         // An I/O error at a write is what a quota or a limit of file sizes comes to.
-        (13, _) | (_, 778) => Kind::Full,
-        (8, _) => Kind::ReadOnly,
-        (5 | 6, _) => Kind::Locked,
-        (11 | 26, _) => Kind::Corrupt,
-        (14, _) => Kind::Unreachable,
-        _ => Kind::Other,
+        (13, _) | (_, 778) => FaultKind::Full,
+        (8, _) => FaultKind::ReadOnly,
+        (5 | 6, _) => FaultKind::Locked,
+        (11 | 26, _) => FaultKind::Corrupt,
+        (14, _) => FaultKind::Unreachable,
+        _ => FaultKind::Other,
     }
 }
 
 /// By SQLSTATE (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
-fn of_postgres(code: &str) -> Kind {
+fn of_postgres(code: &str) -> FaultKind {
     match code {
-        "53100" => Kind::Full,
-        "25006" => Kind::ReadOnly,
-        "55P03" | "40P01" | "57014" => Kind::Locked,
-        "XX001" | "XX002" => Kind::Corrupt,
-        "53300" | "57P01" | "57P02" | "57P03" => Kind::Unreachable,
+        "53100" => FaultKind::Full,
+        "25006" => FaultKind::ReadOnly,
+        "55P03" | "40P01" | "57014" => FaultKind::Locked,
+        "XX001" | "XX002" => FaultKind::Corrupt,
+        "53300" | "57P01" | "57P02" | "57P03" => FaultKind::Unreachable,
         _ if code.starts_with("08") || code.starts_with("28") || code.starts_with("3D") => {
-            Kind::Unreachable
+            FaultKind::Unreachable
         }
-        _ => Kind::Other,
+        _ => FaultKind::Other,
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::database::{for_update, now_ms};
 use crate::row::{column, text};
-use crate::sql::{Row, Value};
+use crate::sql::{DatabaseRow, Value};
 use crate::writer::is_gone;
 use crate::{Store, StoreError};
 
@@ -15,22 +15,22 @@ const GIVEN_UP_MS: i64 = 15 * 60 * 1000;
 /// The longest key, in bytes.
 const LONGEST_KEY: usize = 255;
 
-/// What a key says of a request.
+/// The state of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Begun {
+pub enum KeyStatus {
     /// It is new: do it, then tell its answer.
     Fresh,
     /// The same request is being done.
     InFlight,
     /// It was done, with this answer.
-    Replay(Answer),
+    Replay(StoredResponse),
     /// The key was used for another request.
     Mismatch,
 }
 
-/// What was answered.
+/// The stored response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredResponse {
     /// The HTTP status.
     pub status: u16,
     /// Headers that belong to the answer, such as `Location`.
@@ -51,7 +51,7 @@ impl Store {
         key: &str,
         scope: &str,
         sha256: &str,
-    ) -> Result<Begun, StoreError> {
+    ) -> Result<KeyStatus, StoreError> {
         let is_bad = key.is_empty() || key.len() > LONGEST_KEY;
         if is_bad
             || [key, scope]
@@ -75,7 +75,7 @@ impl Store {
         let values = [scope, key, sha256, &owner].map(Value::from);
         if tx.execute(&sql, values).await? > 0 {
             tx.commit().await?;
-            return Ok(Begun::Fresh);
+            return Ok(KeyStatus::Fresh);
         }
         let sql = "SELECT owner FROM idempotency_keys WHERE scope = $1 AND key = $2";
         let found = tx.one(sql, [scope.into(), key.into()]).await?;
@@ -93,18 +93,18 @@ impl Store {
         let values: [Value; 3] = [scope.into(), key.into(), GIVEN_UP_MS.into()];
         let Some(row) = tx.one(&sql, values).await? else {
             // It was forgotten in between; whoever asks again begins it.
-            return Ok(Begun::InFlight);
+            return Ok(KeyStatus::InFlight);
         };
         if column::<String>(&row, "request_sha256")? != sha256 {
-            return Ok(Begun::Mismatch);
+            return Ok(KeyStatus::Mismatch);
         }
         if column::<String>(&row, "state")? == "done" {
-            return Ok(Begun::Replay(Answer::of(&row)?));
+            return Ok(KeyStatus::Replay(StoredResponse::of(&row)?));
         }
         let is_old = column::<i32>(&row, "is_old")? != 0;
         let is_orphan = is_gone && of == text(&row, "owner")?;
         if !is_old && !is_orphan {
-            return Ok(Begun::InFlight);
+            return Ok(KeyStatus::InFlight);
         }
         let sql = format!(
             "UPDATE idempotency_keys SET owner = $3, created_at_ms = {now} \
@@ -113,7 +113,7 @@ impl Store {
         let values = [scope, key, &owner].map(Value::from);
         tx.execute(&sql, values).await?;
         tx.commit().await?;
-        Ok(Begun::Fresh)
+        Ok(KeyStatus::Fresh)
     }
 
     /// Keeps the answer to a request that was begun. Whether it did: one that has an answer keeps
@@ -125,7 +125,7 @@ impl Store {
         &self,
         key: &str,
         scope: &str,
-        answer: &Answer,
+        answer: &StoredResponse,
     ) -> Result<bool, StoreError> {
         let sql = "UPDATE idempotency_keys SET state = 'done', status = $3, headers = $4, \
                    body = $5 WHERE scope = $1 AND key = $2 AND state = 'begun'";
@@ -171,8 +171,8 @@ impl Store {
     }
 }
 
-impl Answer {
-    fn of(row: &Row) -> Result<Self, StoreError> {
+impl StoredResponse {
+    fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         let corrupt = |reason: String| StoreError::Corrupt {
             what: "read a request's answer",
             reason,

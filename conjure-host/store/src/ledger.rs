@@ -1,8 +1,8 @@
 //! The ledger of tool calls: what became of each, kept in the transactions that write the entries.
 
-use crate::lineage::Shown;
+use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
-use crate::sql::Row;
+use crate::sql::DatabaseRow;
 use crate::{Store, StoreError, ThreadId};
 
 /// A call.
@@ -79,7 +79,7 @@ impl Store {
     /// [`StoreError::NoThread`], and what the database says.
     pub async fn tool_calls(&self, thread: &ThreadId) -> Result<Vec<ToolCall>, StoreError> {
         let tx = self.db().snapshot("read the ledger").await?;
-        let shown = Shown::read(&tx, thread).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
         let sql = "SELECT * FROM tool_calls WHERE thread_id = $1 AND entry_seq > $2 \
                    AND entry_seq <= $3 ORDER BY entry_seq";
         let rows = shown.rows(&tx, sql).await?;
@@ -88,7 +88,7 @@ impl Store {
 }
 
 impl ToolCall {
-    fn of(row: &Row) -> Result<Self, StoreError> {
+    fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         let call_id: String = column(row, "call_id")?;
         let state: String = column(row, "state")?;
         let known = CallState::ALL.into_iter().find(|s| s.as_str() == state);

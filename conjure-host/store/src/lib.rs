@@ -42,24 +42,24 @@ mod transfer;
 mod usual;
 mod writer;
 
-pub use artifacts::Artifact;
+pub use artifacts::ArtifactRow;
 pub use blob_rows::{Blob, Quotas};
 pub use check::Check;
 pub use error::StoreError;
 pub use id::ThreadId;
-pub use idempotency::{Answer, Begun};
+pub use idempotency::{KeyStatus, StoredResponse};
 pub use ledger::{CallState, ToolCall};
 pub use location::Location;
 pub use maestro::{
     Left, LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret,
 };
-pub use memory::InMemory;
+pub use memory::MemoryLog;
 pub use pages::{EntryPage, Window};
 pub use record::{Committed, Log, Record, ThreadLog};
-pub use requests::{Owner, Reply, Request};
-pub use runs::{Run, RunState, RunsOf, SessionTotals, Spent};
-pub use saved::{JsonText, McpServer, Persona, Plugin, SavedAuth, Session};
-pub use signals::{Signal, Signals};
+pub use requests::{Owner, ProcessRequest, RequestReply};
+pub use runs::{Run, RunState, RunUsage, RunsOf, SessionTotals};
+pub use saved::{JsonText, McpServer, Persona, Plugin, SavedAuth, SavedSession};
+pub use signals::{StoreSignal, StoreSignals};
 pub use store::{Options, Store};
 pub use threads::{Cursor, Thread, Totals};
 pub use transfer::{Imported, json_lines};

@@ -4,7 +4,7 @@
 //! What was cleared before the fork is not shown; what is cleared after it is.
 
 use crate::row::{column, number, text};
-use crate::sql::{Row, SqlTransaction};
+use crate::sql::{DatabaseRow, SqlTransaction};
 use crate::{StoreError, ThreadId};
 
 /// What is said of a failure.
@@ -20,9 +20,9 @@ pub(crate) struct Stretch {
     pub(crate) upto: u64,
 }
 
-/// What a thread shows.
+/// The entries that a thread shows, its parents' among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct VisibleEntries {
     /// The newest first; none is empty.
     pub(crate) stretches: Vec<Stretch>,
     /// The entry before the first that is shown.
@@ -42,7 +42,7 @@ const CHAIN: &str = "\
         FROM threads t JOIN chain c ON t.id = c.parent WHERE c.fork_from > c.floor\
     ) SELECT id, parent, fork_from, floor, last_seq FROM chain ORDER BY depth";
 
-impl Shown {
+impl VisibleEntries {
     pub(crate) async fn read(tx: &SqlTransaction, thread: &ThreadId) -> Result<Self, StoreError> {
         let rows = tx.all(CHAIN, vec![thread.as_str().into()]).await;
         let rows = rows.map_err(StoreError::of(READING))?;
@@ -85,7 +85,7 @@ impl Shown {
         &self,
         tx: &SqlTransaction,
         sql: &str,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<DatabaseRow>, StoreError> {
         let mut rows = Vec::new();
         for stretch in self.stretches.iter().rev() {
             let values = vec![

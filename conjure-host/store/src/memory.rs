@@ -8,26 +8,26 @@ use futures_util::future::{BoxFuture, ready};
 
 use crate::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
-type Threads = Arc<Mutex<BTreeMap<ThreadId, Thread>>>;
+type Threads = Arc<Mutex<BTreeMap<ThreadId, MemoryThread>>>;
 
 #[derive(Debug, Default)]
-struct Thread {
+struct MemoryThread {
     records: Vec<Record>,
     epoch: u64,
     is_open: bool,
 }
 
-/// Keeps threads in memory.
+/// A log that keeps its threads in memory.
 #[derive(Debug, Default)]
-pub struct InMemory {
+pub struct MemoryLog {
     threads: Threads,
 }
 
-fn lock(threads: &Threads) -> MutexGuard<'_, BTreeMap<ThreadId, Thread>> {
+fn lock(threads: &Threads) -> MutexGuard<'_, BTreeMap<ThreadId, MemoryThread>> {
     threads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl InMemory {
+impl MemoryLog {
     fn begin(&self, id: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
         let mut threads = lock(&self.threads);
         let thread = threads.entry(id.clone()).or_default();
@@ -42,7 +42,7 @@ impl InMemory {
             Record::Entry(entry) => Some(entry.seq),
             _ => None,
         });
-        Ok(Box::new(Open {
+        Ok(Box::new(MemoryWriter {
             threads: Arc::clone(&self.threads),
             epoch: thread.epoch,
             last_seq: last_seq.unwrap_or_default(),
@@ -51,7 +51,7 @@ impl InMemory {
     }
 }
 
-impl Log for InMemory {
+impl Log for MemoryLog {
     fn open<'a>(
         &'a self,
         thread: &'a ThreadId,
@@ -73,14 +73,14 @@ impl Log for InMemory {
     }
 }
 
-struct Open {
+struct MemoryWriter {
     threads: Threads,
     thread: ThreadId,
     epoch: u64,
     last_seq: u64,
 }
 
-impl ThreadLog for Open {
+impl ThreadLog for MemoryWriter {
     fn thread(&self) -> &ThreadId {
         &self.thread
     }
@@ -101,7 +101,7 @@ impl ThreadLog for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for MemoryWriter {
     fn drop(&mut self) {
         if let Some(thread) = lock(&self.threads).get_mut(&self.thread) {
             thread.is_open = false;
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_writer_is_refused_until_the_first_is_gone() {
-        let store = InMemory::default();
+        let store = MemoryLog::default();
         let thread = ThreadId::parse("t").unwrap();
         let first = store.open(&thread).await.unwrap();
         let second = store.open(&thread).await;

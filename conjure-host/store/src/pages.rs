@@ -6,10 +6,10 @@ use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 use futures_util::TryStreamExt as _;
 
-use crate::lineage::{Shown, Stretch};
+use crate::lineage::{Stretch, VisibleEntries};
 use crate::recent_events::all_events;
 use crate::row::{column, number};
-use crate::sql::{Connection, Row, SqlTransaction, Value};
+use crate::sql::{DatabaseConnection, DatabaseRow, SqlTransaction, Value};
 use crate::{Record, Store, StoreError, ThreadId, body};
 
 /// What is said of a failure.
@@ -68,7 +68,7 @@ impl Store {
         limit: u64,
     ) -> Result<EntryPage, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, thread).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
         let entries = page(&tx, &shown, window, limit, PAGE_BYTES).await?;
         Ok(EntryPage {
             entries,
@@ -116,7 +116,7 @@ impl Store {
     /// Every entry that a thread shows.
     pub(crate) async fn all_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, thread).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
         page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX).await
     }
 
@@ -127,7 +127,7 @@ impl Store {
     /// [`StoreError::NoThread`], and what the database says.
     pub async fn fold_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, thread).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
         let sql = "SELECT seq, turn_index, at_ms, body FROM entries WHERE thread_id = $1 \
                    AND seq > $2 AND seq <= $3 AND kind IN ('compacted', 'unfolded') ORDER BY seq";
         let rows = shown.rows(&tx, sql).await?;
@@ -138,7 +138,7 @@ impl Store {
     /// What a thread is made of, in the order in which it was written.
     pub(crate) async fn records(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, thread).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
         let all = Window::After(0);
         let entries = page(&tx, &shown, all, i64::MAX as u64, usize::MAX).await?;
         let mut entries = entries.into_iter().peekable();
@@ -164,7 +164,7 @@ impl Store {
 
 async fn page(
     tx: &SqlTransaction,
-    shown: &Shown,
+    shown: &VisibleEntries,
     window: Window,
     limit: u64,
     mut room: usize,
@@ -230,12 +230,12 @@ async fn stretch_entries(
 /// Rows of events, the first that holds something behind `after` first, until they have so
 /// many bytes.
 async fn event_rows(
-    connection: Connection<'_>,
+    connection: DatabaseConnection<'_>,
     thread: &ThreadId,
     after: EventId,
     rows: u64,
     mut room: usize,
-) -> Result<Vec<Run>, StoreError> {
+) -> Result<Vec<EventsRow>, StoreError> {
     let sql = format!(
         "SELECT epoch, first_seq, last_seq, after_entry, body FROM {} \
          WHERE thread_id = $1 AND (epoch, last_seq) > ($2, $3) \
@@ -262,7 +262,7 @@ async fn event_rows(
             });
         }
         let ids = (first..).map(|seq| EventId { epoch, seq });
-        runs.push(Run {
+        runs.push(EventsRow {
             after_entry: number(&row, "after_entry")?,
             last: EventId { epoch, seq: last },
             size,
@@ -277,10 +277,10 @@ async fn event_rows(
 
 /// Takes rows one at a time, as long as more are wanted: those behind are not kept in memory.
 async fn each(
-    connection: Connection<'_>,
+    connection: DatabaseConnection<'_>,
     sql: &str,
     values: [Value; 4],
-    mut take: impl FnMut(Row) -> Result<bool, StoreError>,
+    mut take: impl FnMut(DatabaseRow) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let rows = connection.stream(sql, values.into());
     let mut rows = rows.map_err(StoreError::of(READING))?;
@@ -293,7 +293,7 @@ async fn each(
 }
 
 /// A row of entries, with its bytes of JSON.
-fn entry(row: &Row, thread: &str) -> Result<(Entry, usize), StoreError> {
+fn entry(row: &DatabaseRow, thread: &str) -> Result<(Entry, usize), StoreError> {
     let seq = number(row, "seq")?;
     let whose = || format!("entry {seq} of thread {thread}");
     let (body, size): (EntryBody, usize) = body::read_sized(column(row, "body")?, whose)?;
@@ -307,7 +307,7 @@ fn entry(row: &Row, thread: &str) -> Result<(Entry, usize), StoreError> {
 }
 
 /// A row of events.
-struct Run {
+struct EventsRow {
     after_entry: u64,
     last: EventId,
     /// Bytes of JSON.

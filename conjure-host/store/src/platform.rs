@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// A process, so that no other is ever taken for it.
+/// Identifies a process beyond the reuse of its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessIdentity {
     /// The machine since it was started, and the process's view of its processes; empty where
     /// that cannot be told.
     pub(crate) machine: String,
@@ -14,7 +14,7 @@ pub(crate) struct Process {
     pub(crate) started: i64,
 }
 
-impl Process {
+impl ProcessIdentity {
     /// This process.
     pub(crate) fn this() -> Self {
         let pid = i64::from(std::process::id());
@@ -107,10 +107,10 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i64::from(child.id());
-        let process = Process {
+        let process = ProcessIdentity {
             pid,
             started: started(pid).unwrap(),
-            ..Process::this()
+            ..ProcessIdentity::this()
         };
         assert!(!process.is_dead());
         child.kill().unwrap();
@@ -119,8 +119,8 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(process.is_dead());
-        assert!(!Process::this().is_dead());
-        let elsewhere = Process {
+        assert!(!ProcessIdentity::this().is_dead());
+        let elsewhere = ProcessIdentity {
             machine: "another".to_owned(),
             ..process
         };

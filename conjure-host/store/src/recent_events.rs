@@ -10,14 +10,14 @@
 
 use crate::StoreError;
 use crate::database::Transaction;
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::writer::EVENT_COLUMNS;
 
 /// The rows of all events, for a `FROM`.
-pub(crate) fn all_events(backend: Backend) -> String {
+pub(crate) fn all_events(backend: DatabaseKind) -> String {
     match backend {
-        Backend::Postgres => "events".to_owned(),
-        Backend::Sqlite => {
+        DatabaseKind::Postgres => "events".to_owned(),
+        DatabaseKind::Sqlite => {
             let columns = EVENT_COLUMNS.join(", ");
             format!(
                 "(SELECT {columns} FROM events UNION ALL SELECT {columns} FROM recent_events) \

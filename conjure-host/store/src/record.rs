@@ -142,10 +142,10 @@ pub trait ThreadLog: Send {
 
 /// The wait for an append. Dropping it takes nothing back.
 #[derive(Debug)]
-pub struct Committed(State);
+pub struct Committed(WriteState);
 
 #[derive(Debug)]
-enum State {
+enum WriteState {
     Waits(oneshot::Receiver<Result<(), StoreError>>),
     Is(Option<StoreError>),
 }
@@ -154,13 +154,13 @@ impl Committed {
     /// What comes of an append later; a sender that is dropped says that the log is closed.
     #[must_use]
     pub fn waits(answer: oneshot::Receiver<Result<(), StoreError>>) -> Self {
-        Self(State::Waits(answer))
+        Self(WriteState::Waits(answer))
     }
 
     /// What came of an append at once.
     #[must_use]
     pub fn now(result: Result<(), StoreError>) -> Self {
-        Self(State::Is(result.err()))
+        Self(WriteState::Is(result.err()))
     }
 }
 
@@ -169,10 +169,10 @@ impl Future for Committed {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Waits(answer) => Pin::new(answer)
+            WriteState::Waits(answer) => Pin::new(answer)
                 .poll(cx)
                 .map(|answer| answer.unwrap_or(Err(StoreError::Closed))),
-            State::Is(error) => Poll::Ready(error.take().map_or(Ok(()), Err)),
+            WriteState::Is(error) => Poll::Ready(error.take().map_or(Ok(()), Err)),
         }
     }
 }

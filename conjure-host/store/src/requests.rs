@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::database::now_ms;
 use crate::row::{column, text};
 use crate::signals::REQUESTS;
-use crate::sql::Row;
+use crate::sql::DatabaseRow;
 use crate::writer::is_dead;
 use crate::{Store, StoreError, ThreadId};
 
@@ -39,16 +39,16 @@ pub struct Owner {
 
 /// A request of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct ProcessRequest {
     /// Its id.
     pub id: String,
     /// What is asked.
     pub body: String,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum RequestReply {
     /// The answer.
     Answer(String),
     /// The other process did not take it within a second, and will not any more.
@@ -58,7 +58,7 @@ pub enum Reply {
 }
 
 impl Owner {
-    fn of(row: &Row) -> Result<Self, StoreError> {
+    fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         Ok(Self {
             writer: column(row, "id")?,
             pid: column(row, "pid")?,
@@ -108,7 +108,7 @@ impl Store {
         to: &Owner,
         body: &str,
         patience: Duration,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<RequestReply, StoreError> {
         let mut signals = self.signals();
         let id = uuid::Uuid::now_v7().to_string();
         self.make_request(&id, to, body).await?;
@@ -117,23 +117,23 @@ impl Store {
         loop {
             let sql = "SELECT taken, answer FROM requests WHERE id = $1";
             let Some(row) = self.one(sql, [id.as_str().into()]).await? else {
-                return Ok(Reply::NoAnswer);
+                return Ok(RequestReply::NoAnswer);
             };
             if let Some(answer) = text(&row, "answer")? {
                 self.forget_request(&id, true).await?;
-                return Ok(Reply::Answer(answer));
+                return Ok(RequestReply::Answer(answer));
             }
             let is_taken: bool = column(&row, "taken")?;
             if !is_taken && begun.elapsed() > TAKING && self.forget_request(&id, false).await? {
-                return Ok(Reply::NotTaken);
+                return Ok(RequestReply::NotTaken);
             }
             if is_taken && begun.elapsed() > patience {
-                return Ok(Reply::NoAnswer);
+                return Ok(RequestReply::NoAnswer);
             }
             if is_taken && looked.elapsed() > ALIVE {
                 looked = Instant::now();
                 if self.is_gone(to).await? {
-                    return Ok(Reply::NoAnswer);
+                    return Ok(RequestReply::NoAnswer);
                 }
             }
             let _ = tokio::time::timeout(LOOK, signals.next()).await;
@@ -174,7 +174,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn take_requests(&self) -> Result<Vec<Request>, StoreError> {
+    pub async fn take_requests(&self) -> Result<Vec<ProcessRequest>, StoreError> {
         let Some(this) = self.known_writer() else {
             return Ok(Vec::new());
         };
@@ -182,7 +182,7 @@ impl Store {
                    ORDER BY at_ms, id";
         let mut taken = Vec::new();
         for row in self.all(sql, [this.into()]).await? {
-            let request = Request {
+            let request = ProcessRequest {
                 id: column(&row, "id")?,
                 body: column(&row, "body")?,
             };

@@ -8,7 +8,7 @@ use conjure_core::chat::{Message, Usage};
 
 use crate::database::{for_update, now_ms, places};
 use crate::row::{column, number, text};
-use crate::sql::{Row, Value};
+use crate::sql::{DatabaseRow, Value};
 use crate::threads::Cursor;
 use crate::writer::{is_gone, lock_writer};
 use crate::{Store, StoreError, ThreadId};
@@ -44,7 +44,7 @@ pub struct Run {
     /// When it was over.
     pub ended_at_ms: Option<i64>,
     /// What it spent, as far as it was told.
-    pub spent: Spent,
+    pub spent: RunUsage,
     /// Why it failed.
     pub error: Option<String>,
     /// What is said in it, until it is known to be in the thread: see [`Store::unwritten_runs`].
@@ -76,9 +76,9 @@ pub enum RunState {
     Lost,
 }
 
-/// What a run spent.
+/// The usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Spent {
+pub struct RunUsage {
     /// Tokens.
     pub usage: Usage,
     /// Calls of tools.
@@ -104,7 +104,7 @@ pub struct SessionTotals {
     /// Their number.
     pub runs: u64,
     /// What they spent: the money is the sum of what is known, and nothing when none is.
-    pub spent: Spent,
+    pub spent: RunUsage,
     /// How many of those that used tokens have no known price.
     pub unpriced: u64,
     /// Their time from start to end, in milliseconds; of one that runs, up to now.
@@ -158,7 +158,7 @@ impl Run {
             queued_at_ms: 0,
             started_at_ms: None,
             ended_at_ms: None,
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             error: None,
             message: None,
             terms: None,
@@ -185,7 +185,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn of(row: &Row) -> Result<Self, StoreError> {
+    pub(crate) fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         let id: String = column(row, "id")?;
         let state: String = column(row, "state")?;
         let known = RunState::ALL.into_iter().find(|s| s.as_str() == state);
@@ -202,7 +202,7 @@ impl Run {
             queued_at_ms: column(row, "queued_at_ms")?,
             started_at_ms: column(row, "started_at_ms")?,
             ended_at_ms: column(row, "ended_at_ms")?,
-            spent: Spent::of(row)?,
+            spent: RunUsage::of(row)?,
             error: text(row, "error")?,
             // One that this version cannot read holds up nothing else.
             message: column::<Option<String>>(row, "message")?
@@ -212,8 +212,8 @@ impl Run {
     }
 }
 
-impl Spent {
-    fn of(row: &Row) -> Result<Self, StoreError> {
+impl RunUsage {
+    fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         Ok(Self {
             usage: Usage {
                 input: number(row, "input")?,
@@ -360,7 +360,7 @@ impl Store {
         &self,
         id: &str,
         state: RunState,
-        spent: Option<Spent>,
+        spent: Option<RunUsage>,
     ) -> Result<bool, StoreError> {
         self.change_run(id, state, spent, None, false).await
     }
@@ -374,7 +374,7 @@ impl Store {
         &self,
         id: &str,
         end: RunState,
-        spent: Option<Spent>,
+        spent: Option<RunUsage>,
         error: Option<&str>,
     ) -> Result<bool, StoreError> {
         self.change_run(id, end, spent, error, false).await
@@ -394,7 +394,7 @@ impl Store {
         &self,
         id: &str,
         state: RunState,
-        spent: Option<Spent>,
+        spent: Option<RunUsage>,
         error: Option<&str>,
         is_unwritten: bool,
     ) -> Result<bool, StoreError> {
@@ -416,7 +416,7 @@ impl Store {
         if state == RunState::Running {
             sql += &format!(", started_at_ms = COALESCE(started_at_ms, {now})");
         }
-        if let Some(Spent { usage, calls, usd }) = spent {
+        if let Some(RunUsage { usage, calls, usd }) = spent {
             sql += ", input = $4, cache_read = $5, cache_write = $6, output = $7, \
                     reasoning = $8, calls = $9, usd = $10";
             values.extend([
@@ -584,7 +584,7 @@ impl Store {
         };
         Ok(SessionTotals {
             runs: number(&row, "runs")?,
-            spent: Spent::of(&row)?,
+            spent: RunUsage::of(&row)?,
             unpriced: number(&row, "unpriced")?,
             wall_ms: number(&row, "wall_ms")?,
         })

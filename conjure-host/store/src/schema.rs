@@ -2,7 +2,7 @@
 
 use crate::StoreError;
 use crate::row::column;
-use crate::sql::{Backend, SqlTransaction};
+use crate::sql::{DatabaseKind, SqlTransaction};
 
 const LOOKING: &str = "look at the schema of the database";
 
@@ -13,11 +13,13 @@ pub(crate) async fn applied(tx: &SqlTransaction) -> Result<Vec<String>, StoreErr
         rows.map_err(StoreError::of(LOOKING))
     };
     let is_there = match tx.backend() {
-        Backend::Postgres => {
+        DatabaseKind::Postgres => {
             "SELECT 1 AS one FROM information_schema.tables \
              WHERE table_schema = current_schema() AND table_name = 'seaql_migrations'"
         }
-        Backend::Sqlite => "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'",
+        DatabaseKind::Sqlite => {
+            "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'"
+        }
     };
     if all(is_there).await?.is_empty() {
         return Ok(Vec::new());

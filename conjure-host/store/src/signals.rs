@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 use crate::database::{Database, Transaction};
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Store, StoreError, ThreadId, row};
 
 /// Tells of requests and answers, by a writer's or a request's id.
@@ -27,9 +27,9 @@ const BEHIND: usize = 256;
 /// The most bytes of the ids in one notification; PostgreSQL takes 8,000.
 const PAYLOAD: usize = 4_000;
 
-/// Where something may be new.
+/// A part of the store in which something may be new.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Signal {
+pub enum StoreSignal {
     /// Anywhere.
     Anywhere,
     /// Among requests and their answers.
@@ -38,18 +38,18 @@ pub enum Signal {
     Thread(ThreadId),
 }
 
-/// Word of what other processes write, for as long as this lives.
-pub struct Signals {
-    told: broadcast::Receiver<Signal>,
+/// Signals of writes by other processes, while this value lives.
+pub struct StoreSignals {
+    told: broadcast::Receiver<StoreSignal>,
     _watch: Arc<Watch>,
 }
 
-impl Signals {
+impl StoreSignals {
     /// The next signal. Safe to drop and call again.
-    pub async fn next(&mut self) -> Signal {
+    pub async fn next(&mut self) -> StoreSignal {
         match self.told.recv().await {
             Ok(signal) => signal,
-            Err(broadcast::error::RecvError::Lagged(_)) => Signal::Anywhere,
+            Err(broadcast::error::RecvError::Lagged(_)) => StoreSignal::Anywhere,
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
@@ -57,7 +57,7 @@ impl Signals {
 
 /// The task that tells, as long as anybody listens.
 pub(crate) struct Watch {
-    told: broadcast::Sender<Signal>,
+    told: broadcast::Sender<StoreSignal>,
     task: Option<AbortHandle>,
 }
 
@@ -69,13 +69,13 @@ impl Drop for Watch {
     }
 }
 
-/// The one watch of a database.
+/// The one watch of a database, shared by its readers.
 #[derive(Default)]
-pub(crate) struct Watching(Mutex<Weak<Watch>>);
+pub(crate) struct SharedWatch(Mutex<Weak<Watch>>);
 
 impl Store {
     /// Word of what other processes write, from now on.
-    pub fn signals(&self) -> Signals {
+    pub fn signals(&self) -> StoreSignals {
         let slot = &self.db().watching.0;
         let mut known = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = known.upgrade().unwrap_or_else(|| {
@@ -83,7 +83,7 @@ impl Store {
             *known = Arc::downgrade(&watch);
             watch
         });
-        Signals {
+        StoreSignals {
             told: watch.told.subscribe(),
             _watch: watch,
         }
@@ -111,7 +111,7 @@ impl Watch {
 }
 
 /// Listens to a PostgreSQL server. A connection that is lost is made again.
-async fn listen(options: PgConnectOptions, told: broadcast::Sender<Signal>) {
+async fn listen(options: PgConnectOptions, told: broadcast::Sender<StoreSignal>) {
     loop {
         if let Err(error) = heard(options.clone(), &told).await {
             tracing::debug!(%error, "word of other processes is not heard");
@@ -122,32 +122,32 @@ async fn listen(options: PgConnectOptions, told: broadcast::Sender<Signal>) {
 
 async fn heard(
     options: PgConnectOptions,
-    told: &broadcast::Sender<Signal>,
+    told: &broadcast::Sender<StoreSignal>,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1);
     let pool = pool.connect_with(options).await?;
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen_all([REQUESTS, THREADS]).await?;
     // Nobody listens any more when that fails, which ends this task.
-    let _ = told.send(Signal::Anywhere);
+    let _ = told.send(StoreSignal::Anywhere);
     loop {
         let Some(heard) = listener.try_recv().await? else {
-            let _ = told.send(Signal::Anywhere);
+            let _ = told.send(StoreSignal::Anywhere);
             continue;
         };
         if heard.channel() == REQUESTS {
-            let _ = told.send(Signal::Requests);
+            let _ = told.send(StoreSignal::Requests);
             continue;
         }
         for id in heard.payload().split_whitespace() {
-            let _ = told.send(Signal::Thread(ThreadId::stored(id.to_owned())));
+            let _ = told.send(StoreSignal::Thread(ThreadId::stored(id.to_owned())));
         }
     }
 }
 
 /// Looks at an SQLite file: at what is beside it while nothing changes, and then whether it was
 /// this process that changed it.
-async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<Signal>) {
+async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<StoreSignal>) {
     let mut name = file.into_os_string();
     name.push("-wal");
     let log = PathBuf::from(name);
@@ -156,7 +156,7 @@ async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<Signal>)
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut again = true;
     // From here on nothing is missed.
-    let _ = told.send(Signal::Anywhere);
+    let _ = told.send(StoreSignal::Anywhere);
     loop {
         every.tick().await;
         let now = state(&log);
@@ -170,7 +170,7 @@ async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<Signal>)
         match self::version(&db).await {
             Ok(now) if version != Some(now) => {
                 version = Some(now);
-                let _ = told.send(Signal::Anywhere);
+                let _ = told.send(StoreSignal::Anywhere);
             }
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "word of other processes is not heard"),
@@ -199,7 +199,7 @@ async fn version(db: &Database) -> Result<u64, StoreError> {
 impl Transaction<'_> {
     /// Tells other processes when this is committed; where they look by themselves, nothing.
     pub(crate) async fn notify(&self, channel: &str, text: &str) -> Result<(), StoreError> {
-        if self.backend() != Backend::Postgres {
+        if self.backend() != DatabaseKind::Postgres {
             return Ok(());
         }
         let sql = "SELECT pg_notify($1, $2)";
@@ -211,7 +211,7 @@ impl Transaction<'_> {
         &self,
         threads: impl Iterator<Item = &'a ThreadId>,
     ) -> Result<(), StoreError> {
-        if self.backend() != Backend::Postgres {
+        if self.backend() != DatabaseKind::Postgres {
             return Ok(());
         }
         let mut payload = String::new();

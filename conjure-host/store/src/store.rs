@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::database::{Database, now_ms};
-use crate::sql::{Row, Value};
-use crate::writer::Queue;
+use crate::sql::{DatabaseRow, Value};
+use crate::writer::WriterQueue;
 use crate::{Log, Quotas, Record, StoreError, ThreadId, ThreadLog};
 
 /// What is said of a failure.
@@ -30,14 +30,14 @@ pub struct Options {
 #[derive(Clone)]
 pub struct Store {
     db: Arc<Database>,
-    queue: Queue,
+    queue: WriterQueue,
     quotas: Quotas,
 }
 
 impl Store {
     /// The store over a database of the newest schema.
     pub(crate) fn over(db: Arc<Database>, quotas: Quotas) -> Result<Self, StoreError> {
-        let queue = Queue::start(Arc::clone(&db))?;
+        let queue = WriterQueue::start(Arc::clone(&db))?;
         Ok(Self { db, queue, quotas })
     }
 
@@ -123,11 +123,15 @@ impl Store {
         &self,
         sql: &str,
         values: impl IntoIterator<Item = Value>,
-    ) -> impl Future<Output = Result<Option<Row>, StoreError>> {
+    ) -> impl Future<Output = Result<Option<DatabaseRow>, StoreError>> {
         self.one_with(sql, values.into_iter().collect())
     }
 
-    async fn one_with(&self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
+    async fn one_with(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Option<DatabaseRow>, StoreError> {
         let row = self.db.reader().one(sql, values).await;
         row.map_err(StoreError::of(READING))
     }
@@ -136,11 +140,15 @@ impl Store {
         &self,
         sql: &str,
         values: impl IntoIterator<Item = Value>,
-    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> {
+    ) -> impl Future<Output = Result<Vec<DatabaseRow>, StoreError>> {
         self.all_with(sql, values.into_iter().collect())
     }
 
-    async fn all_with(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+    async fn all_with(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<DatabaseRow>, StoreError> {
         let rows = self.db.reader().all(sql, values).await;
         rows.map_err(StoreError::of(READING))
     }

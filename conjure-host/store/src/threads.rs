@@ -4,9 +4,9 @@ use conjure_core::chat::Usage;
 
 use crate::database::{for_update, now_ms};
 use crate::labels::name;
-use crate::lineage::Shown;
+use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
-use crate::sql::{Row, Value};
+use crate::sql::{DatabaseRow, Value};
 use crate::{Store, StoreError, ThreadId};
 
 /// A thread, as lists show it.
@@ -243,7 +243,7 @@ impl Store {
                 last,
             });
         }
-        let shown = Shown::read(tx.inner(), thread).await?;
+        let shown = VisibleEntries::read(tx.inner(), thread).await?;
         let turn = shown.turn_of(tx.inner(), from).await?;
         let sql = format!(
             "INSERT INTO threads (id, parent_thread_id, fork_from_seq, fork_floor, last_seq, \
@@ -268,7 +268,7 @@ impl Store {
 }
 
 impl Thread {
-    pub(crate) fn of(row: &Row) -> Result<Self, StoreError> {
+    pub(crate) fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         Ok(Self {
             id: ThreadId::stored(column(row, "id")?),
             parent: text(row, "parent_thread_id")?.map(ThreadId::stored),

@@ -4,7 +4,7 @@
 //! else; a container that is over is given up once. What came before a failure is kept.
 
 use conjure_core::chat::{Content, Message, Meta, Part, Role, StopReason, StreamEvent, Usage};
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::{Decoded, ReplyDecoder as _, anthropic};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -169,7 +169,7 @@ impl<'a> Conversation<'a> {
 
     fn request(&self) -> ModelRequest {
         let settings = &self.hosted.settings;
-        let target = Target::new(PROVIDER, &settings.model);
+        let target = RepairTarget::new(PROVIDER, &settings.model);
         let mut request = ModelRequest::bare(&target, self.messages.clone());
         request.max_tokens = settings.max_tokens;
         request.system = vec![

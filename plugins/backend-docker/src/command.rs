@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::client::{Lost, Running};
-use conjure_exec_agent::message::{Bash as AgentBash, Request};
+use conjure_exec_agent::client::{Lost, RemoteCommand};
+use conjure_exec_agent::message::{AgentRequest, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
 use conjure_skill_sdk::protocol::{Bash, BashOutput};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -37,7 +37,7 @@ pub(crate) async fn run(
         let name = uuid::Uuid::now_v7().simple();
         dir.join(format!("bash-{name}.txt"))
     });
-    let mut command = Running::new(&cx, Capture::new(request.keep_bytes, spill));
+    let mut command = RemoteCommand::new(&cx, Capture::new(request.keep_bytes, spill));
     let request = request_of(&cx, request, &session, world, limits);
     let over = session.over();
     match command.run(&container.link, &request, limits, over).await {
@@ -58,25 +58,25 @@ fn request_of(
     session: &DockerSession,
     world: &BackendState,
     limits: Limits,
-) -> Request {
+) -> AgentRequest {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let mut env = session.brought.env.clone();
     env.extend(request.env);
     if let Some(dir) = cx.skill_dir() {
         env.push(("SKILL_DIR".to_owned(), dir.display().to_string()));
     }
-    Request::Bash(AgentBash {
+    AgentRequest::Bash(ShellCommand {
         shell: world.settings.shell.clone(),
         command: request.command,
         env,
         time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),
         grace_ms: milliseconds(limits.grace),
-        ..AgentBash::default()
+        ..ShellCommand::default()
     })
 }
 
 /// An error that still shows what the command had said.
-fn with_output(command: Running<'_>, error: &Error) -> Error {
+fn with_output(command: RemoteCommand<'_>, error: &Error) -> Error {
     let kept = command.output();
     let mut text = error.message().to_owned();
     for (name, output) in [("output", kept.stdout), ("error output", kept.stderr)] {

@@ -14,7 +14,7 @@ use bollard::query_parameters::{
     AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StartContainerOptions,
     WaitContainerOptionsBuilder,
 };
-use conjure_exec_agent::client::{Input, Link, QUIET};
+use conjure_exec_agent::client::{AgentInput, AgentLink, QUIET};
 use conjure_skill_sdk::{Error, Result};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ const HOLD: &str = "/tmp/.conjure-hold";
 /// A running container.
 #[derive(Debug)]
 pub(crate) struct Container {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<AgentLink>,
     pub(crate) mounted: Mounted,
     id: String,
     engine: Engine,
@@ -111,7 +111,7 @@ impl Plan<'_> {
             }
         };
         let exit = self.watch_exit(id);
-        let link = Arc::new(Link::new(input, |feed| read(output, feed)));
+        let link = Arc::new(AgentLink::new(input, |feed| read(output, feed)));
         let container = Container {
             link,
             mounted: self.mounted.clone(),
@@ -253,7 +253,7 @@ impl Plan<'_> {
         }
     }
 
-    async fn attach(&self, id: &str) -> Result<(AgentOutput, Input), ContainerFailure> {
+    async fn attach(&self, id: &str) -> Result<(AgentOutput, AgentInput), ContainerFailure> {
         let options = AttachContainerOptionsBuilder::new()
             .stream(true)
             .stdin(true)
@@ -268,7 +268,7 @@ impl Plan<'_> {
         Ok((output, input))
     }
 
-    async fn exec(&self, id: &str) -> Result<(AgentOutput, Input), ContainerFailure> {
+    async fn exec(&self, id: &str) -> Result<(AgentOutput, AgentInput), ContainerFailure> {
         let docker = &self.engine.docker;
         let failed = |error: EngineError| self.failed("running the agent in a container", &error);
         let quiet = QUIET.to_string();
@@ -336,9 +336,9 @@ enum Way<'a> {
 /// The way that the agent takes: it says its first word there.
 async fn met(
     offer: &AgentSocket,
-    attached: (AgentOutput, Input),
+    attached: (AgentOutput, AgentInput),
     until: Instant,
-) -> (AgentOutput, Input) {
+) -> (AgentOutput, AgentInput) {
     let (output, input) = attached;
     let mut output = output.fuse();
     tokio::select! {

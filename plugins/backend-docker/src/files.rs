@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use conjure_exec_agent::client::Call;
-use conjure_exec_agent::files::{self, Roots};
-use conjure_exec_agent::frame::Frame;
-use conjure_exec_agent::message::{Reply, Request};
+use conjure_exec_agent::client::RemoteCall;
+use conjure_exec_agent::files::{self, CallRoots};
+use conjure_exec_agent::frame::AgentFrame;
+use conjure_exec_agent::message::{AgentReply, AgentRequest};
 use conjure_exec_agent::{PIECE, WINDOW};
 use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written,
@@ -56,12 +56,12 @@ impl<'a> FileCall<'a> {
 
     /// Shows a file or a directory.
     pub(crate) async fn view(&self, request: View) -> Result<Viewed> {
-        let request = Request::View {
+        let request = AgentRequest::View {
             path: request.path,
             range: request.view_range,
         };
         match self.ask(&request, None, None).await? {
-            Reply::View {
+            AgentReply::View {
                 content,
                 directory,
                 total_lines,
@@ -84,13 +84,13 @@ impl<'a> FileCall<'a> {
             (None, None) => return Err(Error::invalid("`file_text` is missing")),
         };
         let path = request.path;
-        let request = Request::Create { path };
+        let request = AgentRequest::Create { path };
         self.written(self.ask(&request, Some(source), None).await?)
     }
 
     /// Replaces the only occurrence of a passage.
     pub(crate) async fn str_replace(&self, request: StrReplace) -> Result<Written> {
-        let request = Request::Replace {
+        let request = AgentRequest::Replace {
             path: request.path,
             old: request.old_str,
             new: request.new_str,
@@ -109,8 +109,10 @@ impl<'a> FileCall<'a> {
         }
         let source = Box::new(self.offered(&request.file)?);
         let name = request.file.name.clone();
-        let reply = self.ask(&Request::Put { name }, Some(source), None).await?;
-        let Reply::Written { path, size, .. } = reply else {
+        let reply = self
+            .ask(&AgentRequest::Put { name }, Some(source), None)
+            .await?;
+        let AgentReply::Written { path, size, .. } = reply else {
             return Err(unexpected());
         };
         Ok(FileRef {
@@ -132,11 +134,11 @@ impl<'a> FileCall<'a> {
             Some((number, path)) if number.bytes().all(|byte| byte.is_ascii_digit()) => path,
             _ => request.id.as_str(),
         };
-        let asked = Request::Get {
+        let asked = AgentRequest::Get {
             path: path.to_owned(),
         };
         match self.ask(&asked, None, Some(&mut to)).await {
-            Ok(Reply::Sent(size)) => Ok(FileRef {
+            Ok(AgentReply::Sent(size)) => Ok(FileRef {
                 size: Some(size),
                 ..FileRef::at(request.to)
             }),
@@ -159,16 +161,16 @@ impl<'a> FileCall<'a> {
             ))
         })?;
         let working = &self.session.brought.working_dir;
-        Roots::new(working, std::iter::empty(), self.cx.exchange_dir())
+        CallRoots::new(working, std::iter::empty(), self.cx.exchange_dir())
             .and_then(|roots| roots.resolve(path))
             .and_then(|place| files::open_file(&place))
             .map(|(file, _)| file)
             .map_err(|error| to_error(&error))
     }
 
-    fn written(&self, reply: Reply) -> Result<Written> {
+    fn written(&self, reply: AgentReply) -> Result<Written> {
         match reply {
-            Reply::Written {
+            AgentReply::Written {
                 path,
                 size,
                 replaced,
@@ -184,10 +186,10 @@ impl<'a> FileCall<'a> {
     /// Makes a call to its end, with what goes in and to where what comes out goes.
     async fn ask(
         &self,
-        request: &Request,
+        request: &AgentRequest,
         source: ByteSource<'_>,
         mut to: Option<&mut File>,
-    ) -> Result<Reply> {
+    ) -> Result<AgentReply> {
         let mut call = self.container.link.call(request);
         let mut sending = Sending {
             source,
@@ -207,21 +209,21 @@ impl<'a> FileCall<'a> {
             sending.send(&call)?;
             let is_late = tokio::select! {
                 frame = call.next() => match frame {
-                    Some(Frame::Credit(more)) => {
+                    Some(AgentFrame::Credit(more)) => {
                         sending.credit += more as usize;
                         continue;
                     }
-                    Some(Frame::Data(bytes)) => {
+                    Some(AgentFrame::Data(bytes)) => {
                         if let Some(file) = &mut to {
                             tokio::task::block_in_place(|| file.write_all(&bytes))?;
                         }
                         continue;
                     }
-                    Some(Frame::Reply(bytes)) => {
-                        return Reply::decode(&bytes).map_err(|error| to_error(&error.into()));
+                    Some(AgentFrame::Reply(bytes)) => {
+                        return AgentReply::decode(&bytes).map_err(|error| to_error(&error.into()));
                     }
-                    Some(Frame::Fault(_)) if late => return Err(took_too_long()),
-                    Some(Frame::Fault(error)) => return Err(to_error(&error)),
+                    Some(AgentFrame::Fault(_)) if late => return Err(took_too_long()),
+                    Some(AgentFrame::Fault(error)) => return Err(to_error(&error)),
                     Some(_) => continue,
                     None => return Err(self.container.gone().await),
                 },
@@ -232,7 +234,7 @@ impl<'a> FileCall<'a> {
                 return Err(self.container.give_up().await);
             }
             (told, late) = (true, is_late);
-            call.send(&Frame::Cancel);
+            call.send(&AgentFrame::Cancel);
             limit.as_mut().reset((Instant::now() + ENDING).into());
         }
     }
@@ -245,7 +247,7 @@ struct Sending<'s> {
 }
 
 impl Sending<'_> {
-    fn send(&mut self, call: &Call) -> Result<()> {
+    fn send(&mut self, call: &RemoteCall) -> Result<()> {
         while let Some(source) = &mut self.source
             && self.credit > 0
         {
@@ -253,11 +255,11 @@ impl Sending<'_> {
             let length = tokio::task::block_in_place(|| source.read(&mut piece))?;
             if length == 0 {
                 self.source = None;
-                call.send(&Frame::End);
+                call.send(&AgentFrame::End);
             } else {
                 piece.truncate(length);
                 self.credit -= length;
-                call.send(&Frame::Data(piece));
+                call.send(&AgentFrame::Data(piece));
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conjure_exec_agent::error::Kind;
+use conjure_exec_agent::error::AgentErrorKind;
 use conjure_exec_agent_program::PROGRAM;
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
@@ -160,12 +160,12 @@ fn plugin() -> ExecutorPlugin<Docker> {
 export_executor!(plugin, name = "docker");
 
 /// A failure inside a container as one of this plugin's.
-fn to_error(error: &conjure_exec_agent::error::Error) -> Error {
+fn to_error(error: &conjure_exec_agent::error::AgentError) -> Error {
     let code = match error.kind() {
-        Kind::Failed => code::FAILED,
-        Kind::Invalid => code::INVALID,
-        Kind::Cancelled => code::CANCELLED,
-        Kind::Busy => code::BUSY,
+        AgentErrorKind::Failed => code::FAILED,
+        AgentErrorKind::Invalid => code::INVALID,
+        AgentErrorKind::Cancelled => code::CANCELLED,
+        AgentErrorKind::Busy => code::BUSY,
     };
     Error::with_code(code, error.message())
 }

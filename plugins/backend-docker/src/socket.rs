@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::container::LogOutput;
-use conjure_exec_agent::client::Input;
+use conjure_exec_agent::client::AgentInput;
 use futures_util::{StreamExt as _, stream};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::OwnedReadHalf;
@@ -102,7 +102,10 @@ fn listen(dir: &Path) -> io::Result<UnixListener> {
 
 /// The stream to the agent over its socket. What is attached says only what goes wrong, and stays
 /// for as long as the socket.
-pub(crate) fn stream(socket: UnixStream, attached: (AgentOutput, Input)) -> (AgentOutput, Input) {
+pub(crate) fn stream(
+    socket: UnixStream,
+    attached: (AgentOutput, AgentInput),
+) -> (AgentOutput, AgentInput) {
     let (reads, writes) = socket.into_split();
     let (said, kept) = attached;
     let both = Both {
@@ -122,7 +125,7 @@ struct Both {
     /// Until the socket is closed.
     reads: Option<OwnedReadHalf>,
     said: AgentOutput,
-    _kept: Input,
+    _kept: AgentInput,
 }
 
 impl Both {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use conjure_exec_agent::client::{Feed, Link};
+use conjure_exec_agent::client::{AgentLink, Feed};
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_exec_agent_program::PROGRAM;
 use conjure_process_tree::{ProcessHandle, Program};
@@ -34,7 +34,7 @@ const OUTER: &str = "CONJURE_CALL";
 /// An agent that runs.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    link: Arc<Link>,
+    link: Arc<AgentLink>,
     process: ProcessHandle,
     /// Where the system runs it from a file, it is needed for as long as the agent runs.
     _program: Program,
@@ -72,7 +72,7 @@ impl Agent {
         let _ = watcher.send(child);
         ours.set_nonblocking(true)?;
         let (reads, writes) = UnixStream::from_std(ours)?.into_split();
-        let link = Link::new(Box::pin(writes), |feed| read(reads, feed, exit));
+        let link = AgentLink::new(Box::pin(writes), |feed| read(reads, feed, exit));
         let agent = Self {
             link: Arc::new(link),
             process,
@@ -89,7 +89,7 @@ impl Agent {
     }
 
     /// The stream to it.
-    pub(crate) fn link(&self) -> &Arc<Link> {
+    pub(crate) fn link(&self) -> &Arc<AgentLink> {
         &self.link
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use conjure_exec_agent::client::{Lost, Running};
-use conjure_exec_agent::files::Roots;
-use conjure_exec_agent::message::{Bash as AgentBash, Gaps, Request};
+use conjure_exec_agent::client::{Lost, RemoteCommand};
+use conjure_exec_agent::files::CallRoots;
+use conjure_exec_agent::message::{AgentRequest, Gaps, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::abi::LogLevel;
@@ -17,14 +17,14 @@ use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::Mutex;
 
 use crate::agent::Agent;
-use crate::config::Settings;
+use crate::config::LocalSettings;
 use crate::keeping::{self, to_error};
-use crate::session::Session;
+use crate::session::LocalSession;
 
 /// The commands of an instance.
 #[derive(Debug)]
 pub(crate) struct Commands {
-    settings: Settings,
+    settings: LocalSettings,
     private: PrivatePaths,
     /// Started with the first command, and again when it is gone.
     agent: Mutex<Option<Arc<Agent>>>,
@@ -34,7 +34,7 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// None yet.
-    pub(crate) fn new(settings: Settings, private: PrivatePaths) -> Self {
+    pub(crate) fn new(settings: LocalSettings, private: PrivatePaths) -> Self {
         Self {
             settings,
             private,
@@ -48,13 +48,13 @@ impl Commands {
         &self,
         cx: &Cx,
         request: Bash,
-        session: &Arc<Session>,
+        session: &Arc<LocalSession>,
     ) -> Result<BashOutput> {
         let limits = Limits::new(cx.time_limit(), self.settings.timeout);
         let _running = session.running();
         let roots = keeping::roots(cx, session.skills(), &self.private)?;
         let spill = cx.exchange_dir().map(|dir| dir.join(new_name()));
-        let mut command = Running::new(cx, Capture::new(request.keep_bytes, spill));
+        let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
         let request = self.request(cx, request, session, &roots, limits);
         let agent = self.agent(cx).await?;
         let shown = cx.working_dir().unwrap_or(roots.working_dir()).to_owned();
@@ -91,10 +91,10 @@ impl Commands {
         &self,
         cx: &Cx,
         request: Bash,
-        session: &Session,
-        roots: &Roots,
+        session: &LocalSession,
+        roots: &CallRoots,
         limits: Limits,
-    ) -> Request {
+    ) -> AgentRequest {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> = session.env().into_iter().collect();
@@ -108,7 +108,7 @@ impl Commands {
         let skills = session.skills().into_iter().map(|skill| skill.dir);
         let visible = [roots.working_dir()].into_iter().chain(own);
         let visible = visible.chain(cx.skill_dir()).map(text).chain(skills);
-        Request::Bash(AgentBash {
+        AgentRequest::Bash(ShellCommand {
             shell: text(&self.settings.shell),
             command: request.command,
             env,

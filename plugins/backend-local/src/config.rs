@@ -18,7 +18,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The settings of one backend instance.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct LocalSettings {
     /// The shell that commands run in.
     pub(crate) shell: PathBuf,
     /// How long a command may take when the host sets no deadline.
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct LocalConfig {
     #[serde(default = "default_shell")]
     shell: PathBuf,
     #[serde(default = "default_timeout_ms")]
@@ -101,10 +101,10 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-impl Settings {
+impl LocalSettings {
     /// Reads the configuration and the host's environment, once an instance.
     pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
-        let config: Config = setup.config()?;
+        let config: LocalConfig = setup.config()?;
         if !config.shell.is_absolute() {
             return Err(Error::invalid(format!(
                 "`shell` is `{}`; it must be an absolute path, such as /bin/sh",

@@ -8,8 +8,8 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conjure_exec_agent::error::Kind;
-use conjure_exec_agent::files::{self, Opened, Place, RootKind, Roots};
+use conjure_exec_agent::error::AgentErrorKind;
+use conjure_exec_agent::files::{self, CallRoots, OpenFile, RootKind, RootedPath};
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
@@ -26,19 +26,19 @@ pub(crate) fn no_working_dir() -> Error {
 
 /// The directories of a call: the working directory, the exchange directory, skill folders.
 /// What is private of the host is in none of them.
-pub(crate) fn roots(cx: &Cx, skills: Vec<SkillMount>, private: &PrivatePaths) -> Result<Roots> {
+pub(crate) fn roots(cx: &Cx, skills: Vec<SkillMount>, private: &PrivatePaths) -> Result<CallRoots> {
     let working = cx.working_dir().ok_or_else(no_working_dir)?;
     let skills = skills
         .into_iter()
         .map(|skill| PathBuf::from(skill.dir))
         .chain(cx.skill_dir().map(Path::to_owned));
-    Roots::new(working, skills, cx.exchange_dir())
+    CallRoots::new(working, skills, cx.exchange_dir())
         .map(|roots| roots.without(private))
         .map_err(|error| to_error(&error))
 }
 
 /// Shows a file or a directory.
-pub(crate) fn view(cx: &Cx, roots: &Roots, request: &View) -> Result<Viewed> {
+pub(crate) fn view(cx: &Cx, roots: &CallRoots, request: &View) -> Result<Viewed> {
     let check = || cx.check().map_err(|_| cancelled());
     let viewed = files::view(roots, &request.path, request.view_range, check);
     let viewed = viewed.map_err(|error| to_error(&error))?;
@@ -51,7 +51,7 @@ pub(crate) fn view(cx: &Cx, roots: &Roots, request: &View) -> Result<Viewed> {
 }
 
 /// Writes a file, from its text or from a file of the host's.
-pub(crate) fn create_file(roots: &Roots, request: &CreateFile) -> Result<Written> {
+pub(crate) fn create_file(roots: &CallRoots, request: &CreateFile) -> Result<Written> {
     let made = match (&request.file_text, &request.content) {
         (Some(text), _) => files::create_file(roots, &request.path, |file| {
             file.write_all(text.as_bytes())?;
@@ -73,14 +73,14 @@ pub(crate) fn create_file(roots: &Roots, request: &CreateFile) -> Result<Written
 }
 
 /// Replaces the only occurrence of a passage.
-pub(crate) fn str_replace(roots: &Roots, request: &StrReplace) -> Result<Written> {
+pub(crate) fn str_replace(roots: &CallRoots, request: &StrReplace) -> Result<Written> {
     files::str_replace(roots, &request.path, &request.old_str, &request.new_str)
         .map(written)
         .map_err(|error| to_error(&error))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is a step of a chain")]
-fn written(written: files::Written) -> Written {
+fn written(written: files::WrittenFile) -> Written {
     Written {
         file: FileRef {
             size: Some(written.size),
@@ -90,7 +90,7 @@ fn written(written: files::Written) -> Written {
     }
 }
 
-fn regular(roots: &Roots, path: &str) -> Result<File> {
+fn regular(roots: &CallRoots, path: &str) -> Result<File> {
     let opened = roots
         .resolve(path)
         .and_then(|place| files::open_file(&place));
@@ -101,7 +101,7 @@ fn regular(roots: &Roots, path: &str) -> Result<File> {
 
 /// The whole file, as the host can read it. It takes none from a skill's folder, so that is
 /// copied.
-fn whole(cx: &Cx, place: &Place, size: u64) -> Option<FileRef> {
+fn whole(cx: &Cx, place: &RootedPath, size: u64) -> Option<FileRef> {
     let path = match place.kind() {
         RootKind::Skill => copy(place, size, cx.exchange_dir()?)?,
         RootKind::Working | RootKind::Exchange => place.shown(),
@@ -113,12 +113,12 @@ fn whole(cx: &Cx, place: &Place, size: u64) -> Option<FileRef> {
     })
 }
 
-fn copy(place: &Place, size: u64, exchange: &Path) -> Option<PathBuf> {
+fn copy(place: &RootedPath, size: u64, exchange: &Path) -> Option<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     if size > MAX_COPY {
         return None;
     }
-    let Ok(Opened::File(file, _)) = files::open(place) else {
+    let Ok(OpenFile::File(file, _)) = files::open(place) else {
         return None;
     };
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -129,17 +129,17 @@ fn copy(place: &Place, size: u64, exchange: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-fn cancelled() -> conjure_exec_agent::error::Error {
-    conjure_exec_agent::error::Error::cancelled()
+fn cancelled() -> conjure_exec_agent::error::AgentError {
+    conjure_exec_agent::error::AgentError::cancelled()
 }
 
 /// A failure of the shared code as one of this plugin's.
-pub(crate) fn to_error(error: &conjure_exec_agent::error::Error) -> Error {
+pub(crate) fn to_error(error: &conjure_exec_agent::error::AgentError) -> Error {
     let code = match error.kind() {
-        Kind::Failed => code::FAILED,
-        Kind::Invalid => code::INVALID,
-        Kind::Cancelled => code::CANCELLED,
-        Kind::Busy => code::BUSY,
+        AgentErrorKind::Failed => code::FAILED,
+        AgentErrorKind::Invalid => code::INVALID,
+        AgentErrorKind::Cancelled => code::CANCELLED,
+        AgentErrorKind::Busy => code::BUSY,
     };
     Error::with_code(code, error.message())
 }

@@ -21,7 +21,7 @@ mod tests;
 
 use std::path::Path;
 
-use conjure_exec_agent::files::Roots;
+use conjure_exec_agent::files::CallRoots;
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, PROVIDER_KEYS, Permissions,
@@ -30,7 +30,7 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_executor};
 
 use crate::commands::Commands;
-use crate::config::Settings;
+use crate::config::LocalSettings;
 use crate::session::Sessions;
 
 /// Runs commands and keeps files on this machine, for many sessions at once.
@@ -85,7 +85,7 @@ impl Local {
     async fn with_roots<T: Send + 'static>(
         &self,
         cx: Cx,
-        work: impl FnOnce(&Cx, &Roots) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Cx, &CallRoots) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let session = self.sessions.of(cx.session());
         let private = self.private.clone();
@@ -102,7 +102,7 @@ fn plugin() -> ExecutorPlugin<Local> {
         "local",
         "Runs commands and keeps files on this machine",
         |setup| {
-            let settings = Settings::from_setup(&setup)?;
+            let settings = LocalSettings::from_setup(&setup)?;
             let own = setup.create.data_dir.as_deref().map(Path::new);
             let private = PrivatePaths::of(own, &settings.hide);
             Ok(Local {

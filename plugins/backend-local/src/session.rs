@@ -15,17 +15,17 @@ const END: Duration = Duration::from_secs(3);
 
 /// The sessions of a backend instance.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
+pub(crate) struct Sessions(Mutex<HashMap<String, Arc<LocalSession>>>);
 
 impl Sessions {
     /// The session with this id. One that was never prepared has no skills and no environment.
-    pub(crate) fn of(&self, id: Option<&str>) -> Arc<Session> {
+    pub(crate) fn of(&self, id: Option<&str>) -> Arc<LocalSession> {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = id.unwrap_or_default();
         if let Some(session) = sessions.get(id) {
             return Arc::clone(session);
         }
-        let session = Arc::new(Session::default());
+        let session = Arc::new(LocalSession::default());
         sessions.insert(id.to_owned(), Arc::clone(&session));
         session
     }
@@ -64,15 +64,15 @@ impl Sessions {
     }
 }
 
-/// One session.
+/// A session of the backend.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct LocalSession {
     brought: Mutex<Arc<ExecutorInit>>,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
 }
 
-impl Default for Session {
+impl Default for LocalSession {
     fn default() -> Self {
         Self {
             brought: Mutex::default(),
@@ -82,7 +82,7 @@ impl Default for Session {
     }
 }
 
-impl Session {
+impl LocalSession {
     /// The skill folders that it may read.
     pub(crate) fn skills(&self) -> Vec<SkillMount> {
         self.brought().skills.clone()
@@ -94,9 +94,9 @@ impl Session {
     }
 
     /// Counts a command as running for as long as the value lives.
-    pub(crate) fn running(self: &Arc<Self>) -> Running {
+    pub(crate) fn running(self: &Arc<Self>) -> CommandGuard {
         self.running.send_modify(|count| *count += 1);
-        Running(Arc::clone(self))
+        CommandGuard(Arc::clone(self))
     }
 
     /// Becomes ready when the session is over.
@@ -109,11 +109,11 @@ impl Session {
     }
 }
 
-/// A command of a session.
+/// Counts a command of a session until dropped.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Session>);
+pub(crate) struct CommandGuard(Arc<LocalSession>);
 
-impl Drop for Running {
+impl Drop for CommandGuard {
     fn drop(&mut self) {
         self.0.running.send_modify(|count| *count -= 1);
     }

@@ -18,23 +18,23 @@ use tokio::sync::watch;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A plugin instance with a working directory, an exchange directory and a skill.
-pub(crate) struct Host {
+pub(crate) struct LocalTestHost {
     dir: tempfile::TempDir,
     plugin: PluginObject,
 }
 
 /// One call, seen from the host.
 #[derive(Clone)]
-pub(crate) struct Call(Arc<State>);
+pub(crate) struct TestCall(Arc<TestCallState>);
 
-struct State {
+struct TestCallState {
     emitted: Mutex<Vec<(u32, Vec<u8>)>>,
     arrived: Condvar,
     cancelled: watch::Sender<bool>,
     takes: bool,
 }
 
-impl Host {
+impl LocalTestHost {
     pub(crate) fn new() -> Self {
         Self::configured(&json!({})).unwrap()
     }
@@ -45,7 +45,7 @@ impl Host {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
         let create = json!({ "host": { "name": "test", "version": "1" }, "config": config });
-        let context = Call::new().context();
+        let context = TestCall::new().context();
         let plugin = create_linked(crate::plugin, create.to_string().as_bytes(), context)
             .map_err(|error| error.message().to_owned())?;
         Ok(Self { dir, plugin })
@@ -61,7 +61,7 @@ impl Host {
 
     /// Runs an operation of the session `s` with the default envelope.
     pub(crate) fn call(&self, op: &str, body: &Value) -> Result<Value, String> {
-        self.call_with(op, body, &json!({}), &Call::new())
+        self.call_with(op, body, &json!({}), &TestCall::new())
     }
 
     /// Runs an operation with more fields in its envelope.
@@ -70,7 +70,7 @@ impl Host {
         op: &str,
         body: &Value,
         more: &Value,
-        call: &Call,
+        call: &TestCall,
     ) -> Result<Value, String> {
         let request = self.request(body, more);
         let (op, json) = (op.as_bytes(), request.as_bytes());
@@ -81,17 +81,17 @@ impl Host {
     }
 
     /// Starts an operation; dropping the future gives it up.
-    pub(crate) fn start(&self, op: &str, body: &Value, call: &Call) -> FfiFuture<Reply> {
+    pub(crate) fn start(&self, op: &str, body: &Value, call: &TestCall) -> FfiFuture<Reply> {
         let request = self.request(body, &json!({}));
         let (op, json) = (op.as_bytes(), request.as_bytes());
         self.plugin.start(op.into(), json.into(), call.context())
     }
 
     pub(crate) fn bash(&self, command: &str) -> BashOutput {
-        self.bash_with(command, &json!({}), &Call::new())
+        self.bash_with(command, &json!({}), &TestCall::new())
     }
 
-    pub(crate) fn bash_with(&self, command: &str, more: &Value, call: &Call) -> BashOutput {
+    pub(crate) fn bash_with(&self, command: &str, more: &Value, call: &TestCall) -> BashOutput {
         let body = json!({ "command": command });
         let reply = self.call_with("executor.bash", &body, more, call);
         serde_json::from_value(reply.unwrap()).unwrap()
@@ -112,7 +112,7 @@ impl Host {
     }
 }
 
-impl Call {
+impl TestCall {
     pub(crate) fn new() -> Self {
         Self::taking(true)
     }
@@ -123,7 +123,7 @@ impl Call {
     }
 
     fn taking(takes: bool) -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(TestCallState {
             emitted: Mutex::default(),
             arrived: Condvar::new(),
             cancelled: watch::Sender::new(false),
@@ -172,7 +172,7 @@ fn stdout(emitted: &[(u32, Vec<u8>)]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl CallCx for Call {
+impl CallCx for TestCall {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
         if self.cancelled() {
             return 1;

@@ -22,9 +22,9 @@ const MOST_TOKENS: u64 = 4_096;
 /// The most bytes of a question to the person.
 const MOST_QUESTION: usize = 8 * 1024;
 
-/// What a server may ask, and in whose name the person is asked.
+/// The kinds of questions that a server may ask, and the name it asks under.
 #[derive(Debug, Clone)]
-pub(crate) struct Policy {
+pub(crate) struct QuestionPolicy {
     server: String,
     form: bool,
     url: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Policy {
     roots: bool,
 }
 
-impl Policy {
+impl QuestionPolicy {
     /// As configured. Of a session with a program on the other side, only what that can answer.
     pub(crate) fn new(server: &Server, client: Option<ServedClient>) -> Self {
         let config = &server.config;
@@ -63,7 +63,7 @@ impl Policy {
     }
 
     /// What the host declares once it is known that some questions have no answer.
-    pub(crate) fn capabilities_without(&self, refused: Refused) -> ClientCapabilities {
+    pub(crate) fn capabilities_without(&self, refused: RefusedKinds) -> ClientCapabilities {
         let left = Self {
             server: String::new(),
             form: self.form && !refused.form,
@@ -104,7 +104,7 @@ impl Policy {
         &self,
         cx: &Cx,
         asked: &Map<String, Value>,
-        refused: &mut Refused,
+        refused: &mut RefusedKinds,
     ) -> Result<BTreeMap<String, Value>, String> {
         let mut why = Vec::new();
         let mut questions = BTreeMap::new();
@@ -186,14 +186,14 @@ impl Policy {
 
 /// Kinds of questions that nobody can answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedKinds {
     form: bool,
     url: bool,
     sampling: bool,
     roots: bool,
 }
 
-impl Refused {
+impl RefusedKinds {
     fn note(&mut self, question: &Question) {
         match question {
             Question::Elicit(asked) if asked.url.is_some() => self.url = true,

@@ -17,15 +17,15 @@ use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::calls::{Call, arguments};
-use crate::config::Settings;
+use crate::config::McpSettings;
 use crate::failure::Failure;
-use crate::hub::Hub;
+use crate::hub::WatchHub;
 use crate::oauth::LoggedOut;
-use crate::registry::{Entry, Registry};
+use crate::registry::{ConnectionRegistry, ServerEntry};
 use crate::result;
 use crate::rounds::Rounds;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::McpSession;
 use crate::trouble::Trouble;
 
 /// The most bytes of a resource that becomes a file.
@@ -35,10 +35,10 @@ const GIVING_UP: Duration = Duration::from_secs(5);
 
 /// One instance of the backend.
 pub(crate) struct Mcp {
-    settings: Settings,
-    registry: Arc<Registry>,
-    hub: Arc<Hub>,
-    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    settings: McpSettings,
+    registry: Arc<ConnectionRegistry>,
+    hub: Arc<WatchHub>,
+    sessions: Mutex<HashMap<String, Arc<McpSession>>>,
     /// The plugin's own directory.
     data_dir: Option<PathBuf>,
 }
@@ -46,12 +46,17 @@ pub(crate) struct Mcp {
 impl Mcp {
     /// Starts nothing yet.
     pub(crate) fn new(setup: &Setup) -> Result<Self> {
-        let settings = Settings::from_setup(setup)?;
-        let hub = Arc::new(Hub::default());
+        let settings = McpSettings::from_setup(setup)?;
+        let hub = Arc::new(WatchHub::default());
         let cache = Cache::new(setup.create.data_dir.as_deref());
         let private = PrivatePaths::of(setup.create.data_dir.as_deref().map(Path::new), &[]);
         Ok(Self {
-            registry: Registry::new(settings.max_starting, Arc::clone(&hub), cache, private),
+            registry: ConnectionRegistry::new(
+                settings.max_starting,
+                Arc::clone(&hub),
+                cache,
+                private,
+            ),
             hub,
             settings,
             data_dir: setup.create.data_dir.as_ref().map(PathBuf::from),
@@ -59,17 +64,17 @@ impl Mcp {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<McpSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn session(&self, cx: &Cx) -> Result<Arc<Session>> {
+    pub(crate) fn session(&self, cx: &Cx) -> Result<Arc<McpSession>> {
         let session = self.lock().get(id(cx)?).cloned();
         session.ok_or_else(|| Error::not_found("the session is not open here"))
     }
 
     /// The session's entries in the order of the configuration.
-    pub(crate) async fn entries(&self, session: &Session) -> Vec<Arc<Entry>> {
+    pub(crate) async fn entries(&self, session: &McpSession) -> Vec<Arc<ServerEntry>> {
         let mut entries = Vec::new();
         for (name, _) in &session.servers {
             if let Ok(entry) = session.entry(&self.registry, name).await {
@@ -83,7 +88,7 @@ impl Mcp {
     pub(crate) async fn ask(
         &self,
         cx: &Cx,
-        entry: &Entry,
+        entry: &ServerEntry,
         request: ClientRequest,
     ) -> Result<Value, Trouble> {
         let limits = entry.server.config.limits();
@@ -205,7 +210,7 @@ impl Backend for Mcp {
             };
             servers.push((name.clone(), resolved));
         }
-        let session = Arc::new(Session::new(session, cx.working_dir(), servers));
+        let session = Arc::new(McpSession::new(session, cx.working_dir(), servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
             release(&self.registry, &before).await;
@@ -329,7 +334,7 @@ impl Files for Mcp {
 }
 
 /// Ends a session's use of its entries, all at the same time.
-async fn release(registry: &Arc<Registry>, session: &Session) {
+async fn release(registry: &Arc<ConnectionRegistry>, session: &McpSession) {
     let entries = session.end();
     let released = entries
         .iter()
@@ -343,7 +348,7 @@ fn id(cx: &Cx) -> Result<&str> {
 }
 
 /// The host's trace of the call, else the session's.
-fn trace(cx: &Cx, session: &Session) -> String {
+fn trace(cx: &Cx, session: &McpSession) -> String {
     let own = cx.envelope().traceparent;
     own.unwrap_or_else(|| session.trace().to_owned())
 }

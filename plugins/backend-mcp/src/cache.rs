@@ -35,7 +35,7 @@ pub(crate) struct Note {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct CacheFile {
     modern: bool,
     #[serde(flatten)]
     lists: Remembered,
@@ -54,7 +54,7 @@ impl Cache {
     /// cannot be read is not there.
     pub(crate) fn load(&self, server: &Server) -> Option<Listing> {
         let bytes = std::fs::read(self.path(server)?).ok()?;
-        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+        let kept: CacheFile = serde_json::from_slice(&bytes).ok()?;
         let era = if kept.modern {
             Era::Modern
         } else {
@@ -66,7 +66,7 @@ impl Cache {
     /// What is to be kept of a server's list, if anything.
     pub(crate) fn note(&self, server: &Server, era: Era, listing: &Listing) -> Option<Note> {
         let path = self.path(server)?;
-        let kept = Kept {
+        let kept = CacheFile {
             modern: era == Era::Modern,
             lists: listing.to_remember(),
         };

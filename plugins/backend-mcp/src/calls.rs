@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use crate::connection::{Connection, Era};
 use crate::failure::Failure;
 use crate::listing::Tool;
-use crate::registry::Entry;
+use crate::registry::ServerEntry;
 use crate::result::{self, Receiver};
 use crate::rounds::Rounds;
-use crate::session::Session;
+use crate::session::McpSession;
 use crate::trouble::Trouble;
 
 /// How often the person is asked to log in for one call.
@@ -29,8 +29,8 @@ const SESSION: &str = "dev.conjure/session";
 /// One call of a tool.
 pub(crate) struct Call<'a> {
     pub(crate) cx: &'a Cx,
-    pub(crate) session: &'a Session,
-    pub(crate) entry: &'a Arc<Entry>,
+    pub(crate) session: &'a McpSession,
+    pub(crate) entry: &'a Arc<ServerEntry>,
     pub(crate) tool: &'a Tool,
     pub(crate) arguments: JsonObject,
     pub(crate) trace: String,

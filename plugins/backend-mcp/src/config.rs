@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// The instance's configuration.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct McpConfig {
     #[serde(default)]
     servers: Map<String, Value>,
     #[serde(default = "four")]
@@ -25,7 +25,7 @@ struct Config {
 
 /// The settings of one instance.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct McpSettings {
     /// The servers in the order of the configuration; those that do not fit with the reason.
     pub(crate) servers: Vec<(String, Result<ServerConfig, String>)>,
     /// How many servers may be starting at the same time.
@@ -64,7 +64,7 @@ pub(crate) struct ServerConfig {
     #[serde(default = "yes")]
     pub(crate) enabled: bool,
     #[serde(default)]
-    pub(crate) start: Start,
+    pub(crate) start: StartMode,
     #[serde(default = "request_timeout")]
     request_timeout_ms: u64,
     #[serde(default = "initialize_timeout")]
@@ -201,7 +201,7 @@ pub(crate) enum EraChoice {
 /// When a server is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Start {
+pub(crate) enum StartMode {
     /// With the session, in the background.
     #[default]
     Background,
@@ -211,7 +211,7 @@ pub(crate) enum Start {
 
 /// The time limits of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct RequestLimits {
     /// Without an answer or progress.
     pub(crate) idle: Duration,
     /// Whatever happens.
@@ -250,10 +250,10 @@ fn message_bytes() -> usize {
     16 * 1024 * 1024
 }
 
-impl Settings {
+impl McpSettings {
     /// Reads the configuration.
     pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
-        let config: Config = setup.config()?;
+        let config: McpConfig = setup.config()?;
         let read = |(name, value): (String, Value)| {
             let server = serde_json::from_value::<ServerConfig>(value)
                 .map_err(|error| error.to_string())
@@ -296,19 +296,19 @@ impl ServerConfig {
     }
 
     /// The limits of a request that is no tool call.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
+    pub(crate) fn limits(&self) -> RequestLimits {
+        RequestLimits {
             idle: Duration::from_millis(self.request_timeout_ms),
             total: Duration::from_millis(self.total_timeout_ms),
         }
     }
 
     /// The limits of a tool's calls.
-    pub(crate) fn limits_of(&self, tool: &str) -> Limits {
+    pub(crate) fn limits_of(&self, tool: &str) -> RequestLimits {
         let own = self.tools.get(tool);
         let idle = own.and_then(|own| own.request_timeout_ms);
         let total = own.and_then(|own| own.total_timeout_ms);
-        Limits {
+        RequestLimits {
             idle: Duration::from_millis(idle.unwrap_or(self.request_timeout_ms)),
             total: Duration::from_millis(total.unwrap_or(self.total_timeout_ms)),
         }

@@ -24,15 +24,15 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::alarm::Alarm;
-use crate::asking::Policy;
-use crate::config::{Limits, ServerConfig};
+use crate::asking::QuestionPolicy;
+use crate::config::{RequestLimits, ServerConfig};
 use crate::failure::Failure;
 use crate::handler::{Handler, identity};
 use crate::http;
-use crate::link::{Answer, Course, Link, Noted};
+use crate::link::{Link, Noted, RequestProgress, RequestResult};
 use crate::secrets::Secrets;
 use crate::server::Server;
-use crate::stdio::{Input, Process, Tail};
+use crate::stdio::{ServerInput, ServerProcess, StderrTail};
 use crate::trouble::Trouble;
 use crate::wire;
 
@@ -89,33 +89,33 @@ pub(crate) struct Connection {
     /// From which level on calls ask for messages, where each has to.
     level: Option<String>,
     ending: Mutex<Option<Ending>>,
-    tail: Tail,
+    tail: StderrTail,
 }
 
 /// The way of requests to a server's program. They pass rmcp by, which hands each from task to
 /// task; the handshake, the server's own requests and notifications are rmcp's here too.
 struct Direct {
-    input: Input,
+    input: ServerInput,
     /// What every request says of the host.
     meta: RequestMetaObject,
 }
 
 /// A request that was sent.
-struct Sent {
+struct SentRequest {
     id: RequestId,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<RequestResult>,
     noted: Noted,
 }
 
 struct Ending {
     token: RunningServiceCancellationToken,
     service: JoinHandle<()>,
-    process: Option<Process>,
+    process: Option<ServerProcess>,
 }
 
 /// How a request is sent.
 pub(crate) struct How<'a> {
-    pub(crate) limits: Limits,
+    pub(crate) limits: RequestLimits,
     /// Whose call it is for.
     pub(crate) caller: Option<&'a Cx>,
     pub(crate) trace: Option<&'a str>,
@@ -125,7 +125,7 @@ pub(crate) struct How<'a> {
 
 impl How<'_> {
     /// A request that is for no call.
-    pub(crate) fn of_the_host(limits: Limits) -> Self {
+    pub(crate) fn of_the_host(limits: RequestLimits) -> Self {
         Self {
             limits,
             caller: None,
@@ -142,8 +142,8 @@ impl Connection {
         (generation, serial): (u64, u64),
         era: Era,
         service: RunningService<RoleClient, Handler>,
-        program: Option<(Process, Input)>,
-        (link, tail): (Arc<Link>, Tail),
+        program: Option<(ServerProcess, ServerInput)>,
+        (link, tail): (Arc<Link>, StderrTail),
         begun: std::time::Instant,
     ) -> Result<Self, String> {
         let peer = service.peer().clone();
@@ -168,7 +168,7 @@ impl Connection {
             serial,
             era,
             info: (*info).clone(),
-            pid: process.as_ref().map(Process::id),
+            pid: process.as_ref().map(ServerProcess::id),
             program: process.as_ref().map(|process| process.program().to_owned()),
             took: begun.elapsed(),
             peer,
@@ -269,7 +269,7 @@ impl Connection {
         mut request: ClientRequest,
         how: &How<'_>,
         told: &mut TellCancelled<'_>,
-    ) -> Result<Sent, Trouble> {
+    ) -> Result<SentRequest, Trouble> {
         let own = self.link.begin_own(how.caller.cloned());
         let meta = request.get_meta_mut();
         meta.extend(direct.meta.clone());
@@ -284,7 +284,7 @@ impl Connection {
             self.link.close(&why);
             return Err(Trouble::Lost(why));
         }
-        Ok(Sent {
+        Ok(SentRequest {
             id: own.id,
             answer: own.answer,
             noted: own.noted,
@@ -296,7 +296,7 @@ impl Connection {
         request: ClientRequest,
         how: &How<'_>,
         told: &mut TellCancelled<'_>,
-    ) -> Result<Sent, Trouble> {
+    ) -> Result<SentRequest, Trouble> {
         let mut meta = RequestMetaObject::new();
         self.say_more(&mut meta, how);
         let options = PeerRequestOptions::no_options().with_meta(meta);
@@ -307,7 +307,7 @@ impl Connection {
             .link
             .begin(handle.id.clone(), token, how.caller.cloned());
         told.id = Some(handle.id.clone());
-        Ok(Sent {
+        Ok(SentRequest {
             id: handle.id,
             answer: handle.rx,
             noted,
@@ -360,7 +360,7 @@ impl Connection {
     }
 
     /// The last lines of the server's standard error.
-    pub(crate) fn tail(&self) -> &Tail {
+    pub(crate) fn tail(&self) -> &StderrTail {
         &self.tail
     }
 
@@ -431,7 +431,7 @@ fn meta(server: &Server, version: &ProtocolVersion) -> RequestMetaObject {
     if version.has_initialize() {
         return RequestMetaObject::new();
     }
-    let capabilities = Policy::new(server, server.client).capabilities();
+    let capabilities = QuestionPolicy::new(server, server.client).capabilities();
     RequestMetaObject::with_client_context(version.clone(), identity(), capabilities)
 }
 
@@ -467,7 +467,7 @@ impl Drop for TellCancelled<'_> {
 
 /// The two limits of a request.
 struct Clock {
-    limits: Limits,
+    limits: RequestLimits,
     idle: Instant,
     total: Instant,
     /// How often there was progress so far.
@@ -476,7 +476,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: RequestLimits) -> Self {
         let now = Instant::now();
         Self {
             limits,
@@ -487,7 +487,7 @@ impl Clock {
         }
     }
 
-    fn follow(&mut self, course: Course) {
+    fn follow(&mut self, course: RequestProgress) {
         if course.progress != self.progress {
             self.progress = course.progress;
             self.idle = Instant::now() + self.limits.idle;

@@ -18,9 +18,9 @@ use crate::listing::Listing;
 /// listed nothing yet.
 pub(crate) type Lists<'a> = &'a [(&'a str, Option<Arc<Listing>>)];
 
-/// Where a URI leads.
+/// The server that a URI belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner<'a> {
+pub(crate) enum UriOwner<'a> {
     /// To the server that lists it, or has a template for it.
     Known(&'a str),
     /// To the only server that may have it.
@@ -33,17 +33,21 @@ pub(crate) enum Owner<'a> {
 ///
 /// # Errors
 /// When the templates of several servers fit alike.
-pub(crate) fn resource<'a>(lists: Lists<'a>, uri: &str, linked: Option<&str>) -> Result<Owner<'a>> {
+pub(crate) fn resource<'a>(
+    lists: Lists<'a>,
+    uri: &str,
+    linked: Option<&str>,
+) -> Result<UriOwner<'a>> {
     let lists_it = |listing: &Listing| listing.resources.iter().any(|known| known.uri == uri);
     let mut found = lists.iter();
     let found = found.find(|(_, listing)| listing.as_deref().is_some_and(lists_it));
     let found = found.or_else(|| lists.iter().find(|(server, _)| Some(*server) == linked));
     if let Some((server, _)) = found {
-        return Ok(Owner::Known(server));
+        return Ok(UriOwner::Known(server));
     }
     match by_template(lists, uri).as_slice() {
         [] => Ok(only(lists)),
-        [(server, _)] => Ok(Owner::Known(server)),
+        [(server, _)] => Ok(UriOwner::Known(server)),
         several => {
             let named = several
                 .iter()
@@ -82,7 +86,7 @@ fn by_template<'a>(lists: Lists<'a>, uri: &str) -> Vec<(&'a str, &'a str)> {
 }
 
 /// A server may have what it does not list. Where it is the only one with resources it is asked.
-fn only<'a>(lists: Lists<'a>) -> Owner<'a> {
+fn only<'a>(lists: Lists<'a>) -> UriOwner<'a> {
     let has_any = |listing: &Option<Arc<Listing>>| {
         listing
             .as_deref()
@@ -90,8 +94,8 @@ fn only<'a>(lists: Lists<'a>) -> Owner<'a> {
     };
     let mut able = lists.iter().filter(|(_, listing)| has_any(listing));
     match (able.next(), able.next()) {
-        (Some((server, _)), None) => Owner::Only(server),
-        _ => Owner::Unknown,
+        (Some((server, _)), None) => UriOwner::Only(server),
+        _ => UriOwner::Unknown,
     }
 }
 
@@ -188,22 +192,22 @@ mod tests {
             ("late", None),
         ];
         let owner = |uri, linked| resource(&lists, uri, linked).unwrap();
-        assert_eq!(owner("x://listed", Some("b")), Owner::Known("a"));
-        assert_eq!(owner("x://b/1", Some("a")), Owner::Known("a"));
-        assert_eq!(owner("x://b/1", None), Owner::Known("b"));
-        assert_eq!(owner("x://7", Some("gone")), Owner::Known("a"));
-        assert_eq!(owner("z://7", None), Owner::Known("any"));
+        assert_eq!(owner("x://listed", Some("b")), UriOwner::Known("a"));
+        assert_eq!(owner("x://b/1", Some("a")), UriOwner::Known("a"));
+        assert_eq!(owner("x://b/1", None), UriOwner::Known("b"));
+        assert_eq!(owner("x://7", Some("gone")), UriOwner::Known("a"));
+        assert_eq!(owner("z://7", None), UriOwner::Known("any"));
         assert_eq!(
             resource(&lists[1..], "z://7", None).unwrap(),
-            Owner::Unknown
+            UriOwner::Unknown
         );
         assert_eq!(
             resource(&lists[3..], "z://7", None).unwrap(),
-            Owner::Only("late")
+            UriOwner::Only("late")
         );
         let none = ("tools", listing(&[], &[], &[]));
         let two = [none, lists[1].clone()];
-        assert_eq!(resource(&two, "z://7", None).unwrap(), Owner::Only("a"));
+        assert_eq!(resource(&two, "z://7", None).unwrap(), UriOwner::Only("a"));
     }
 
     #[test]

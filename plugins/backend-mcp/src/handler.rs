@@ -12,14 +12,14 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Se
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::asking::Policy;
+use crate::asking::QuestionPolicy;
 use crate::link::{Link, Underway};
 
 /// Questions of one server that may wait for an answer at the same time.
 const ASKING: usize = 8;
 
-/// Who is asked when no call runs.
-pub(crate) type Standing = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
+/// Gives the context to ask through when no call runs.
+pub(crate) type ContextSource = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
 
 /// What the host calls itself.
 pub(crate) fn identity() -> Implementation {
@@ -29,14 +29,14 @@ pub(crate) fn identity() -> Implementation {
 /// Serves one connection.
 pub(crate) struct Handler {
     link: Arc<Link>,
-    policy: Policy,
-    standing: Standing,
+    policy: QuestionPolicy,
+    standing: ContextSource,
     asking: Semaphore,
 }
 
 impl Handler {
     /// For a connection that asks in the name of `policy`'s server.
-    pub(crate) fn new(link: Arc<Link>, policy: Policy, standing: Standing) -> Self {
+    pub(crate) fn new(link: Arc<Link>, policy: QuestionPolicy, standing: ContextSource) -> Self {
         Self {
             link,
             policy,

@@ -10,19 +10,19 @@ use conjure_skill_sdk::protocol::PluginEvent;
 
 /// The contexts of `backend.watch`, by session.
 #[derive(Default)]
-pub(crate) struct Hub {
+pub(crate) struct WatchHub {
     watching: Mutex<BTreeMap<String, (u64, Cx)>>,
     next: AtomicU64,
 }
 
-/// A session that watches; no more once this is dropped.
-pub(crate) struct Watching {
-    hub: Arc<Hub>,
+/// The watch of a session. Dropping it ends the watch.
+pub(crate) struct WatchGuard {
+    hub: Arc<WatchHub>,
     session: String,
     number: u64,
 }
 
-impl Drop for Watching {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         let mut watching = self.hub.lock();
         let newest = watching.get(&self.session).map(|(number, _)| *number);
@@ -32,12 +32,12 @@ impl Drop for Watching {
     }
 }
 
-impl Hub {
+impl WatchHub {
     /// A session watches. One that did before does no more.
-    pub(crate) fn watch(self: &Arc<Self>, session: &str, cx: Cx) -> Watching {
+    pub(crate) fn watch(self: &Arc<Self>, session: &str, cx: Cx) -> WatchGuard {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(session.to_owned(), (number, cx));
-        Watching {
+        WatchGuard {
             hub: Arc::clone(self),
             session: session.to_owned(),
             number,

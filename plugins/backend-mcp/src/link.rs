@@ -43,8 +43,8 @@ const RESULTS: usize = 1_024;
 /// them where there are any of these.
 const OWN_IDS: u64 = 1 << 20;
 
-/// What a request came to.
-pub(crate) type Answer = Result<ServerResult, ServiceError>;
+/// The result of a request.
+pub(crate) type RequestResult = Result<ServerResult, ServiceError>;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
@@ -53,9 +53,9 @@ pub(crate) struct Underway {
     token: ProgressToken,
     /// The call that it is for.
     pub(crate) cx: Option<Cx>,
-    course: watch::Sender<Course>,
+    course: watch::Sender<RequestProgress>,
     /// Who waits for the answer, where that passes rmcp by.
-    waiter: Mutex<Option<oneshot::Sender<Answer>>>,
+    waiter: Mutex<Option<oneshot::Sender<RequestResult>>>,
 }
 
 /// A request that may go out.
@@ -66,9 +66,9 @@ pub(crate) enum Admitted {
     Again,
 }
 
-/// What happens to a request before its answer.
+/// The progress of a request before its result.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Course {
+pub(crate) struct RequestProgress {
     /// How often it made progress.
     pub(crate) progress: u64,
     /// How many questions of the server's for it wait for an answer.
@@ -80,21 +80,21 @@ pub(crate) struct Course {
 pub(crate) struct Noted {
     link: Arc<Link>,
     number: u64,
-    pub(crate) course: watch::Receiver<Course>,
+    pub(crate) course: watch::Receiver<RequestProgress>,
 }
 
-/// A request that passes rmcp by.
+/// A request that is sent without rmcp.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct DirectRequest {
     pub(crate) id: RequestId,
     pub(crate) token: ProgressToken,
-    pub(crate) answer: oneshot::Receiver<Answer>,
+    pub(crate) answer: oneshot::Receiver<RequestResult>,
     pub(crate) noted: Noted,
 }
 
-/// A question that waits for an answer; dropped when it has it.
+/// Counts a question as open until dropped.
 #[derive(Debug)]
-pub(crate) struct Asking(Arc<Underway>);
+pub(crate) struct QuestionGuard(Arc<Underway>);
 
 impl Link {
     /// Of a connection that is being made.
@@ -261,14 +261,14 @@ impl Link {
     }
 
     /// Notes a request that passes rmcp by, under an id and a token of its own.
-    pub(crate) fn begin_own(self: &Arc<Self>, cx: Option<Cx>) -> Own {
+    pub(crate) fn begin_own(self: &Arc<Self>, cx: Option<Cx>) -> DirectRequest {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let own = i64::try_from(OWN_IDS + number).unwrap_or(i64::MAX);
         let id = RequestId::Number(own);
         let token = ProgressToken(NumberOrString::Number(own));
         let (waiter, answer) = oneshot::channel();
         let noted = self.note(number, id.clone(), token.clone(), cx, Some(waiter));
-        Own {
+        DirectRequest {
             id,
             token,
             answer,
@@ -282,9 +282,9 @@ impl Link {
         id: RequestId,
         token: ProgressToken,
         cx: Option<Cx>,
-        waiter: Option<oneshot::Sender<Answer>>,
+        waiter: Option<oneshot::Sender<RequestResult>>,
     ) -> Noted {
-        let (course, seen) = watch::channel(Course::default());
+        let (course, seen) = watch::channel(RequestProgress::default());
         let underway = Underway {
             id,
             token,
@@ -403,12 +403,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Underway {
     /// The server waits for an answer; the request's clock stops.
-    pub(crate) fn ask(self: &Arc<Self>) -> Asking {
+    pub(crate) fn ask(self: &Arc<Self>) -> QuestionGuard {
         self.course.send_modify(|course| course.asking += 1);
-        Asking(Arc::clone(self))
+        QuestionGuard(Arc::clone(self))
     }
 
-    fn answered(&self, answer: Answer) {
+    fn answered(&self, answer: RequestResult) {
         if let Some(waiter) = lock(&self.waiter).take() {
             // Whoever waited may be gone.
             let _ = waiter.send(answer);
@@ -425,7 +425,7 @@ impl Underway {
     }
 }
 
-impl Drop for Asking {
+impl Drop for QuestionGuard {
     fn drop(&mut self) {
         self.0.course.send_modify(|course| course.asking -= 1);
     }

@@ -13,7 +13,7 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::config::{Limits, ServerConfig};
+use crate::config::{RequestLimits, ServerConfig};
 use crate::connection::{Connection, Era, How};
 use crate::failure::Failure;
 use crate::headers;
@@ -55,7 +55,7 @@ pub(crate) struct Tool {
     pub(crate) decl: ToolDecl,
     /// Whether a call may be repeated when nobody knows whether it took effect.
     pub(crate) idempotent: bool,
-    pub(crate) limits: Limits,
+    pub(crate) limits: RequestLimits,
 }
 
 /// The lists of a server as it sent them.
@@ -189,7 +189,7 @@ impl Listing {
 async fn pages(
     connection: &Connection,
     server: &str,
-    limits: Limits,
+    limits: RequestLimits,
     field: &str,
     request: impl Fn(PaginatedRequestParams) -> ClientRequest,
 ) -> Result<Vec<Value>, Trouble> {

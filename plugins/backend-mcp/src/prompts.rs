@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::backend::Mcp;
 use crate::directory::{self, NamedPrompt};
 use crate::failure::Failure;
-use crate::registry::Entry;
+use crate::registry::ServerEntry;
 use crate::resources::listings;
 use crate::result::Receiver;
 use crate::trouble::Trouble;
 
 impl Mcp {
     /// The prompts of these servers by the names that the host knows.
-    pub(crate) fn named_prompts(entries: &[Arc<Entry>]) -> Vec<NamedPrompt> {
+    pub(crate) fn named_prompts(entries: &[Arc<ServerEntry>]) -> Vec<NamedPrompt> {
         let listings = listings(entries);
         let lists: Vec<_> = listings
             .iter()

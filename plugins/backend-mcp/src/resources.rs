@@ -14,12 +14,12 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::backend::Mcp;
-use crate::directory::{self, Owner};
+use crate::directory::{self, UriOwner};
 use crate::failure::Failure;
 use crate::listing::Listing;
-use crate::registry::Entry;
+use crate::registry::ServerEntry;
 use crate::result::{self, Receiver};
-use crate::session::Session;
+use crate::session::McpSession;
 use crate::trouble::Trouble;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
@@ -31,7 +31,7 @@ impl Mcp {
     pub(crate) async fn read_from(
         &self,
         cx: &Cx,
-        entry: &Entry,
+        entry: &ServerEntry,
         uri: &str,
     ) -> Result<Value, Trouble> {
         let params = ReadResourceRequestParams::new(uri);
@@ -40,10 +40,10 @@ impl Mcp {
     }
 
     /// The entry of the server that has a resource, and whether that is known and not only likely.
-    async fn entry_of(&self, session: &Session, uri: &str) -> Result<(Arc<Entry>, bool)> {
+    async fn entry_of(&self, session: &McpSession, uri: &str) -> Result<(Arc<ServerEntry>, bool)> {
         let entries = self.entries(session).await;
         let linked = session.mentioned(uri);
-        let owner = |entries: &[Arc<Entry>]| {
+        let owner = |entries: &[Arc<ServerEntry>]| {
             let listings = listings(entries);
             let lists = listings
                 .iter()
@@ -52,9 +52,9 @@ impl Mcp {
             let owner = directory::resource(&lists, uri, linked.as_deref())?;
             let at = |server: &str| lists.iter().position(|(name, _)| *name == server);
             Ok::<_, Error>(match owner {
-                Owner::Known(server) => (at(server), true),
-                Owner::Only(server) => (at(server), false),
-                Owner::Unknown => (None, false),
+                UriOwner::Known(server) => (at(server), true),
+                UriOwner::Only(server) => (at(server), false),
+                UriOwner::Unknown => (None, false),
             })
         };
         let mut found = owner(&entries)?;
@@ -73,7 +73,7 @@ impl Mcp {
     }
 
     /// Waits for the lists of servers that have not said yet what they have.
-    pub(crate) async fn until_all_listed(&self, entries: &[Arc<Entry>]) {
+    pub(crate) async fn until_all_listed(&self, entries: &[Arc<ServerEntry>]) {
         let waits = entries.iter().map(|entry| async {
             let limit = entry.server.config.limits().idle;
             let _ = tokio::time::timeout(limit, entry.until_listed()).await;
@@ -83,7 +83,9 @@ impl Mcp {
 }
 
 /// The entries with what each lists.
-pub(crate) fn listings(entries: &[Arc<Entry>]) -> Vec<(&Arc<Entry>, Option<Arc<Listing>>)> {
+pub(crate) fn listings(
+    entries: &[Arc<ServerEntry>],
+) -> Vec<(&Arc<ServerEntry>, Option<Arc<Listing>>)> {
     let entries = entries.iter();
     entries
         .map(|entry| (entry, entry.listed().listing))

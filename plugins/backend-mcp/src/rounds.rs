@@ -7,8 +7,8 @@ use conjure_skill_sdk::Cx;
 use rmcp::model::ClientRequest;
 use serde_json::Value;
 
-use crate::asking::{Policy, Refused};
-use crate::config::Limits;
+use crate::asking::{QuestionPolicy, RefusedKinds};
+use crate::config::RequestLimits;
 use crate::connection::{Connection, How};
 use crate::failure::Failure;
 use crate::server::Server;
@@ -23,7 +23,7 @@ pub(crate) struct Rounds<'a> {
     pub(crate) connection: &'a Connection,
     /// Whoever is asked.
     pub(crate) cx: &'a Cx,
-    pub(crate) limits: Limits,
+    pub(crate) limits: RequestLimits,
     pub(crate) trace: Option<&'a str>,
 }
 
@@ -32,11 +32,11 @@ impl Rounds<'_> {
     /// from then on not declared.
     pub(crate) async fn run(&self, mut request: ClientRequest) -> Result<Value, Trouble> {
         let client = self.cx.client();
-        let policy = Policy::new(self.server, client);
-        let mut refused = Refused::default();
+        let policy = QuestionPolicy::new(self.server, client);
+        let mut refused = RefusedKinds::default();
         for _ in 0..ROUNDS {
             // Sessions of several clients may share a connection.
-            let is_another = client != self.server.client || refused != Refused::default();
+            let is_another = client != self.server.client || refused != RefusedKinds::default();
             let capabilities = is_another.then(|| policy.capabilities_without(refused));
             let how = How {
                 limits: self.limits,

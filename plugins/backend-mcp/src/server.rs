@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::config::{ServerConfig, is_address};
 use crate::digest::digest;
-use crate::oauth::{Auth, Client};
+use crate::oauth::{Auth, OAuthClient};
 use crate::secrets::Secrets;
 use crate::values::{plain, value};
 use crate::variables::provider_key;
@@ -87,7 +87,7 @@ impl Server {
         }
         let auth = match &url {
             Some(url) if !headers.contains_key(&AUTHORIZATION) => {
-                let client = Client::resolve(&config.oauth, cx, &mut secrets).await?;
+                let client = OAuthClient::resolve(&config.oauth, cx, &mut secrets).await?;
                 Some(Arc::new(Auth::new(name, url, client, data_dir)?))
             }
             _ => None,

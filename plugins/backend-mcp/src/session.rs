@@ -10,16 +10,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::listing::Listing;
 use crate::mentions::Mentions;
-use crate::registry::{Entry, Registry};
+use crate::registry::{ConnectionRegistry, ServerEntry};
 use crate::server::Server;
 
-/// An open session.
-pub(crate) struct Session {
+/// An open session of the backend.
+pub(crate) struct McpSession {
     pub(crate) id: String,
     working_dir: Option<PathBuf>,
     /// In the order of the configuration; a server that cannot be used with the reason.
     pub(crate) servers: Vec<(String, Result<Arc<Server>, String>)>,
-    entries: Mutex<HashMap<String, Arc<Entry>>>,
+    entries: Mutex<HashMap<String, Arc<ServerEntry>>>,
     /// The connections that stateful calls ran on, by server.
     pins: Mutex<HashMap<String, u64>>,
     over: AtomicBool,
@@ -32,7 +32,7 @@ pub(crate) struct Session {
     trace: String,
 }
 
-impl Session {
+impl McpSession {
     pub(crate) fn new(
         id: &str,
         working_dir: Option<&Path>,
@@ -63,9 +63,9 @@ impl Session {
     /// Why the server cannot be used.
     pub(crate) async fn entry(
         &self,
-        registry: &Arc<Registry>,
+        registry: &Arc<ConnectionRegistry>,
         server: &str,
-    ) -> Result<Arc<Entry>, String> {
+    ) -> Result<Arc<ServerEntry>, String> {
         let known = lock(&self.entries).get(server).cloned();
         let old = match known {
             Some(entry) if !entry.is_over() => return Ok(entry),
@@ -98,7 +98,7 @@ impl Session {
     }
 
     /// It is closed: no entry is used any more. Gives back those that were.
-    pub(crate) fn end(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn end(&self) -> Vec<Arc<ServerEntry>> {
         let mut entries = lock(&self.entries);
         self.over.store(true, Ordering::Relaxed);
         entries.drain().map(|(_, entry)| entry).collect()
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// All entries that it uses.
-    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn entries(&self) -> Vec<Arc<ServerEntry>> {
         lock(&self.entries).values().cloned().collect()
     }
 
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
     use crate::cache::Cache;
-    use crate::hub::Hub;
+    use crate::hub::WatchHub;
     use crate::secrets::Secrets;
 
     #[tokio::test]
@@ -192,13 +192,13 @@ mod tests {
             hash: "h".to_owned(),
             principal: "p".to_owned(),
         });
-        let registry = Registry::new(
+        let registry = ConnectionRegistry::new(
             1,
-            Arc::new(Hub::default()),
+            Arc::new(WatchHub::default()),
             Cache::default(),
             PrivatePaths::default(),
         );
-        let session = Session::new("one", None, vec![("s".to_owned(), Ok(server))]);
+        let session = McpSession::new("one", None, vec![("s".to_owned(), Ok(server))]);
         let entry = session.entry(&registry, "s").await.unwrap();
         assert!(!entry.is_over());
         for used in session.end() {

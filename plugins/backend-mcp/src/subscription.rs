@@ -13,17 +13,17 @@ use crate::connection::Connection;
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);
 
 /// Ends the subscription when it is dropped.
-pub(crate) struct Kept(JoinHandle<()>);
+pub(crate) struct SubscriptionGuard(JoinHandle<()>);
 
-impl Drop for Kept {
+impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Subscribes to whatever lists the server says that it tells of, and again whenever that ends.
-pub(crate) fn keep(connection: Arc<Connection>) -> Kept {
-    Kept(tokio::spawn(async move {
+pub(crate) fn keep(connection: Arc<Connection>) -> SubscriptionGuard {
+    SubscriptionGuard(tokio::spawn(async move {
         let filter = filter(&connection);
         if filter == SubscriptionFilter::default() {
             return;

@@ -20,9 +20,9 @@ pub(crate) const BEGINNING: &[u8] = b"{\"jsonrpc\"";
 /// A message of a server's log.
 pub(crate) const MESSAGE: &str = "notifications/message";
 
-/// What a piece of input held.
+/// The messages of a piece of input.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct ParsedInput {
     pub(crate) messages: Vec<ServerJsonRpcMessage>,
     /// Pieces that are no messages.
     pub(crate) skipped: usize,
@@ -39,8 +39,8 @@ pub(crate) fn line(message: &ClientJsonRpcMessage) -> serde_json::Result<Vec<u8>
 }
 
 /// Reads a line, or the data of an event.
-pub(crate) fn read(line: &[u8]) -> Read {
-    let mut read = Read::default();
+pub(crate) fn read(line: &[u8]) -> ParsedInput {
+    let mut read = ParsedInput::default();
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.trim_ascii();
     if line.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn read(line: &[u8]) -> Read {
     read
 }
 
-fn take(value: Value, read: &mut Read) {
+fn take(value: Value, read: &mut ParsedInput) {
     match value {
         Value::Array(values) => {
             for value in values.into_iter().take(MOST_OF_A_BATCH) {
@@ -91,7 +91,7 @@ fn take(value: Value, read: &mut Read) {
     }
 }
 
-fn one(mut object: Map<String, Value>, read: &mut Read) {
+fn one(mut object: Map<String, Value>, read: &mut ParsedInput) {
     if object.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         read.skipped += 1;
         return;

@@ -5,11 +5,11 @@ use std::fmt;
 use conjure_process_tree::field::Malformed;
 
 /// What the code here returns.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = AgentError> = std::result::Result<T, E>;
 
-/// What kind of failure it is. The number crosses the stream.
+/// The kind of an error. Its number crosses the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AgentErrorKind {
     /// The operation was tried and failed.
     Failed,
     /// The request is not what it should be.
@@ -20,7 +20,7 @@ pub enum Kind {
     Busy,
 }
 
-impl Kind {
+impl AgentErrorKind {
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Failed => 0,
@@ -41,32 +41,32 @@ impl Kind {
     }
 }
 
-/// A failure.
+/// An error of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
-    kind: Kind,
+pub struct AgentError {
+    kind: AgentErrorKind,
     message: String,
 }
 
-impl Error {
+impl AgentError {
     /// An operation that failed.
     pub fn new(message: impl Into<String>) -> Self {
-        Self::of(Kind::Failed, message)
+        Self::of(AgentErrorKind::Failed, message)
     }
 
     /// A request that is not what it should be.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::of(Kind::Invalid, message)
+        Self::of(AgentErrorKind::Invalid, message)
     }
 
     /// The call was cancelled.
     #[must_use]
     pub fn cancelled() -> Self {
-        Self::of(Kind::Cancelled, "the call was cancelled")
+        Self::of(AgentErrorKind::Cancelled, "the call was cancelled")
     }
 
     /// A failure of a kind.
-    pub fn of(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn of(kind: AgentErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -75,7 +75,7 @@ impl Error {
 
     /// What kind it is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> AgentErrorKind {
         self.kind
     }
 
@@ -86,15 +86,15 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for AgentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for AgentError {}
 
-impl From<Malformed> for Error {
+impl From<Malformed> for AgentError {
     fn from(error: Malformed) -> Self {
         Self::invalid(error.to_string())
     }

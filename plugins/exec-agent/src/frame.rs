@@ -4,13 +4,13 @@
 //! each direction. The stream has no other order than that of each call's frames. Their form and
 //! their numbers are in [`conjure_process_tree::frame`].
 
-use conjure_process_tree::frame::{self, Raw, kind};
+use conjure_process_tree::frame::{self, RawFrame, kind};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{AgentError, AgentErrorKind, Result};
 
-/// What passes on the stream, each with the number of its call.
+/// A frame of the stream. Each carries the number of its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
+pub enum AgentFrame {
     /// Begins a call.
     Call(Vec<u8>),
     /// A piece of a file.
@@ -35,10 +35,10 @@ pub enum Frame {
     /// The call is over.
     Reply(Vec<u8>),
     /// The call is over without a reply.
-    Fault(Error),
+    Fault(AgentError),
 }
 
-impl Frame {
+impl AgentFrame {
     /// The bytes of the frame.
     #[must_use]
     pub fn encode(&self, call: u32) -> Vec<u8> {
@@ -61,10 +61,10 @@ impl Frame {
         }
     }
 
-    fn decode(frame: Raw<'_>) -> Result<Self> {
+    fn decode(frame: RawFrame<'_>) -> Result<Self> {
         let bytes = frame.bytes;
         let number = || -> Result<u32> {
-            let too_short = || Error::invalid("the stream holds a frame that is too short");
+            let too_short = || AgentError::invalid("the stream holds a frame that is too short");
             let bytes = bytes.first_chunk().ok_or_else(too_short)?;
             Ok(u32::from_le_bytes(*bytes))
         };
@@ -80,12 +80,12 @@ impl Frame {
             kind::STDERR => Self::Stderr(bytes.to_vec()),
             kind::REPLY => Self::Reply(bytes.to_vec()),
             kind::FAULT => {
-                let kind = Kind::from_number(number()?);
+                let kind = AgentErrorKind::from_number(number()?);
                 let message = bytes.get(4..).unwrap_or_default();
-                Self::Fault(Error::of(kind, String::from_utf8_lossy(message)))
+                Self::Fault(AgentError::of(kind, String::from_utf8_lossy(message)))
             }
             other => {
-                return Err(Error::invalid(format!(
+                return Err(AgentError::invalid(format!(
                     "the stream holds a frame of the unknown kind {other}"
                 )));
             }
@@ -95,9 +95,9 @@ impl Frame {
 
 /// Cuts a stream into frames, however its bytes come in.
 #[derive(Debug, Default)]
-pub struct Frames(frame::Frames);
+pub struct AgentFrames(frame::Frames);
 
-impl Frames {
+impl AgentFrames {
     /// Takes bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.push(bytes);
@@ -107,9 +107,9 @@ impl Frames {
     ///
     /// # Errors
     /// When what came is no frame. The stream is of no use then.
-    pub fn next_frame(&mut self) -> Result<Option<(u32, Frame)>> {
+    pub fn next_frame(&mut self) -> Result<Option<(u32, AgentFrame)>> {
         match self.0.next_frame()? {
-            Some(frame) => Ok(Some((frame.call, Frame::decode(frame)?))),
+            Some(frame) => Ok(Some((frame.call, AgentFrame::decode(frame)?))),
             None => Ok(None),
         }
     }
@@ -119,19 +119,19 @@ impl Frames {
 mod tests {
     use super::*;
 
-    fn all() -> Vec<Frame> {
+    fn all() -> Vec<AgentFrame> {
         vec![
-            Frame::Call(b"c".to_vec()),
-            Frame::Data(vec![0; 70_000]),
-            Frame::End,
-            Frame::Credit(7),
-            Frame::Cancel,
-            Frame::Ping,
-            Frame::Ready { version: 1 },
-            Frame::Stdout(b"\xff".to_vec()),
-            Frame::Stderr(Vec::new()),
-            Frame::Reply(b"r".to_vec()),
-            Frame::Fault(Error::invalid("no")),
+            AgentFrame::Call(b"c".to_vec()),
+            AgentFrame::Data(vec![0; 70_000]),
+            AgentFrame::End,
+            AgentFrame::Credit(7),
+            AgentFrame::Cancel,
+            AgentFrame::Ping,
+            AgentFrame::Ready { version: 1 },
+            AgentFrame::Stdout(b"\xff".to_vec()),
+            AgentFrame::Stderr(Vec::new()),
+            AgentFrame::Reply(b"r".to_vec()),
+            AgentFrame::Fault(AgentError::invalid("no")),
         ]
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn frames_survive_every_cut_of_the_stream() {
         let stream: Vec<u8> = all().iter().flat_map(|frame| frame.encode(9)).collect();
         for size in [1, 3, 4, 5, 9, 32_768, stream.len()] {
-            let mut frames = Frames::default();
+            let mut frames = AgentFrames::default();
             let mut seen = Vec::new();
             for piece in stream.chunks(size) {
                 frames.push(piece);
@@ -159,7 +159,7 @@ mod tests {
             &[5, 0, 0, 0, 99, 0, 0, 0, 0],
             &[5, 0, 0, 0, 4, 0, 0, 0, 0],
         ] {
-            let mut frames = Frames::default();
+            let mut frames = AgentFrames::default();
             frames.push(bytes);
             assert!(frames.next_frame().is_err(), "{bytes:?}");
         }

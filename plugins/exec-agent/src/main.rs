@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use conjure_exec_agent::serve::{Place, serve};
+use conjure_exec_agent::serve::{AgentSettings, serve};
 use conjure_process_tree::{supervise, users_probe};
 
 /// How long the first process waits for somebody to serve.
@@ -40,7 +40,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
             std::env::set_current_dir("/")?;
             let hidden = arguments.map(|path| path.to_string_lossy().into_owned());
             let hidden: Vec<String> = hidden.collect();
-            return on_standard_streams(Place {
+            return on_standard_streams(AgentSettings {
                 quiet: None,
                 calls: CALLS_HERE,
                 grace: GRACE,
@@ -65,7 +65,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     };
     let quiet = arguments.next().ok_or_else(usage)?;
     let quiet = quiet.to_str().and_then(|quiet| quiet.parse().ok());
-    let place = Place {
+    let place = AgentSettings {
         quiet: Some(Duration::from_secs(quiet.ok_or_else(usage)?)),
         calls: CALLS_INSIDE,
         grace: Duration::ZERO,
@@ -82,7 +82,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     on_standard_streams(place)
 }
 
-fn on_standard_streams(place: Place) -> io::Result<ExitCode> {
+fn on_standard_streams(place: AgentSettings) -> io::Result<ExitCode> {
     // Copies, so that a command can never inherit the stream itself.
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;

@@ -1,17 +1,17 @@
 //! What is asked of the agent, and what it answers.
 
 pub use conjure_process_tree::Gaps;
-use conjure_process_tree::field::{Malformed, Reader, Writer};
+use conjure_process_tree::field::{Malformed, PayloadReader, PayloadWriter};
 
-use crate::files::{Change, RootKind};
+use crate::files::{FileChange, RootKind};
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// What a call asks for.
+/// The request of a call to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum AgentRequest {
     /// Runs a command.
-    Bash(Bash),
+    Bash(ShellCommand),
     /// Shows a file, or a directory two levels deep.
     View {
         /// Relative ones start at the working directory.
@@ -47,7 +47,7 @@ pub enum Request {
 
 /// A command and its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Bash {
+pub struct ShellCommand {
     /// The shell, an absolute path; it gets `-c -- command`.
     pub shell: String,
     /// The command.
@@ -64,11 +64,11 @@ pub struct Bash {
     pub grace_ms: u64,
 }
 
-/// What comes of a call.
+/// The reply of the agent to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum AgentReply {
     /// Of a command; its output came before.
-    Bash(Ended),
+    Bash(CommandResult),
     /// Of a view.
     View {
         /// The lines, or the listing.
@@ -95,9 +95,9 @@ pub enum Reply {
     Sent(u64),
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ended {
+pub struct CommandResult {
     /// The exit code; nothing when a signal ended it.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
@@ -107,18 +107,18 @@ pub struct Ended {
     /// What of its confinement could not be had.
     pub gaps: Gaps,
     /// Files of the working directory that it made or changed, below that directory.
-    pub files: Vec<Change>,
+    pub files: Vec<FileChange>,
     /// How many more there are whose names are not UTF-8.
     pub unnamed: u64,
     /// Whether the directory has more entries than were looked at.
     pub cut: bool,
 }
 
-impl Request {
+impl AgentRequest {
     /// The bytes of the request.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let writer = Writer::default();
+        let writer = PayloadWriter::default();
         match self {
             Self::Bash(bash) => writer
                 .u8(1)
@@ -127,7 +127,7 @@ impl Request {
                 .list(&bash.env, |writer, (name, value)| {
                     writer.text(name).text(value)
                 })
-                .option(bash.dir.as_deref(), Writer::text)
+                .option(bash.dir.as_deref(), PayloadWriter::text)
                 .list(&bash.visible, |writer, dir| writer.text(dir))
                 .u64(bash.time_ms)
                 .u64(bash.grace_ms),
@@ -148,14 +148,14 @@ impl Request {
     /// # Errors
     /// When the bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = PayloadReader::new(bytes);
         let request = match reader.u8()? {
-            1 => Self::Bash(Bash {
+            1 => Self::Bash(ShellCommand {
                 shell: reader.text()?,
                 command: reader.text()?,
                 env: reader.list(|reader| Ok((reader.text()?, reader.text()?)))?,
-                dir: reader.option(Reader::text)?,
-                visible: reader.list(Reader::text)?,
+                dir: reader.option(PayloadReader::text)?,
+                visible: reader.list(PayloadReader::text)?,
                 time_ms: reader.u64()?,
                 grace_ms: reader.u64()?,
             }),
@@ -184,16 +184,16 @@ impl Request {
     }
 }
 
-impl Reply {
+impl AgentReply {
     /// The bytes of the reply.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let writer = Writer::default();
+        let writer = PayloadWriter::default();
         match self {
             Self::Bash(ended) => writer
                 .u8(1)
-                .option(ended.exit_code, Writer::int)
-                .option(ended.signal, Writer::int)
+                .option(ended.exit_code, PayloadWriter::int)
+                .option(ended.signal, PayloadWriter::int)
                 .u8(ended.timed_out.into())
                 .u8(ended.gaps.bits())
                 .list(&ended.files, |writer, file| {
@@ -210,7 +210,7 @@ impl Reply {
                 .u8(2)
                 .text(content)
                 .u8((*directory).into())
-                .option(*total_lines, Writer::u64)
+                .option(*total_lines, PayloadWriter::u64)
                 .option(cut.as_ref(), |writer, (path, kind, size)| {
                     writer.text(path).u8(kind_number(*kind)).u64(*size)
                 }),
@@ -235,15 +235,15 @@ impl Reply {
     /// # Errors
     /// When the bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = PayloadReader::new(bytes);
         let reply = match reader.u8()? {
-            1 => Self::Bash(Ended {
-                exit_code: reader.option(Reader::int)?,
-                signal: reader.option(Reader::int)?,
+            1 => Self::Bash(CommandResult {
+                exit_code: reader.option(PayloadReader::int)?,
+                signal: reader.option(PayloadReader::int)?,
                 timed_out: reader.u8()? == 1,
                 gaps: Gaps::from_bits(reader.u8()?),
                 files: reader.list(|reader| {
-                    Ok(Change {
+                    Ok(FileChange {
                         path: reader.text()?,
                         size: reader.u64()?,
                     })
@@ -254,7 +254,7 @@ impl Reply {
             2 => Self::View {
                 content: reader.text()?,
                 directory: reader.u8()? == 1,
-                total_lines: reader.option(Reader::u64)?,
+                total_lines: reader.option(PayloadReader::u64)?,
                 cut: reader.option(|reader| Ok((reader.text()?, kind(reader)?, reader.u64()?)))?,
             },
             3 => Self::Written {
@@ -279,7 +279,7 @@ fn kind_number(kind: RootKind) -> u8 {
     }
 }
 
-fn kind(reader: &mut Reader<'_>) -> Result<RootKind> {
+fn kind(reader: &mut PayloadReader<'_>) -> Result<RootKind> {
     match reader.u8()? {
         0 => Ok(RootKind::Working),
         1 => Ok(RootKind::Skill),
@@ -296,9 +296,9 @@ fn unknown(what: &str, number: u8) -> Malformed {
 mod tests {
     use super::*;
 
-    fn requests() -> Vec<Request> {
+    fn requests() -> Vec<AgentRequest> {
         vec![
-            Request::Bash(Bash {
+            AgentRequest::Bash(ShellCommand {
                 shell: "/bin/sh".into(),
                 command: "echo \u{e9}".into(),
                 env: vec![("A".into(), "1".into()), ("B".into(), String::new())],
@@ -307,52 +307,52 @@ mod tests {
                 time_ms: 30_000,
                 grace_ms: 500,
             }),
-            Request::View {
+            AgentRequest::View {
                 path: "a".into(),
                 range: Some((1, -1)),
             },
-            Request::View {
+            AgentRequest::View {
                 path: "a".into(),
                 range: None,
             },
-            Request::Create { path: "a".into() },
-            Request::Put { name: "a".into() },
-            Request::Replace {
+            AgentRequest::Create { path: "a".into() },
+            AgentRequest::Put { name: "a".into() },
+            AgentRequest::Replace {
                 path: "a".into(),
                 old: "o".into(),
                 new: String::new(),
             },
-            Request::Get { path: "a".into() },
+            AgentRequest::Get { path: "a".into() },
         ]
     }
 
-    fn replies() -> Vec<Reply> {
+    fn replies() -> Vec<AgentReply> {
         vec![
-            Reply::Bash(Ended {
+            AgentReply::Bash(CommandResult {
                 exit_code: None,
                 signal: Some(9),
                 timed_out: true,
                 gaps: Gaps::from_bits(5),
-                files: vec![Change {
+                files: vec![FileChange {
                     path: "a/b".into(),
                     size: 3,
                 }],
                 unnamed: 1,
                 cut: true,
             }),
-            Reply::View {
+            AgentReply::View {
                 content: "1\tx".into(),
                 directory: false,
                 total_lines: Some(1),
                 cut: Some(("/w/a".into(), RootKind::Skill, 9)),
             },
-            Reply::Written {
+            AgentReply::Written {
                 path: "/w/a".into(),
                 kind: RootKind::Working,
                 size: 3,
                 replaced: true,
             },
-            Reply::Sent(u64::MAX),
+            AgentReply::Sent(u64::MAX),
         ]
     }
 
@@ -360,24 +360,24 @@ mod tests {
     fn what_is_written_is_read_again_and_no_cut_of_it_is() {
         for request in requests() {
             let bytes = request.encode();
-            assert_eq!(Request::decode(&bytes), Ok(request));
+            assert_eq!(AgentRequest::decode(&bytes), Ok(request));
             for end in 0..bytes.len() {
-                assert!(Request::decode(&bytes[..end]).is_err());
+                assert!(AgentRequest::decode(&bytes[..end]).is_err());
             }
         }
         for reply in replies() {
             let bytes = reply.encode();
-            assert_eq!(Reply::decode(&bytes), Ok(reply));
+            assert_eq!(AgentReply::decode(&bytes), Ok(reply));
             for end in 0..bytes.len() {
-                assert!(Reply::decode(&bytes[..end]).is_err());
+                assert!(AgentReply::decode(&bytes[..end]).is_err());
             }
         }
     }
 
     #[test]
     fn more_than_a_message_is_refused() {
-        let mut bytes = Request::Get { path: "a".into() }.encode();
+        let mut bytes = AgentRequest::Get { path: "a".into() }.encode();
         bytes.push(0);
-        assert!(Request::decode(&bytes).is_err());
+        assert!(AgentRequest::decode(&bytes).is_err());
     }
 }

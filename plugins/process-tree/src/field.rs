@@ -26,9 +26,9 @@ type Result<T> = std::result::Result<T, Malformed>;
 
 /// Writes values.
 #[derive(Debug, Default)]
-pub struct Writer(Vec<u8>);
+pub struct PayloadWriter(Vec<u8>);
 
-impl Writer {
+impl PayloadWriter {
     /// A byte.
     #[must_use]
     pub fn u8(mut self, value: u8) -> Self {
@@ -97,9 +97,9 @@ impl Writer {
 
 /// Reads values in the order in which they were written.
 #[derive(Debug)]
-pub struct Reader<'b>(&'b [u8]);
+pub struct PayloadReader<'b>(&'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> PayloadReader<'b> {
     /// Reads these bytes.
     #[must_use]
     pub fn new(bytes: &'b [u8]) -> Self {

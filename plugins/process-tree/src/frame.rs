@@ -58,7 +58,7 @@ const HEAD: usize = 5;
 
 /// A frame, as it is in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raw<'b> {
+pub struct RawFrame<'b> {
     /// One of [`kind`].
     pub kind: u8,
     /// The number of its call.
@@ -96,7 +96,7 @@ pub(crate) fn read<T>(
     }
     let mut bytes = vec![0; checked(length).map_err(io::Error::other)?];
     stream.read_exact(&mut bytes)?;
-    let frame = Raw::of(&bytes).map_err(io::Error::other)?;
+    let frame = RawFrame::of(&bytes).map_err(io::Error::other)?;
     decode(frame.kind, frame.bytes)
         .map(Some)
         .map_err(io::Error::other)
@@ -122,7 +122,7 @@ impl Frames {
     ///
     /// # Errors
     /// When what came is no frame. The stream is of no use then.
-    pub fn next_frame(&mut self) -> Result<Option<Raw<'_>>, Malformed> {
+    pub fn next_frame(&mut self) -> Result<Option<RawFrame<'_>>, Malformed> {
         let waiting = self.waiting.get(self.done..).unwrap_or_default();
         let Some((length, rest)) = waiting.split_first_chunk() else {
             return Ok(None);
@@ -132,11 +132,11 @@ impl Frames {
             return Ok(None);
         };
         self.done += 4 + length;
-        Raw::of(frame).map(Some)
+        RawFrame::of(frame).map(Some)
     }
 }
 
-impl<'b> Raw<'b> {
+impl<'b> RawFrame<'b> {
     /// What follows a length.
     fn of(frame: &'b [u8]) -> Result<Self, Malformed> {
         let too_short = || Malformed::new("the stream holds a frame that is too short");

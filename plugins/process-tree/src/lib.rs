@@ -40,10 +40,10 @@ use group::Tree;
 #[cfg(not(target_os = "linux"))]
 pub use group::{signal_all, signal_all_but};
 pub use handle::ProcessHandle;
-pub use order::{Confinement, Input, Start};
+pub use order::{Confinement, Start, StdinSource};
 pub use own::{adopt_orphans, has_no_child, keep_private, own_program};
 pub use program::Program;
 pub use supervise::{supervise, user_namespace_helps, users_probe};
-pub use supervised::{End, Ends, Outputs, Supervised};
+pub use supervised::{Outputs, ProgramEnd, ProgramEnds, Supervised};
 pub use supervisor::{Heard, Supervisor};
 pub use wake::Wake;

@@ -3,8 +3,8 @@
 
 use std::io::{self, Read};
 
-use crate::field::{Malformed, Reader, Writer};
-use crate::frame::{self, Frames, Raw, kind};
+use crate::field::{Malformed, PayloadReader, PayloadWriter};
+use crate::frame::{self, Frames, RawFrame, kind};
 use crate::gaps::Gaps;
 
 type Result<T> = std::result::Result<T, Malformed>;
@@ -35,7 +35,7 @@ pub struct Start {
     /// Where it begins, unless where the supervisor is.
     pub dir: Option<String>,
     /// Its standard input.
-    pub input: Input,
+    pub input: StdinSource,
     /// Whether nobody reads its standard error.
     pub is_silent: bool,
     /// How it is confined, if it is; only Linux can do that.
@@ -44,7 +44,7 @@ pub struct Start {
 
 /// Where the standard input of a program comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Input {
+pub enum StdinSource {
     /// It is empty.
     #[default]
     Empty,
@@ -67,7 +67,7 @@ pub struct Confinement {
 
 /// What a supervisor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum SupervisorReport {
     /// The program runs.
     Begun {
         /// What of its confinement could not be had.
@@ -98,7 +98,7 @@ pub(crate) enum Report {
 impl Order {
     /// The frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let writer = Writer::default();
+        let writer = PayloadWriter::default();
         match self {
             Self::Start(start) => made(kind::START, start.write(writer)),
             Self::Give(text) => made(kind::GIVE, writer.text(text)),
@@ -115,7 +115,7 @@ impl Order {
     }
 
     fn decode(kind: u8, bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = PayloadReader::new(bytes);
         let order = match kind {
             kind::START => Self::Start(Start::read(&mut reader)?),
             kind::GIVE => Self::Give(reader.text()?),
@@ -130,19 +130,20 @@ impl Order {
 }
 
 impl Start {
-    fn write(&self, writer: Writer) -> Writer {
-        let texts =
-            |writer: Writer, texts: &[String]| writer.list(texts, |writer, text| writer.text(text));
+    fn write(&self, writer: PayloadWriter) -> PayloadWriter {
+        let texts = |writer: PayloadWriter, texts: &[String]| {
+            writer.list(texts, |writer, text| writer.text(text))
+        };
         let confinement = self.confinement.as_ref();
         texts(writer.text(&self.program), &self.arguments)
             .list(&self.env, |writer, (name, value)| {
                 writer.text(name).text(value)
             })
-            .option(self.dir.as_deref(), Writer::text)
+            .option(self.dir.as_deref(), PayloadWriter::text)
             .u8(match self.input {
-                Input::Empty => 0,
-                Input::Given => 1,
-                Input::Sent => 2,
+                StdinSource::Empty => 0,
+                StdinSource::Given => 1,
+                StdinSource::Sent => 2,
             })
             .u8(self.is_silent.into())
             .option(confinement, |writer, confinement| {
@@ -151,23 +152,23 @@ impl Start {
             })
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+    fn read(reader: &mut PayloadReader<'_>) -> Result<Self> {
         Ok(Self {
             program: reader.text()?,
-            arguments: reader.list(Reader::text)?,
+            arguments: reader.list(PayloadReader::text)?,
             env: reader.list(|reader| Ok((reader.text()?, reader.text()?)))?,
-            dir: reader.option(Reader::text)?,
+            dir: reader.option(PayloadReader::text)?,
             input: match reader.u8()? {
-                0 => Input::Empty,
-                1 => Input::Given,
-                2 => Input::Sent,
+                0 => StdinSource::Empty,
+                1 => StdinSource::Given,
+                2 => StdinSource::Sent,
                 _ => return Err(Malformed::new("there is no such input")),
             },
             is_silent: reader.u8()? == 1,
             confinement: reader.option(|reader| {
                 Ok(Confinement {
-                    hidden: reader.list(Reader::text)?,
-                    visible: reader.list(Reader::text)?,
+                    hidden: reader.list(PayloadReader::text)?,
+                    visible: reader.list(PayloadReader::text)?,
                     by_user_namespace: reader.u8()? == 1,
                 })
             })?,
@@ -175,40 +176,40 @@ impl Start {
     }
 }
 
-impl Report {
+impl SupervisorReport {
     /// The frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let writer = Writer::default();
+        let writer = PayloadWriter::default();
         match self {
             Self::Begun { gaps, leader } => made(kind::BEGUN, writer.u8(gaps.bits()).int(*leader)),
             Self::NotBegun { number, text } => {
-                let number = writer.option(*number, Writer::int);
+                let number = writer.option(*number, PayloadWriter::int);
                 made(kind::NOT_BEGUN, number.text(text))
             }
             Self::Given => made(kind::GIVEN, writer),
             Self::Ended { exit_code, signal } => {
-                let code = writer.option(*exit_code, Writer::int);
-                made(kind::ENDED, code.option(*signal, Writer::int))
+                let code = writer.option(*exit_code, PayloadWriter::int);
+                made(kind::ENDED, code.option(*signal, PayloadWriter::int))
             }
             Self::Gone => made(kind::GONE, writer),
         }
     }
 
-    fn decode(frame: Raw<'_>) -> Result<Self> {
-        let mut reader = Reader::new(frame.bytes);
+    fn decode(frame: RawFrame<'_>) -> Result<Self> {
+        let mut reader = PayloadReader::new(frame.bytes);
         let report = match frame.kind {
             kind::BEGUN => Self::Begun {
                 gaps: Gaps::from_bits(reader.u8()?),
                 leader: reader.int()?,
             },
             kind::NOT_BEGUN => Self::NotBegun {
-                number: reader.option(Reader::int)?,
+                number: reader.option(PayloadReader::int)?,
                 text: reader.text()?,
             },
             kind::GIVEN => Self::Given,
             kind::ENDED => Self::Ended {
-                exit_code: reader.option(Reader::int)?,
-                signal: reader.option(Reader::int)?,
+                exit_code: reader.option(PayloadReader::int)?,
+                signal: reader.option(PayloadReader::int)?,
             },
             kind::GONE => Self::Gone,
             _ => return Err(Malformed::new("there is no such report")),
@@ -227,7 +228,7 @@ impl Report {
 }
 
 /// Neither belongs to a call.
-fn made(kind: u8, fields: Writer) -> Vec<u8> {
+fn made(kind: u8, fields: PayloadWriter) -> Vec<u8> {
     frame::encode(kind, 0, &[&fields.bytes()])
 }
 
@@ -242,7 +243,7 @@ mod tests {
             arguments: vec!["-c".into(), "true".into()],
             env: vec![("A".into(), "1".into())],
             dir: Some("/w".into()),
-            input: Input::Given,
+            input: StdinSource::Given,
             is_silent: true,
             confinement: Some(Confinement {
                 hidden: vec!["/h".into()],
@@ -267,29 +268,29 @@ mod tests {
     #[test]
     fn reports_are_cut_wherever_the_bytes_are() {
         let reports = [
-            Report::Begun {
+            SupervisorReport::Begun {
                 gaps: Gaps {
                     signals: true,
                     ..Gaps::default()
                 },
                 leader: 4711,
             },
-            Report::NotBegun {
+            SupervisorReport::NotBegun {
                 number: Some(2),
                 text: "no shell".into(),
             },
-            Report::Ended {
+            SupervisorReport::Ended {
                 exit_code: None,
                 signal: Some(9),
             },
-            Report::Given,
-            Report::Gone,
+            SupervisorReport::Given,
+            SupervisorReport::Gone,
         ];
-        let bytes: Vec<u8> = reports.iter().flat_map(Report::encode).collect();
+        let bytes: Vec<u8> = reports.iter().flat_map(SupervisorReport::encode).collect();
         let (mut stream, mut read) = (Frames::default(), Vec::new());
         for byte in bytes {
             stream.push(&[byte]);
-            read.extend(Report::next(&mut stream).unwrap());
+            read.extend(SupervisorReport::next(&mut stream).unwrap());
         }
         assert_eq!(read, reports);
     }

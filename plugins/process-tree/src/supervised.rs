@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::supervisor::end;
-use crate::{Gaps, Input, ProcessHandle, Program, Start, Supervisor, user_namespace_helps};
+use crate::{Gaps, ProcessHandle, Program, Start, StdinSource, Supervisor, user_namespace_helps};
 
 /// How much of what a supervisor complained about is told.
 const COMPLAINT: usize = 2_000;
@@ -34,16 +34,16 @@ pub struct Outputs {
     pub stderr: ChildStderr,
 }
 
-/// How a program ends, for a thread that waits for it. Dropping it ends everything that is left.
+/// Waits for the end of a program. Dropping it ends everything that is left.
 #[derive(Debug)]
-pub struct Ends {
+pub struct ProgramEnds {
     supervisor: Supervisor,
     has_told: bool,
 }
 
-/// What happens at the end of a program.
+/// A step of a program's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ProgramEnd {
     /// It has ended; the status may be unknown. What it left behind may still run.
     Ended(Option<ExitStatus>),
     /// Nothing of it is left.
@@ -61,17 +61,17 @@ impl Supervised {
         mut start: Start,
         env: impl IntoIterator<Item = (E, E)>,
         input: Option<&OwnedFd>,
-    ) -> io::Result<(Self, Outputs, Ends)> {
+    ) -> io::Result<(Self, Outputs, ProgramEnds)> {
         if let Some(confinement) = &mut start.confinement {
             confinement.by_user_namespace = has_use_of_users(agent);
         }
         if input.is_some() {
-            start.input = Input::Sent;
+            start.input = StdinSource::Sent;
         }
         let mut command = agent.command("supervise");
         command.env_clear().envs(env);
         let supervisor = Supervisor::start(command, start, input)?;
-        let mut ends = Ends {
+        let mut ends = ProgramEnds {
             supervisor,
             has_told: false,
         };
@@ -132,15 +132,15 @@ fn has_use_of_users(agent: &Program) -> bool {
     })
 }
 
-impl Ends {
-    /// Waits for what happens next; [`End::Gone`] is the last.
-    pub fn wait(&mut self) -> End {
+impl ProgramEnds {
+    /// Waits for what happens next; [`ProgramEnd::Gone`] is the last.
+    pub fn wait(&mut self) -> ProgramEnd {
         loop {
             let heard = &self.supervisor.heard;
             if let Some((code, signal)) = heard.ended.filter(|_| !self.has_told) {
                 self.has_told = true;
                 let code = code.map(|code| (code & 0xff) << 8);
-                return End::Ended(code.or(signal).map(ExitStatus::from_raw));
+                return ProgramEnd::Ended(code.or(signal).map(ExitStatus::from_raw));
             }
             let (gone, lost) = (heard.gone, heard.lost);
             if gone || lost || self.supervisor.hear().is_err() {
@@ -149,7 +149,7 @@ impl Ends {
                     self.supervisor.kill_program();
                 }
                 let _ = self.supervisor.child.wait();
-                return End::Gone;
+                return ProgramEnd::Gone;
             }
         }
     }
@@ -177,7 +177,7 @@ impl Ends {
     }
 }
 
-impl Drop for Ends {
+impl Drop for ProgramEnds {
     fn drop(&mut self) {
         let _ = self.supervisor.control.shutdown(Shutdown::Both);
         let _ = self.supervisor.child.wait();

@@ -15,7 +15,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::Pid;
 
 use crate::frame::Frames;
-use crate::order::{Input, Order, Report, Start};
+use crate::order::{Order, Start, StdinSource, SupervisorReport};
 use crate::{Gaps, ProcessHandle};
 
 /// What a supervisor said of its program so far.
@@ -68,7 +68,7 @@ impl Supervisor {
             control: Arc::new(control),
             reports: Frames::default(),
             heard: Heard {
-                given: start.input != Input::Given,
+                given: start.input != StdinSource::Given,
                 ..Heard::default()
             },
             leader: None,
@@ -147,26 +147,30 @@ impl Supervisor {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.heard.lost = true,
         }
-        while let Some(report) = Report::next(&mut self.reports).map_err(io::Error::other)? {
+        while let Some(report) =
+            SupervisorReport::next(&mut self.reports).map_err(io::Error::other)?
+        {
             self.take(report)?;
         }
         Ok(&self.heard)
     }
 
-    fn take(&mut self, report: Report) -> io::Result<()> {
+    fn take(&mut self, report: SupervisorReport) -> io::Result<()> {
         match report {
-            Report::Begun { gaps, leader } => {
+            SupervisorReport::Begun { gaps, leader } => {
                 self.heard.begun = Some(gaps);
                 self.leader = Pid::from_raw(leader).map(ProcessHandle::new);
             }
-            Report::NotBegun { number, text } => {
+            SupervisorReport::NotBegun { number, text } => {
                 self.heard.gone = true;
                 let kind = number.map(|number| io::Error::from_raw_os_error(number).kind());
                 return Err(io::Error::new(kind.unwrap_or(ErrorKind::Other), text));
             }
-            Report::Given => self.heard.given = true,
-            Report::Ended { exit_code, signal } => self.heard.ended = Some((exit_code, signal)),
-            Report::Gone => self.heard.gone = true,
+            SupervisorReport::Given => self.heard.given = true,
+            SupervisorReport::Ended { exit_code, signal } => {
+                self.heard.ended = Some((exit_code, signal))
+            }
+            SupervisorReport::Gone => self.heard.gone = true,
         }
         Ok(())
     }

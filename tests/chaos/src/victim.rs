@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use conjure_core::chat::{EventId, Message};
 use conjure_host::Host;
-use conjure_host::auths::{Auths, Keys};
-use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::auths::{Auths, KeySources};
+use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -46,9 +46,9 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Saved auths over a store, with a key that every host of a test has.
 pub(crate) fn auths(store: &Store, data_dir: &Path) -> Auths {
-    let keys = Keys {
+    let keys = KeySources {
         key: Some(KEY.to_owned().into()),
-        ..Keys::new(data_dir)
+        ..KeySources::new(data_dir)
     };
     Auths::over(store.clone(), keys)
 }
@@ -62,7 +62,7 @@ async fn work(args: &Args) -> Result<()> {
         .auths(auths(&store, &args.data_dir))
         .build()
         .await?;
-    let manager = Manager::start(host, store, Options::default()).await?;
+    let manager = Manager::start(host, store, ManagerOptions::default()).await?;
     say(&Said::Ready);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use conjure_host::Alone;
 use conjure_host::Host;
+use conjure_host::StandaloneBackend;
 use conjure_host::backend::Asker;
 use conjure_host::session::BackendSpec;
 use conjure_skill_sdk::protocol::{BackendCall, Elicit, Elicited, ToolDecl, ToolResult};
@@ -98,7 +98,7 @@ async fn host(data: &Path, secret: Option<&str>) -> anyhow::Result<Host> {
 }
 
 /// Connects, logs in where that is wanted, and calls what there is to call.
-async fn run(alone: &Alone, context: &Value) -> anyhow::Result<()> {
+async fn run(alone: &StandaloneBackend, context: &Value) -> anyhow::Result<()> {
     let tools = listed(alone).await?;
     let wanted = context.get("toolCalls").and_then(Value::as_array);
     if let Some(wanted) = wanted {
@@ -119,7 +119,7 @@ async fn run(alone: &Alone, context: &Value) -> anyhow::Result<()> {
 }
 
 /// The tools, once they are listed, which may take a login or a second one.
-async fn listed(alone: &Alone) -> anyhow::Result<Vec<ToolDecl>> {
+async fn listed(alone: &StandaloneBackend) -> anyhow::Result<Vec<ToolDecl>> {
     let mut logins = 0;
     for _ in 0..200 {
         let catalog = alone.catalog().await?;
@@ -140,7 +140,7 @@ async fn listed(alone: &Alone) -> anyhow::Result<Vec<ToolDecl>> {
     bail!("the tools were not listed")
 }
 
-async fn log_in(alone: &Alone) -> anyhow::Result<ToolResult> {
+async fn log_in(alone: &StandaloneBackend) -> anyhow::Result<ToolResult> {
     let call = BackendCall {
         name: "login".to_owned(),
         skill: None,
@@ -150,7 +150,11 @@ async fn log_in(alone: &Alone) -> anyhow::Result<ToolResult> {
     Ok(alone.call(call).await?)
 }
 
-async fn call_tool(alone: &Alone, name: &str, arguments: Value) -> anyhow::Result<ToolResult> {
+async fn call_tool(
+    alone: &StandaloneBackend,
+    name: &str,
+    arguments: Value,
+) -> anyhow::Result<ToolResult> {
     let call = BackendCall {
         name: name.to_owned(),
         skill: Some(SERVER.to_owned()),

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use conjure_host::Host;
-use conjure_host::auths::{Auths, Keys, NewAuth};
-use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::auths::{Auths, KeySources, NewAuth};
+use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use conjure_vault::Credential;
 use rustix::time::{ClockId, clock_gettime};
@@ -28,9 +28,9 @@ impl Managed {
         let dir = tempfile::tempdir()?;
         let place = Location::File(dir.path().join("conjure.db"));
         let store = Store::open(&place, &StoreOptions::default()).await?;
-        let keys = Keys {
+        let keys = KeySources {
             key: Some("03".repeat(32).into()),
-            ..Keys::new(dir.path())
+            ..KeySources::new(dir.path())
         };
         let auths = Auths::over(store.clone(), keys);
         let new = NewAuth {
@@ -46,7 +46,7 @@ impl Managed {
             .auths(auths)
             .build()
             .await?;
-        let manager = Manager::start(host, store, Options::default()).await?;
+        let manager = Manager::start(host, store, ManagerOptions::default()).await?;
         Ok(Self { manager, dir })
     }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{
-    CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices, Registry,
+    CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
+    PluginRegistry,
 };
-use conjure_host::session::{Calls, SessionSpec};
+use conjure_host::session::{SessionSpec, ToolSession};
 use conjure_host::{Host, host_operations, plugin_create};
 use conjure_skill_sdk::abi::HEADER_MAGIC;
 use conjure_skill_sdk::protocol::Request;
@@ -26,7 +27,7 @@ pub(crate) const NOTHING: &str = "skill.tool.nothing";
 pub(crate) struct Place {
     pub(crate) root: TempDir,
     pub(crate) plugins: PathBuf,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<PluginRegistry>,
 }
 
 impl Place {
@@ -41,7 +42,7 @@ impl Place {
         let loader = Loader::new(CopyStore::open(root.path().join("store"))?, options);
         Ok(Self {
             plugins,
-            registry: Arc::new(Registry::new(loader)),
+            registry: Arc::new(PluginRegistry::new(loader)),
             root,
         })
     }
@@ -157,7 +158,7 @@ pub(crate) fn request(call: &FunctionCall) -> Result<Vec<u8>> {
 
 /// A host with the measured skill alone, and a session of it for calls without a model.
 pub(crate) struct Session {
-    calls: Calls,
+    calls: ToolSession,
     cancel: CancellationToken,
     _host: Host,
     _data: TempDir,

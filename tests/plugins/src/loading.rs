@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_host::plugin::{
-    CallFailure, CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
-    PluginError, PluginLimits, Registry,
+    CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
+    PluginCallFailure, PluginError, PluginLimits, PluginRegistry,
 };
 use conjure_skill_sdk::abi::HEADER_MAGIC;
 use conjure_skill_sdk::protocol::{Create, HostInfo, Request};
@@ -49,8 +49,8 @@ impl Bench {
     }
 
     /// A registry with the loader.
-    pub fn registry(&self) -> Arc<Registry> {
-        Arc::new(Registry::new(self.loader.clone()))
+    pub fn registry(&self) -> Arc<PluginRegistry> {
+        Arc::new(PluginRegistry::new(self.loader.clone()))
     }
 
     /// Puts bytes under a name into the plugin directory.
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     /// Runs a command through `skill.execute` and gives the text of the result.
-    pub async fn execute(instance: &Instance, command: &str) -> Result<String, CallFailure> {
+    pub async fn execute(instance: &Instance, command: &str) -> Result<String, PluginCallFailure> {
         let json = envelope(&json!({ "command": command }));
         let reply = instance
             .request("skill.execute", json, CallOptions::default())

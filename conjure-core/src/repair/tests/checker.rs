@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use crate::chat::{Content, Message, OutputPart, Part, Role};
-use crate::repair::{Sendable, Target};
+use crate::repair::{RepairTarget, Sendable};
 
 /// Panics at the first thing that a provider would reject.
-pub(crate) fn check(sendable: &Sendable, target: &Target) {
+pub(crate) fn check(sendable: &Sendable, target: &RepairTarget) {
     let messages = sendable.messages();
     let shown = || format!("{messages:#?}");
     assert_eq!(
@@ -78,7 +78,12 @@ pub(crate) fn check(sendable: &Sendable, target: &Target) {
     assert!(owed.is_empty() || open_end, "{owed:?} is owed: {}", shown());
 }
 
-fn check_part<'a>(part: &'a Part, message: &Message, target: &Target, owed: &mut Vec<&'a str>) {
+fn check_part<'a>(
+    part: &'a Part,
+    message: &Message,
+    target: &RepairTarget,
+    owed: &mut Vec<&'a str>,
+) {
     let by_model = message.role == Role::Assistant;
     if let Some(own) = &part.sidecar {
         assert_eq!(own.provider, target.provider);
@@ -128,7 +133,7 @@ fn answered(part: &Part) -> &str {
     }
 }
 
-fn pauses(message: &Message, target: &Target) -> bool {
+fn pauses(message: &Message, target: &RepairTarget) -> bool {
     message.role == Role::Assistant
         && message.meta.as_ref().is_some_and(|meta| {
             meta.provider == target.provider

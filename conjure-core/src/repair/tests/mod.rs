@@ -13,8 +13,8 @@ use crate::chat::{
 const MODEL: &str = "claude-sonnet-4-5-20250929";
 const FAMILY: &str = "claude-sonnet-4-5";
 
-fn target() -> Target {
-    Target::new("anthropic", MODEL)
+fn target() -> RepairTarget {
+    RepairTarget::new("anthropic", MODEL)
 }
 
 fn repaired(messages: &[Message]) -> Vec<Message> {
@@ -239,7 +239,7 @@ fn w10_only_a_paused_reply_of_the_same_provider_may_come_last() {
     let conversation = [Message::user("q"), reply];
     assert_eq!(repaired(&conversation), conversation);
 
-    let elsewhere = Target::new("openai", "gpt-5");
+    let elsewhere = RepairTarget::new("openai", "gpt-5");
     let sendable = repair(conversation.to_vec(), &elsewhere);
     checker::check(&sendable, &elsewhere);
     let last = sendable.messages().last().unwrap();
@@ -318,8 +318,8 @@ fn w59_a_sidecar_goes_back_only_to_its_signer_and_comes_home_unchanged() {
         Message::user("b"),
     ];
     for elsewhere in [
-        Target::new("openai", MODEL),
-        Target::new("anthropic", "claude-opus-4-1"),
+        RepairTarget::new("openai", MODEL),
+        RepairTarget::new("anthropic", "claude-opus-4-1"),
     ] {
         let sendable = repair(conversation.to_vec(), &elsewhere);
         checker::check(&sendable, &elsewhere);
@@ -351,7 +351,7 @@ fn what_a_model_cannot_look_at_is_told() {
         media_type: "image/png".to_owned(),
         size: None,
     };
-    let blind = Target {
+    let blind = RepairTarget {
         images: false,
         files: false,
         ..target()

@@ -70,19 +70,19 @@ pub(crate) fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
     prop::collection::vec(any_message(), 0..8)
 }
 
-fn any_target() -> impl Strategy<Value = Target> {
+fn any_target() -> impl Strategy<Value = RepairTarget> {
     (
         prop_oneof![
             3 => Just(target()),
-            1 => Just(Target::new("openai", "gpt-5")),
-            1 => Just(Target::new("gemini", "gemini-3-pro")),
-            1 => Just(Target::new("deepseek", "deepseek-chat")),
-            1 => Just(Target::new("anthropic", "claude-opus-5")),
+            1 => Just(RepairTarget::new("openai", "gpt-5")),
+            1 => Just(RepairTarget::new("gemini", "gemini-3-pro")),
+            1 => Just(RepairTarget::new("deepseek", "deepseek-chat")),
+            1 => Just(RepairTarget::new("anthropic", "claude-opus-5")),
         ],
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(target, images, files)| Target {
+        .prop_map(|(target, images, files)| RepairTarget {
             images,
             files,
             ..target

@@ -13,7 +13,11 @@ fn policy(allow: &[&str], deny: &[&str]) -> Policy {
         patterns.iter().map(rule).collect::<Vec<_>>()
     };
     Policy {
-        rules: [rules(allow, Decision::Allow), rules(deny, Decision::Deny)].concat(),
+        rules: [
+            rules(allow, PolicyDecision::Allow),
+            rules(deny, PolicyDecision::Deny),
+        ]
+        .concat(),
         default: Defaults::default(),
     }
 }
@@ -22,12 +26,12 @@ fn decide(policy: &Policy, arguments: &Value) -> PolicyVerdict {
     policy.decide(&PolicyCall {
         name: "bash_tool",
         backend: "local",
-        effects: Effects::Destructive,
+        effects: EffectLevel::Destructive,
         arguments,
     })
 }
 
-fn decision(policy: &Policy, command: &str) -> Decision {
+fn decision(policy: &Policy, command: &str) -> PolicyDecision {
     decide(policy, &json!({ "command": command, "description": "d" })).decision
 }
 
@@ -214,7 +218,11 @@ const NOT_ALLOWED: &[(&str, &str)] = &[
 fn what_a_pattern_does_not_say_is_not_allowed() {
     for (pattern, command) in NOT_ALLOWED {
         let verdict = decision(&policy(&[pattern], &[]), command);
-        assert_eq!(verdict, Decision::Ask, "`{pattern}` allows {command:?}");
+        assert_eq!(
+            verdict,
+            PolicyDecision::Ask,
+            "`{pattern}` allows {command:?}"
+        );
     }
     assert!(NOT_ALLOWED.len() >= 80);
 }
@@ -267,10 +275,14 @@ fn what_a_pattern_says_is_allowed() {
         ("scripts/*", "scripts/check"),
     ] {
         let verdict = decision(&policy(&[pattern], &[]), command);
-        assert_eq!(verdict, Decision::Allow, "`{pattern}` and {command:?}");
+        assert_eq!(
+            verdict,
+            PolicyDecision::Allow,
+            "`{pattern}` and {command:?}"
+        );
     }
     let two = policy(&["cat *", "wc *"], &[]);
-    assert_eq!(decision(&two, "cat a | wc -l"), Decision::Allow);
+    assert_eq!(decision(&two, "cat a | wc -l"), PolicyDecision::Allow);
 }
 
 #[test]
@@ -311,7 +323,7 @@ fn what_is_denied_is_found_however_it_is_written() {
         ("PATH=*", "PATH=/tmp ls"),
     ] {
         let verdict = decision(&policy(&["*"], &[pattern]), command);
-        assert_eq!(verdict, Decision::Deny, "`{pattern}` and {command:?}");
+        assert_eq!(verdict, PolicyDecision::Deny, "`{pattern}` and {command:?}");
     }
 }
 
@@ -320,10 +332,10 @@ fn what_may_be_denied_and_cannot_be_judged_asks_also_where_the_tool_is_allowed()
     let mut policy = policy(&[], &["rm *"]);
     policy.rules.push(Rule {
         pattern: "bash_tool".parse().unwrap(),
-        decision: Decision::Allow,
+        decision: PolicyDecision::Allow,
     });
-    assert_eq!(decision(&policy, "ls -la"), Decision::Allow);
-    assert_eq!(decision(&policy, "python3 a.py"), Decision::Allow);
+    assert_eq!(decision(&policy, "ls -la"), PolicyDecision::Allow);
+    assert_eq!(decision(&policy, "python3 a.py"), PolicyDecision::Allow);
     for command in [
         "$x -rf /",
         "$(echo r)m -rf /",
@@ -341,12 +353,12 @@ fn what_may_be_denied_and_cannot_be_judged_asks_also_where_the_tool_is_allowed()
         "git -c alias.x='!y' x",
     ] {
         let verdict = decide(&policy, &json!({ "command": command }));
-        assert_eq!(verdict.decision, Decision::Ask, "{command:?}");
+        assert_eq!(verdict.decision, PolicyDecision::Ask, "{command:?}");
         assert!(verdict.doubt.is_some(), "{command:?}");
     }
     // Without a rule that could be for it, the tool is allowed and no more is asked.
     policy.rules.remove(0);
-    assert_eq!(decision(&policy, "eval \"$x\""), Decision::Allow);
+    assert_eq!(decision(&policy, "eval \"$x\""), PolicyDecision::Allow);
 }
 
 #[test]
@@ -375,7 +387,7 @@ fn a_command_without_bound_is_not_read_without_bound() {
     for command in commands {
         assert_eq!(
             decision(&policy, &command),
-            Decision::Ask,
+            PolicyDecision::Ask,
             "{}",
             &command[..40]
         );
@@ -386,7 +398,7 @@ fn a_command_without_bound_is_not_read_without_bound() {
 fn a_path_is_allowed_only_below_what_the_pattern_names() {
     let policy = policy(&["/data/*"], &[]);
     let allowed = |path: &str| {
-        decide(&policy, &json!({ "path": path, "text": "t" })).decision == Decision::Allow
+        decide(&policy, &json!({ "path": path, "text": "t" })).decision == PolicyDecision::Allow
     };
     for path in ["/data/a", "/data/a/../b", "/data//a", "/data/./a/b..c"] {
         assert!(allowed(path), "{path}");
@@ -430,7 +442,7 @@ fn patterns_that_cannot_keep_what_they_suggest_are_told_with_better_ones() {
     policy.rules = better
         .map(|pattern| Rule {
             pattern,
-            decision: Decision::Allow,
+            decision: PolicyDecision::Allow,
         })
         .collect();
     assert_eq!(policy.warnings(), []);
@@ -474,8 +486,8 @@ fn whole_tool(deny: &str) -> Policy {
     let deny = format!("bash_tool({deny})");
     Policy {
         rules: vec![
-            rule("bash_tool", Decision::Allow),
-            rule(&deny, Decision::Deny),
+            rule("bash_tool", PolicyDecision::Allow),
+            rule(&deny, PolicyDecision::Deny),
         ],
         default: Defaults::default(),
     }
@@ -486,10 +498,14 @@ fn what_a_shell_may_expand_to_what_is_denied_is_asked_about() {
     for (deny, commands) in BECOME_DENIED {
         let policy = whole_tool(deny);
         for command in *commands {
-            assert_eq!(decision(&policy, command), Decision::Ask, "{command}");
+            assert_eq!(decision(&policy, command), PolicyDecision::Ask, "{command}");
         }
         for command in ["ls *.txt", "wc -l notes.md", "cd src && cargo test"] {
-            assert_eq!(decision(&policy, command), Decision::Allow, "{command}");
+            assert_eq!(
+                decision(&policy, command),
+                PolicyDecision::Allow,
+                "{command}"
+            );
         }
     }
 }
@@ -525,7 +541,7 @@ proptest::proptest! {
             ("rm -rf *", "rm -rf build"),
         ][row];
         let policy = whole_tool(deny);
-        proptest::prop_assert_eq!(decision(&policy, command), Decision::Deny);
+        proptest::prop_assert_eq!(decision(&policy, command), PolicyDecision::Deny);
         // The program stays; of its arguments a part of one word is hidden, and one more.
         let (program, arguments) = command.split_once(' ').unwrap();
         let mut words: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
@@ -545,6 +561,6 @@ proptest::proptest! {
         }
         let command = format!("{program} {}", words.join(" "));
         let decided = decision(&policy, &command);
-        proptest::prop_assert_ne!(decided, Decision::Allow, "{}", command);
+        proptest::prop_assert_ne!(decided, PolicyDecision::Allow, "{}", command);
     }
 }

@@ -17,7 +17,7 @@ fn tool(skill: &str, tool: &str) -> CatalogTool {
             file: Some(format!("/plugins/lib{skill}.so")),
             build: None,
         },
-        ..CatalogTool::new(tool, "skill.execute", Effects::Write).of_skill(skill, None)
+        ..CatalogTool::new(tool, "skill.execute", EffectLevel::Write).of_skill(skill, None)
     }
 }
 
@@ -29,7 +29,7 @@ fn versioned(skill: &str, name: &str, version: &str) -> CatalogTool {
 }
 
 fn plain(name: &str) -> CatalogTool {
-    CatalogTool::new(name, "executor.bash", Effects::Destructive)
+    CatalogTool::new(name, "executor.bash", EffectLevel::Destructive)
 }
 
 fn catalog(backend: &str, naming: Prefix, tools: Vec<CatalogTool>) -> Catalog {

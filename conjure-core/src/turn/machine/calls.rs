@@ -1,15 +1,17 @@
 //! The calls of a step: judged, asked about, run lane by lane, each with one result.
 
-use super::{Action, CallStep, Judge, Machine, Outcome, TurnPhase, TurnProgress, announced, limit};
+use super::{
+    CallStep, HostAction, Judge, Machine, TurnOutcome, TurnPhase, TurnProgress, announced, limit,
+};
 use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
 use crate::context::{CallFailure, CallFailureKind, CallRefusal};
 use crate::log::{CallEnd, EntryBody};
-use crate::turn::{Decision, Verdict};
+use crate::turn::{ApprovalDecision, CallVerdict};
 
 impl Machine {
     pub(super) fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
         if let Some(outcome) = self.spent(calls.len()) {
-            if let Outcome::Limit { limit, value } = &outcome {
+            if let TurnOutcome::Limit { limit, value } = &outcome {
                 let value = *value;
                 self.refuse_all(&calls, CallFailureKind::OverLimit { limit, value }, judge);
             }
@@ -19,22 +21,22 @@ impl Machine {
         let mut step = CallStep::default();
         for call in calls {
             let (verdict, route) = match bad_arguments(&call, judge) {
-                Some(refusal) => (Verdict::Refuse(refusal), None),
+                Some(refusal) => (CallVerdict::Refuse(refusal), None),
                 None => judge.judge_route(&call),
             };
             match &verdict {
-                Verdict::Refuse(refusal) => self.refused(&call, refusal.clone()),
-                Verdict::Ask { reason, .. } => {
+                CallVerdict::Refuse(refusal) => self.refused(&call, refusal.clone()),
+                CallVerdict::Ask { reason, .. } => {
                     self.tell(Event::Approval {
                         call: announced(&call),
                         reason: reason.clone(),
                     });
-                    self.out.push(Action::AskPerson {
+                    self.out.push(HostAction::AskPerson {
                         call: call.clone(),
                         reason: reason.clone(),
                     });
                 }
-                Verdict::Run { .. } => {}
+                CallVerdict::Run { .. } => {}
             }
             step.add(call, verdict, route);
         }
@@ -45,7 +47,7 @@ impl Machine {
     }
 
     /// The limit that another round of calls would break.
-    pub(super) fn spent(&self, calls: usize) -> Option<Outcome> {
+    pub(super) fn spent(&self, calls: usize) -> Option<TurnOutcome> {
         let turn = self.turn.as_ref()?;
         let budget = &self.settings.budget;
         if turn.rounds >= self.settings.max_iterations {
@@ -63,7 +65,7 @@ impl Machine {
             .map(|most| limit("calls", most.into()))
     }
 
-    pub(super) fn tokens_spent(&self) -> Option<Outcome> {
+    pub(super) fn tokens_spent(&self) -> Option<TurnOutcome> {
         let spent = self.turn.as_ref()?.usage.total();
         let most = self.settings.budget.tokens.filter(|most| spent >= *most)?;
         Some(limit("tokens", most))
@@ -93,7 +95,7 @@ impl Machine {
                 backend: call.backend,
                 plugin: call.plugin,
             });
-            self.out.push(Action::RunCall {
+            self.out.push(HostAction::RunCall {
                 call: call.call,
                 route: call.route,
             });
@@ -144,14 +146,14 @@ impl Machine {
         self.run_calls();
     }
 
-    pub(super) fn decided(&mut self, call_id: &str, decision: Decision) {
+    pub(super) fn decided(&mut self, call_id: &str, decision: ApprovalDecision) {
         match decision {
-            Decision::Allow => {
+            ApprovalDecision::Allow => {
                 if self.step().is_some_and(|step| step.allow(call_id)) {
                     self.run_calls();
                 }
             }
-            Decision::Deny { reason } => {
+            ApprovalDecision::Deny { reason } => {
                 let (name, backend) = self.call_and_backend(call_id);
                 let failure = CallFailure {
                     tool: &name,

@@ -1,7 +1,7 @@
 //! When a conversation becomes too long: a summary takes the place of its older part, between two
 //! requests of a turn and never inside a step.
 
-use super::{Action, Machine, TurnPhase, TurnProgress};
+use super::{HostAction, Machine, TurnPhase, TurnProgress};
 use crate::chat::{Event, Meta};
 use crate::log::{EntryBody, NoticeReason};
 use crate::turn::{CompactionTrigger, ModelFailure};
@@ -21,7 +21,7 @@ impl Machine {
     pub(super) fn compact(&mut self, refused: bool) {
         if let Some(turn) = &mut self.turn {
             turn.phase = TurnPhase::Compacting;
-            self.out.push(Action::Compact { refused });
+            self.out.push(HostAction::Compact { refused });
         }
     }
 

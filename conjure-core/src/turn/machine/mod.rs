@@ -9,26 +9,27 @@ mod replies;
 
 use std::collections::{HashSet, VecDeque};
 
-use super::input::{Action, Input, ModelFailure, When};
+use super::input::{HostAction, ModelFailure, TurnInput, When};
 use super::judge::Judge;
 use super::notice::notice_words;
-use super::settings::Settings;
+use super::settings::TurnSettings;
 use super::step::CallStep;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{CallFailure, CallFailureKind};
 use crate::log::{
-    self, CallEnd, Entry, EntryBody, NoticeReason, Outcome, TableChange, is_unfolded, limit_words,
+    self, CallEnd, Entry, EntryBody, NoticeReason, TableChange, TurnOutcome, is_unfolded,
+    limit_words,
 };
 use crate::request::{counted, entry_tokens, next_input_tokens};
 
 /// The turn loop of one thread.
 #[derive(Debug)]
 pub struct Machine {
-    settings: Settings,
+    settings: TurnSettings,
     /// Settings that wait for the running request to stop.
-    restart_settings: Option<Box<(Settings, EntryBody)>>,
+    restart_settings: Option<Box<(TurnSettings, EntryBody)>>,
     /// Settings that wait for the next turn.
-    next_settings: Option<Box<(Settings, EntryBody)>>,
+    next_settings: Option<Box<(TurnSettings, EntryBody)>>,
     table: u64,
     next_table: Option<TableChange>,
     /// Turns that wait, each with what is said in it.
@@ -42,7 +43,7 @@ pub struct Machine {
     /// Replies that the backends have not seen yet.
     unobserved: u32,
     turn: Option<TurnProgress>,
-    out: Vec<Action>,
+    out: Vec<HostAction>,
 }
 
 #[derive(Debug)]
@@ -59,7 +60,7 @@ struct TurnProgress {
     stop_reason: Option<String>,
     text: String,
     /// Set when the turn is to end as soon as nothing runs any more.
-    ending: Option<Outcome>,
+    ending: Option<TurnOutcome>,
     phase: TurnPhase,
 }
 
@@ -77,7 +78,7 @@ enum TurnPhase {
 
 impl Machine {
     /// A machine for a thread with these entries.
-    pub fn new(settings: Settings, table: u64, entries: &[Entry]) -> Self {
+    pub fn new(settings: TurnSettings, table: u64, entries: &[Entry]) -> Self {
         Self {
             settings,
             restart_settings: None,
@@ -111,23 +112,23 @@ impl Machine {
     }
 
     /// The settings that requests use now.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &TurnSettings {
         &self.settings
     }
 
     /// The settings, for a replay: what a thread tells of its limits wins over what is set.
-    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+    pub(crate) fn settings_mut(&mut self) -> &mut TurnSettings {
         &mut self.settings
     }
 
     /// Takes something that happened, and says what is to be done, in this order.
-    pub fn handle(&mut self, input: Input, judge: &dyn Judge) -> Vec<Action> {
+    pub fn handle(&mut self, input: TurnInput, judge: &dyn Judge) -> Vec<HostAction> {
         match input {
-            Input::User { turn_id, message } => {
+            TurnInput::User { turn_id, message } => {
                 self.enqueue(turn_id, Some(message));
             }
-            Input::GoOn { turn_id } => self.enqueue(turn_id, None),
-            Input::ModelDone {
+            TurnInput::GoOn { turn_id } => self.enqueue(turn_id, None),
+            TurnInput::ModelDone {
                 request,
                 response,
                 meta,
@@ -140,7 +141,7 @@ impl Machine {
                     }
                 }
             }
-            Input::ModelFailed {
+            TurnInput::ModelFailed {
                 request,
                 failure,
                 partial,
@@ -149,7 +150,7 @@ impl Machine {
                     self.broke_off(failure, partial, restart, judge);
                 }
             }
-            Input::CallDone {
+            TurnInput::CallDone {
                 output,
                 end,
                 duration_ms,
@@ -157,39 +158,39 @@ impl Machine {
             } => {
                 self.call_done(output, end, duration_ms, meta);
             }
-            Input::Observed => {
+            TurnInput::Observed => {
                 self.unobserved = self.unobserved.saturating_sub(1);
                 if self.unobserved == 0 && self.is_observing() {
                     self.end_turn();
                 }
             }
-            Input::Decided { call_id, decision } => self.decided(&call_id, decision),
-            Input::Refused { call_id, refusal } => self.refused_while_asked(&call_id, refusal),
-            Input::Cancel { drop_queued } => {
+            TurnInput::Decided { call_id, decision } => self.decided(&call_id, decision),
+            TurnInput::Refused { call_id, refusal } => self.refused_while_asked(&call_id, refusal),
+            TurnInput::Cancel { drop_queued } => {
                 if drop_queued {
                     self.drop_queue();
                 }
-                self.end_when_quiet(Outcome::Cancelled);
+                self.end_when_quiet(TurnOutcome::Cancelled);
             }
-            Input::Exhausted { limit: name, value } => self.end_when_quiet(limit(&name, value)),
-            Input::Settings {
+            TurnInput::Exhausted { limit: name, value } => self.end_when_quiet(limit(&name, value)),
+            TurnInput::Settings {
                 settings,
                 entry,
                 when,
             } => self.settings_changed(*settings, *entry, when),
-            Input::Table(change) => self.table_changed(change),
-            Input::Compacted {
+            TurnInput::Table(change) => self.table_changed(change),
+            TurnInput::Compacted {
                 upto,
                 summary,
                 meta,
                 tokens,
             } => self.compacted(upto, summary, meta, tokens),
-            Input::CompactionFailed { error } => self.compaction_failed(error),
-            Input::Spent { on, meta } => {
+            TurnInput::CompactionFailed { error } => self.compaction_failed(error),
+            TurnInput::Spent { on, meta } => {
                 self.paid(&meta);
                 self.write(EntryBody::Spent { on, meta });
             }
-            Input::Unfold { fold, tokens } => {
+            TurnInput::Unfold { fold, tokens } => {
                 self.write(EntryBody::Unfolded { fold });
                 self.next_input = tokens;
                 self.is_unfolded = true;
@@ -246,7 +247,7 @@ impl Machine {
     fn request(&mut self) {
         if let Some(change) = self.next_table.take() {
             self.table = change.version;
-            self.out.push(Action::UseTable {
+            self.out.push(HostAction::UseTable {
                 version: change.version,
             });
             self.write(EntryBody::TableChanged(change));
@@ -274,7 +275,7 @@ impl Machine {
             model: self.settings.model.clone(),
             table: self.table,
         });
-        self.out.push(Action::Request {
+        self.out.push(HostAction::Request {
             request: self.requests,
             round,
         });
@@ -293,7 +294,7 @@ impl Machine {
     }
 
     /// Ends the turn as soon as nothing runs any more, and ends what runs.
-    fn end_when_quiet(&mut self, outcome: Outcome) {
+    fn end_when_quiet(&mut self, outcome: TurnOutcome) {
         if self.is_observing() {
             self.end_turn();
             return;
@@ -306,10 +307,10 @@ impl Machine {
         match &mut turn.phase {
             TurnPhase::Model { request, .. } => {
                 let request = *request;
-                self.out.push(Action::StopModel { request });
+                self.out.push(HostAction::StopModel { request });
             }
             TurnPhase::Compacting => {
-                self.out.push(Action::StopCompaction);
+                self.out.push(HostAction::StopCompaction);
                 self.end_turn();
             }
             TurnPhase::Observing => {}
@@ -319,7 +320,7 @@ impl Machine {
                     step.running().map(|call| call.call_id.clone()).collect();
                 for (call_id, asked) in dropped {
                     if asked {
-                        self.out.push(Action::Unask {
+                        self.out.push(HostAction::Unask {
                             call_id: call_id.clone(),
                         });
                     }
@@ -335,14 +336,14 @@ impl Machine {
                 self.out.extend(
                     running
                         .into_iter()
-                        .map(|call_id| Action::StopCall { call_id }),
+                        .map(|call_id| HostAction::StopCall { call_id }),
                 );
                 self.run_calls();
             }
         }
     }
 
-    fn settings_changed(&mut self, settings: Settings, entry: EntryBody, when: When) {
+    fn settings_changed(&mut self, settings: TurnSettings, entry: EntryBody, when: When) {
         if self.turn.is_none() {
             self.use_settings(settings, entry);
             return;
@@ -361,7 +362,7 @@ impl Machine {
         {
             let request = *request;
             if !std::mem::replace(restart, true) {
-                self.out.push(Action::StopModel { request });
+                self.out.push(HostAction::StopModel { request });
             }
             self.restart_settings = Some(Box::new((settings, entry)));
         } else {
@@ -370,9 +371,9 @@ impl Machine {
         }
     }
 
-    fn use_settings(&mut self, settings: Settings, entry: EntryBody) {
+    fn use_settings(&mut self, settings: TurnSettings, entry: EntryBody) {
         self.settings = settings.clone();
-        self.out.push(Action::UseSettings(Box::new(settings)));
+        self.out.push(HostAction::UseSettings(Box::new(settings)));
         self.write(entry);
     }
 
@@ -413,7 +414,7 @@ impl Machine {
         matches!(phase, Some(TurnPhase::Observing))
     }
 
-    fn finish(&mut self, outcome: Outcome) {
+    fn finish(&mut self, outcome: TurnOutcome) {
         if let Some(turn) = &mut self.turn {
             turn.ending.get_or_insert(outcome);
             if self.unobserved > 0 {
@@ -430,8 +431,8 @@ impl Machine {
             let (settings, entry) = *restart;
             self.use_settings(settings, entry);
         }
-        let outcome = turn.ending.unwrap_or(Outcome::Completed);
-        if let Outcome::Limit { limit, .. } = &outcome {
+        let outcome = turn.ending.unwrap_or(TurnOutcome::Completed);
+        if let TurnOutcome::Limit { limit, .. } = &outcome {
             self.tell(Event::Error(ErrorEvent {
                 error: format!("The turn was ended: {}.", describe(&outcome)),
                 kind: limit.clone(),
@@ -449,7 +450,7 @@ impl Machine {
             stop_reason: turn.stop_reason,
             text: turn.text,
         });
-        self.out.push(Action::TurnOver { turn_id: turn.id });
+        self.out.push(HostAction::TurnOver { turn_id: turn.id });
         self.next_turn();
     }
 
@@ -460,7 +461,7 @@ impl Machine {
             self.notice(NoticeReason::Dropped { messages });
         }
         for turn_id in dropped {
-            self.out.push(Action::Dropped { turn_id });
+            self.out.push(HostAction::Dropped { turn_id });
         }
     }
 
@@ -478,11 +479,11 @@ impl Machine {
             Some(tokens) => tokens,
             None => self.next_input + entry_tokens(&body),
         };
-        self.out.push(Action::Write(body));
+        self.out.push(HostAction::Write(body));
     }
 
     fn tell(&mut self, event: Event) {
-        self.out.push(Action::Tell(event));
+        self.out.push(HostAction::Tell(event));
     }
 }
 
@@ -494,16 +495,16 @@ fn announced(call: &FunctionCall) -> CallAnnounced {
     }
 }
 
-fn limit(name: &str, value: u64) -> Outcome {
-    Outcome::Limit {
+fn limit(name: &str, value: u64) -> TurnOutcome {
+    TurnOutcome::Limit {
         limit: name.to_owned(),
         value,
     }
 }
 
-fn describe(outcome: &Outcome) -> String {
+fn describe(outcome: &TurnOutcome) -> String {
     match outcome {
-        Outcome::Limit { limit, value } => {
+        TurnOutcome::Limit { limit, value } => {
             format!("the limit {} is reached", limit_words(limit, *value))
         }
         other => other.as_str().to_owned(),

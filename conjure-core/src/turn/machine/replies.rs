@@ -7,8 +7,8 @@ use crate::chat::{
     Content, ErrorEvent, Event, FunctionCall, Message, Meta, Response, Role, StopReason,
 };
 use crate::context::CallFailureKind;
-use crate::log::{EntryBody, Outcome};
-use crate::turn::Action;
+use crate::log::{EntryBody, TurnOutcome};
+use crate::turn::HostAction;
 
 impl Machine {
     pub(super) fn replied(
@@ -34,16 +34,16 @@ impl Machine {
             self.go_on();
         } else if !calls.is_empty() && !reason.calls_may_run() {
             self.refuse_all(&calls, CallFailureKind::ReplyCutShort, judge);
-            self.finish(Outcome::CutShort);
+            self.finish(TurnOutcome::CutShort);
         } else if !calls.is_empty() {
             self.begin_step(calls, judge);
         } else {
             match reason {
                 StopReason::Pause => self.paused(),
                 StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Refusal => {
-                    self.finish(Outcome::CutShort);
+                    self.finish(TurnOutcome::CutShort);
                 }
-                _ => self.finish(Outcome::Completed),
+                _ => self.finish(TurnOutcome::Completed),
             }
         }
     }
@@ -88,7 +88,7 @@ impl Machine {
         }
         if !server_items.is_empty() || !fields.is_empty() {
             self.unobserved += 1;
-            self.out.push(Action::Observe {
+            self.out.push(HostAction::Observe {
                 provider: by.0,
                 model: by.1,
                 server_items,
@@ -128,7 +128,7 @@ impl Machine {
                 error: failure.error.clone(),
                 kind: failure.kind.clone(),
             }));
-            self.finish(Outcome::Failed {
+            self.finish(TurnOutcome::Failed {
                 error: failure.error,
                 kind: failure.kind,
             });

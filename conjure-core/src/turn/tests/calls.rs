@@ -143,11 +143,11 @@ fn w37_empty_and_repeated_ids_are_made_unique_in_the_thread() {
         ],
         "tool_use",
     );
-    let ids = |actions: &[Action]| -> Vec<String> {
+    let ids = |actions: &[HostAction]| -> Vec<String> {
         actions
             .iter()
             .filter_map(|action| match action {
-                Action::RunCall { call, .. } => Some(call.call_id.clone()),
+                HostAction::RunCall { call, .. } => Some(call.call_id.clone()),
                 _ => None,
             })
             .collect()
@@ -163,14 +163,14 @@ fn w37_empty_and_repeated_ids_are_made_unique_in_the_thread() {
     // Also after the thread is opened again.
     let mut machine = Machine::new(settings(), 1, &bench.log);
     machine.handle(
-        Input::User {
+        TurnInput::User {
             turn_id: "t".to_owned(),
             message: Message::user("q"),
         },
         &judge,
     );
     let actions = machine.handle(
-        Input::ModelDone {
+        TurnInput::ModelDone {
             request: 1,
             response: response(vec![call("x", "free")], "tool_use"),
             meta: meta(),
@@ -195,7 +195,7 @@ fn a_call_that_needs_a_person_waits_and_its_lane_waits_with_it() {
     assert_eq!(
         bench.reply(1, parts, "tool_use"),
         [
-            Action::AskPerson {
+            HostAction::AskPerson {
                 call: asked,
                 reason: "ask by default".to_owned()
             },
@@ -205,8 +205,11 @@ fn a_call_that_needs_a_person_waits_and_its_lane_waits_with_it() {
     );
     assert_eq!(bench.done("1"), []);
     assert_eq!(bench.done("4"), []);
-    assert_eq!(bench.decide("2", Decision::Allow), [run("2", "ask_a")]);
-    assert_eq!(bench.decide("2", Decision::Allow), []);
+    assert_eq!(
+        bench.decide("2", ApprovalDecision::Allow),
+        [run("2", "ask_a")]
+    );
+    assert_eq!(bench.decide("2", ApprovalDecision::Allow), []);
     assert_eq!(bench.done("2"), [run("3", "a")]);
     assert_eq!(bench.done("3"), [request(2, 2)]);
 }
@@ -215,7 +218,7 @@ fn a_call_that_needs_a_person_waits_and_its_lane_waits_with_it() {
 fn an_allowed_call_waits_for_the_running_one_of_its_lane() {
     let mut bench = Bench::asked();
     bench.reply(1, vec![call("1", "a"), call("2", "ask_a")], "tool_use");
-    assert_eq!(bench.decide("2", Decision::Allow), []);
+    assert_eq!(bench.decide("2", ApprovalDecision::Allow), []);
     assert_eq!(bench.done("1"), [run("2", "ask_a")]);
 }
 
@@ -223,11 +226,11 @@ fn an_allowed_call_waits_for_the_running_one_of_its_lane() {
 fn a_denied_call_has_its_result_and_its_lane_goes_on() {
     let mut bench = Bench::asked();
     bench.reply(1, vec![call("1", "ask_a"), call("2", "a")], "tool_use");
-    let deny = |reason: &str| Decision::Deny {
+    let deny = |reason: &str| ApprovalDecision::Deny {
         reason: reason.to_owned(),
     };
     assert_eq!(bench.decide("1", deny("Not today.")), [run("2", "a")]);
-    assert_eq!(bench.decide("1", Decision::Allow), []);
+    assert_eq!(bench.decide("1", ApprovalDecision::Allow), []);
     assert_eq!(
         bench.ends(),
         [(

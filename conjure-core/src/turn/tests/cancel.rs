@@ -4,14 +4,14 @@
 use super::*;
 
 fn is_cancelled(bench: &Bench) {
-    assert_eq!(bench.outcomes(), [&Outcome::Cancelled]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Cancelled]);
     assert!(!bench.machine.is_busy());
 }
 
 #[test]
 fn while_the_model_speaks_the_partial_text_is_kept() {
     let mut bench = Bench::asked();
-    assert_eq!(bench.cancel(), [Action::StopModel { request: 1 }]);
+    assert_eq!(bench.cancel(), [HostAction::StopModel { request: 1 }]);
     assert_eq!(bench.cancel(), []);
     assert_eq!(bench.fail(1, Some(vec![Part::text("Hal")])), [over("q")]);
     is_cancelled(&bench);
@@ -28,12 +28,12 @@ fn going_on_begins_a_turn_without_a_message() {
     let mut bench = Bench::asked();
     bench.cancel();
     bench.fail(1, Some(vec![Part::text("Hal")]));
-    let actions = bench.input(Input::GoOn {
+    let actions = bench.input(TurnInput::GoOn {
         turn_id: "again".to_owned(),
     });
     assert_eq!(
         actions,
-        [Action::Request {
+        [HostAction::Request {
             request: 2,
             round: 1
         }]
@@ -74,19 +74,19 @@ fn while_calls_run_they_are_stopped_and_those_that_wait_never_run() {
     assert_eq!(
         bench.cancel(),
         [
-            Action::Unask {
+            HostAction::Unask {
                 call_id: "3".to_owned()
             },
-            Action::StopCall {
+            HostAction::StopCall {
                 call_id: "1".to_owned()
             },
-            Action::StopCall {
+            HostAction::StopCall {
                 call_id: "4".to_owned()
             },
         ]
     );
     // Too late to decide.
-    assert_eq!(bench.decide("3", Decision::Allow), []);
+    assert_eq!(bench.decide("3", ApprovalDecision::Allow), []);
     assert_eq!(bench.ended("4", "stopped", CallEnd::Cancelled), []);
     assert_eq!(bench.done("1"), [over("q")]);
     let ends: Vec<(&str, CallEnd)> = bench
@@ -116,7 +116,7 @@ fn while_only_a_person_is_asked_it_is_over_at_once() {
     assert_eq!(
         bench.cancel(),
         [
-            Action::Unask {
+            HostAction::Unask {
                 call_id: "1".to_owned()
             },
             over("q")
@@ -127,15 +127,15 @@ fn while_only_a_person_is_asked_it_is_over_at_once() {
 
 #[test]
 fn while_the_log_is_compacted_it_is_over_at_once() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::At(50),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [Action::Compact { refused: false }]);
-    assert_eq!(bench.cancel(), [Action::StopCompaction, over("q")]);
+    assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
+    assert_eq!(bench.cancel(), [HostAction::StopCompaction, over("q")]);
     is_cancelled(&bench);
-    let late = Input::Compacted {
+    let late = TurnInput::Compacted {
         upto: 1,
         summary: "s".to_owned(),
         meta: meta(),
@@ -147,8 +147,8 @@ fn while_the_log_is_compacted_it_is_over_at_once() {
 #[test]
 fn a_cancel_wins_over_settings_that_wait_for_the_same_reply() {
     let mut bench = Bench::asked();
-    let other = Settings::new("openai", "gpt-5");
-    bench.input(Input::Settings {
+    let other = TurnSettings::new("openai", "gpt-5");
+    bench.input(TurnInput::Settings {
         settings: Box::new(other.clone()),
         entry: note("other model"),
         when: When::Now,
@@ -156,7 +156,7 @@ fn a_cancel_wins_over_settings_that_wait_for_the_same_reply() {
     bench.cancel();
     assert_eq!(
         bench.fail(1, None),
-        [Action::UseSettings(Box::new(other.clone())), over("q")]
+        [HostAction::UseSettings(Box::new(other.clone())), over("q")]
     );
     is_cancelled(&bench);
     assert_eq!(*bench.machine.settings(), other);
@@ -170,7 +170,7 @@ fn follow_ups_run_after_a_cancel_or_are_dropped_on_request() {
     assert_eq!(bench.fail(1, None), [over("q"), request(2, 1)]);
 
     bench.user("third");
-    bench.input(Input::Cancel { drop_queued: true });
+    bench.input(TurnInput::Cancel { drop_queued: true });
     assert_eq!(bench.machine.queued(), 0);
     assert_eq!(bench.fail(2, None), [over("second")]);
     assert!(bench.told.contains(&Event::Notice {

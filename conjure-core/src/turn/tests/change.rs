@@ -2,20 +2,20 @@
 
 use super::*;
 
-fn other() -> Settings {
-    Settings::new("openai", "gpt-5")
+fn other() -> TurnSettings {
+    TurnSettings::new("openai", "gpt-5")
 }
 
-fn change(bench: &mut Bench, settings: Settings, when: When) -> Vec<Action> {
-    bench.input(Input::Settings {
+fn change(bench: &mut Bench, settings: TurnSettings, when: When) -> Vec<HostAction> {
+    bench.input(TurnInput::Settings {
         entry: note(&settings.model),
         settings: Box::new(settings),
         when,
     })
 }
 
-fn use_settings(settings: Settings) -> Action {
-    Action::UseSettings(Box::new(settings))
+fn use_settings(settings: TurnSettings) -> HostAction {
+    HostAction::UseSettings(Box::new(settings))
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn settings_now_stop_the_reply_and_ask_again_and_the_partial_text_stays_for_peop
     let mut bench = Bench::asked();
     assert_eq!(
         change(&mut bench, other(), When::Now),
-        [Action::StopModel { request: 1 }]
+        [HostAction::StopModel { request: 1 }]
     );
     assert_eq!(
         bench.fail(1, Some(vec![Part::text("Hal"), call("1", "a")])),
@@ -38,7 +38,7 @@ fn settings_now_stop_the_reply_and_ask_again_and_the_partial_text_stays_for_peop
     bench.reply(2, vec![], "end_turn");
     // Text that was begun again is no answer.
     assert!(matches!(bench.done_event(), Event::Done { text, .. } if text.is_empty()));
-    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Completed]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn settings_now_ask_again_also_when_the_reply_was_whole_by_then() {
 fn the_newest_settings_now_win_and_the_model_is_stopped_once() {
     let mut bench = Bench::asked();
     change(&mut bench, other(), When::Now);
-    let third = Settings::new("gemini", "g");
+    let third = TurnSettings::new("gemini", "g");
     assert_eq!(change(&mut bench, third.clone(), When::Now), []);
     assert_eq!(bench.fail(1, None), [use_settings(third), request(2, 1)]);
 }
@@ -92,7 +92,7 @@ fn settings_for_the_next_turn_wait_for_it() {
 fn settings_for_the_next_turn_do_not_take_the_place_of_those_for_now() {
     let mut bench = Bench::asked();
     change(&mut bench, other(), When::Now);
-    let third = Settings::new("gemini", "g");
+    let third = TurnSettings::new("gemini", "g");
     assert_eq!(change(&mut bench, third.clone(), When::NextTurn), []);
     assert_eq!(bench.fail(1, None), [use_settings(other()), request(2, 1)]);
     bench.reply(2, vec![], "end_turn");
@@ -111,15 +111,15 @@ fn without_a_turn_settings_hold_at_once() {
 #[test]
 fn a_new_table_is_used_from_the_next_step_on() {
     let mut bench = Bench::asked();
-    assert_eq!(bench.input(Input::Table(changed(2))), []);
+    assert_eq!(bench.input(TurnInput::Table(changed(2))), []);
     assert_eq!(
         bench.reply(1, vec![call("1", "a")], "tool_use"),
         [run("1", "a")]
     );
-    bench.input(Input::Table(changed(3)));
+    bench.input(TurnInput::Table(changed(3)));
     assert_eq!(
         bench.done("1"),
-        [Action::UseTable { version: 3 }, request(2, 2)]
+        [HostAction::UseTable { version: 3 }, request(2, 2)]
     );
     let versions: Vec<u64> = bench
         .told
@@ -137,15 +137,15 @@ fn a_new_table_is_used_from_the_next_step_on() {
 #[test]
 fn b14_a_paused_reply_is_continued_with_the_table_that_it_began_with() {
     let mut bench = Bench::asked();
-    bench.input(Input::Table(changed(2)));
+    bench.input(TurnInput::Table(changed(2)));
     let actions = bench.reply(1, vec![server_use("x")], "pause_turn");
     assert_eq!(actions.last(), Some(&request(2, 1)));
-    assert!(!actions.contains(&Action::UseTable { version: 2 }));
+    assert!(!actions.contains(&HostAction::UseTable { version: 2 }));
     bench.observed();
     bench.reply(2, vec![], "end_turn");
     assert_eq!(
         bench.user("next"),
-        [Action::UseTable { version: 2 }, request(3, 1)]
+        [HostAction::UseTable { version: 2 }, request(3, 1)]
     );
 }
 
@@ -180,13 +180,13 @@ fn changes_of_the_table_between_two_steps_are_one() {
 
 #[test]
 fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [Action::Compact { refused: false }]);
-    let compacted = Input::Compacted {
+    assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
+    let compacted = TurnInput::Compacted {
         upto: 3,
         summary: "so far".to_owned(),
         meta: Meta {
@@ -206,18 +206,18 @@ fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
     assert_eq!(bench.input(compacted), []);
     // Again when the log has grown again, also in another turn.
     bench.reply(2, vec![], "end_turn");
-    assert_eq!(bench.user("next"), [Action::Compact { refused: false }]);
+    assert_eq!(bench.user("next"), [HostAction::Compact { refused: false }]);
 }
 
 #[test]
 fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
     bench.done("1");
-    let failed = Input::CompactionFailed {
+    let failed = TurnInput::CompactionFailed {
         error: "no".to_owned(),
     };
     assert_eq!(bench.input(failed), [request(2, 2)]);
@@ -231,7 +231,7 @@ fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
 
 #[test]
 fn results_that_came_since_the_last_count_are_counted_too() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::At(1_000),
         ..settings()
     });
@@ -239,7 +239,7 @@ fn results_that_came_since_the_last_count_are_counted_too() {
     assert_eq!(bench.ended("1", &"word ".repeat(600), CallEnd::Done), []);
     assert_eq!(
         bench.ended("2", &"word ".repeat(600), CallEnd::Done),
-        [Action::Compact { refused: false }]
+        [HostAction::Compact { refused: false }]
     );
     // A machine for the thread as it stands knows as much.
     let again = Machine::new(bench.machine.settings().clone(), 1, &bench.log);
@@ -248,7 +248,7 @@ fn results_that_came_since_the_last_count_are_counted_too() {
 
 #[test]
 fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_once() {
-    let too_long = |request| Input::ModelFailed {
+    let too_long = |request| TurnInput::ModelFailed {
         request,
         failure: ModelFailure {
             error: "It has too many tokens.".to_owned(),
@@ -256,7 +256,7 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
         },
         partial: None,
     };
-    let compacted = Input::Compacted {
+    let compacted = TurnInput::Compacted {
         upto: 2,
         summary: "so far".to_owned(),
         meta: meta(),
@@ -265,14 +265,14 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
     let mut bench = Bench::asked();
     assert_eq!(
         bench.input(too_long(1)),
-        [Action::Compact { refused: true }]
+        [HostAction::Compact { refused: true }]
     );
     assert_eq!(bench.input(compacted), [request(2, 1)]);
     assert_eq!(bench.errors(), [] as [&str; 0]);
     assert_eq!(bench.input(too_long(2)), [over("q")]);
     assert_eq!(bench.errors(), ["too_large"]);
 
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::Never,
         ..settings()
     });
@@ -281,13 +281,13 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
 
 #[test]
 fn what_a_person_unfolds_is_read_again() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
     bench.done("1");
-    bench.input(Input::Compacted {
+    bench.input(TurnInput::Compacted {
         upto: 3,
         summary: "so far".to_owned(),
         meta: meta(),
@@ -299,7 +299,7 @@ fn what_a_person_unfolds_is_read_again() {
         .iter()
         .find(|entry| matches!(entry.body, EntryBody::Compacted { .. }));
     let fold = seq.unwrap().seq;
-    assert_eq!(bench.input(Input::Unfold { fold, tokens: 60 }), []);
+    assert_eq!(bench.input(TurnInput::Unfold { fold, tokens: 60 }), []);
     assert_eq!(crate::log::fold(&bench.log).summary, None);
     assert_eq!(bench.user("next"), [request(3, 1)]);
 }
@@ -307,14 +307,14 @@ fn what_a_person_unfolds_is_read_again() {
 #[test]
 fn a_reply_is_observed_as_its_makers_also_when_another_provider_is_next() {
     let mut bench = Bench::asked();
-    bench.input(Input::Settings {
-        settings: Box::new(Settings::new("openai", "gpt-5")),
+    bench.input(TurnInput::Settings {
+        settings: Box::new(TurnSettings::new("openai", "gpt-5")),
         entry: note("other model"),
         when: When::Now,
     });
     let actions = bench.fail(1, Some(vec![server_use("x")]));
     let by = actions.iter().find_map(|action| match action {
-        Action::Observe {
+        HostAction::Observe {
             provider, model, ..
         } => Some((provider.as_str(), model.as_str())),
         _ => None,

@@ -6,7 +6,7 @@ use crate::log::Spending;
 fn is_limit(bench: &Bench, name: &str, value: u64) {
     assert_eq!(
         bench.outcomes(),
-        [&Outcome::Limit {
+        [&TurnOutcome::Limit {
             limit: name.to_owned(),
             value
         }]
@@ -15,8 +15,8 @@ fn is_limit(bench: &Bench, name: &str, value: u64) {
     bench.sendable();
 }
 
-fn budget(budget: TurnBudget) -> Settings {
-    Settings {
+fn budget(budget: TurnBudget) -> TurnSettings {
+    TurnSettings {
         budget,
         ..settings()
     }
@@ -24,7 +24,7 @@ fn budget(budget: TurnBudget) -> Settings {
 
 #[test]
 fn p8_two_iterations_are_two_model_calls_and_then_a_typed_limit() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         max_iterations: 2,
         ..settings()
     });
@@ -49,12 +49,12 @@ fn p8_two_iterations_are_two_model_calls_and_then_a_typed_limit() {
 
 #[test]
 fn the_last_iteration_may_give_the_answer() {
-    let mut bench = Bench::asked_with(Settings {
+    let mut bench = Bench::asked_with(TurnSettings {
         max_iterations: 1,
         ..settings()
     });
     bench.reply(1, vec![Part::text("x")], "end_turn");
-    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Completed]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_budget_of_tokens_ends_a_turn_that_wants_calls_or_pauses() {
 
 #[test]
 fn the_wall_time_stops_what_runs() {
-    let out_of_time = || Input::Exhausted {
+    let out_of_time = || TurnInput::Exhausted {
         limit: "wall_time_ms".to_owned(),
         value: 1000,
     };
@@ -95,7 +95,7 @@ fn the_wall_time_stops_what_runs() {
     bench.reply(1, vec![call("1", "a"), call("2", "a")], "tool_use");
     assert_eq!(
         bench.input(out_of_time()),
-        [Action::StopCall {
+        [HostAction::StopCall {
             call_id: "1".to_owned()
         }]
     );
@@ -120,7 +120,7 @@ fn what_plugins_ask_the_model_counts_in_the_budget() {
         },
         ..meta()
     };
-    bench.input(Input::Spent {
+    bench.input(TurnInput::Spent {
         on: Spending::Sample {
             plugin: "p".to_owned(),
         },

@@ -15,9 +15,9 @@ use crate::chat::{
     StopReason, Usage,
 };
 use crate::context::CallRefusal;
-use crate::log::{CallEnd, Entry, EntryBody, NotRun, Outcome, TableChange, messages};
+use crate::log::{CallEnd, Entry, EntryBody, NotRun, TableChange, TurnOutcome, messages};
 use crate::repair::tests::checker;
-use crate::repair::{Target, repair};
+use crate::repair::{RepairTarget, repair};
 use crate::request::conversation;
 
 /// A machine, the log that it writes and the events that it tells.
@@ -29,7 +29,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: TurnSettings) -> Self {
         Self {
             machine: Machine::new(settings, 1, &[]),
             log: Vec::new(),
@@ -43,11 +43,11 @@ impl Bench {
         Self::asked_with(settings())
     }
 
-    fn asked_with(settings: Settings) -> Self {
+    fn asked_with(settings: TurnSettings) -> Self {
         let mut bench = Self::new(settings);
         assert_eq!(
             bench.user("q"),
-            [Action::Request {
+            [HostAction::Request {
                 request: 1,
                 round: 1
             }]
@@ -56,11 +56,11 @@ impl Bench {
     }
 
     /// Takes an input; gives back what is left to do for a host that writes and tells.
-    fn input(&mut self, input: Input) -> Vec<Action> {
+    fn input(&mut self, input: TurnInput) -> Vec<HostAction> {
         let mut left = Vec::new();
         for action in self.machine.handle(input, &judge) {
             match action {
-                Action::Write(body) => {
+                HostAction::Write(body) => {
                     if matches!(body, EntryBody::TurnStarted { .. }) {
                         self.turn += 1;
                     }
@@ -71,30 +71,30 @@ impl Bench {
                         body,
                     });
                 }
-                Action::Tell(event) => self.told.push(event),
+                HostAction::Tell(event) => self.told.push(event),
                 other => left.push(other),
             }
         }
         left
     }
 
-    fn user(&mut self, text: &str) -> Vec<Action> {
-        self.input(Input::User {
+    fn user(&mut self, text: &str) -> Vec<HostAction> {
+        self.input(TurnInput::User {
             turn_id: format!("turn-{text}"),
             message: Message::user(text),
         })
     }
 
-    fn reply(&mut self, request: u64, parts: Vec<Part>, stop: &str) -> Vec<Action> {
-        self.input(Input::ModelDone {
+    fn reply(&mut self, request: u64, parts: Vec<Part>, stop: &str) -> Vec<HostAction> {
+        self.input(TurnInput::ModelDone {
             request,
             response: response(parts, stop),
             meta: meta(),
         })
     }
 
-    fn fail(&mut self, request: u64, partial: Option<Vec<Part>>) -> Vec<Action> {
-        self.input(Input::ModelFailed {
+    fn fail(&mut self, request: u64, partial: Option<Vec<Part>>) -> Vec<HostAction> {
+        self.input(TurnInput::ModelFailed {
             request,
             failure: ModelFailure {
                 error: "The line is dead.".to_owned(),
@@ -111,12 +111,12 @@ impl Bench {
         })
     }
 
-    fn done(&mut self, id: &str) -> Vec<Action> {
+    fn done(&mut self, id: &str) -> Vec<HostAction> {
         self.ended(id, "ok", CallEnd::Done)
     }
 
-    fn ended(&mut self, id: &str, text: &str, end: CallEnd) -> Vec<Action> {
-        self.input(Input::CallDone {
+    fn ended(&mut self, id: &str, text: &str, end: CallEnd) -> Vec<HostAction> {
+        self.input(TurnInput::CallDone {
             output: FunctionCallOutput::text(id, text, end != CallEnd::Done),
             end,
             duration_ms: 5,
@@ -124,19 +124,19 @@ impl Bench {
         })
     }
 
-    fn observed(&mut self) -> Vec<Action> {
-        self.input(Input::Observed)
+    fn observed(&mut self) -> Vec<HostAction> {
+        self.input(TurnInput::Observed)
     }
 
-    fn decide(&mut self, id: &str, decision: Decision) -> Vec<Action> {
-        self.input(Input::Decided {
+    fn decide(&mut self, id: &str, decision: ApprovalDecision) -> Vec<HostAction> {
+        self.input(TurnInput::Decided {
             call_id: id.to_owned(),
             decision,
         })
     }
 
-    fn cancel(&mut self) -> Vec<Action> {
-        self.input(Input::Cancel { drop_queued: false })
+    fn cancel(&mut self) -> Vec<HostAction> {
+        self.input(TurnInput::Cancel { drop_queued: false })
     }
 
     /// How each call ended, in the log's order: id, end, text.
@@ -152,7 +152,7 @@ impl Bench {
             .collect()
     }
 
-    fn outcomes(&self) -> Vec<&Outcome> {
+    fn outcomes(&self) -> Vec<&TurnOutcome> {
         self.log
             .iter()
             .filter_map(|entry| match &entry.body {
@@ -208,7 +208,7 @@ pub(crate) fn sendable(log: &[Entry]) -> Vec<Message> {
 }
 
 fn repaired(messages: Vec<Message>) -> Vec<Message> {
-    let target = Target::new("anthropic", "claude-test");
+    let target = RepairTarget::new("anthropic", "claude-test");
     let sendable = repair(messages, &target);
     checker::check(&sendable, &target);
     let text = format!("{:?}", sendable.messages());
@@ -219,8 +219,8 @@ fn repaired(messages: Vec<Message>) -> Vec<Message> {
     sendable.messages().to_vec()
 }
 
-fn settings() -> Settings {
-    Settings::new("anthropic", "claude-test")
+fn settings() -> TurnSettings {
+    TurnSettings::new("anthropic", "claude-test")
 }
 
 fn meta() -> Meta {
@@ -278,47 +278,47 @@ fn server_use(id: &str) -> Part {
 
 /// What a name means here: `a…` and `b…` are tools of two lanes, `ask_a` waits for a person in
 /// lane `a`, `free` is stateless, anything else is not there.
-fn judge(call: &FunctionCall) -> Verdict {
+fn judge(call: &FunctionCall) -> CallVerdict {
     let lane = call.name.strip_prefix("ask_").unwrap_or(&call.name);
     let lane = lane.get(..1).filter(|lane| ["a", "b"].contains(lane));
     let backend = "backend".to_owned();
     match (call.name.as_str(), lane) {
-        ("free", _) => Verdict::Run {
+        ("free", _) => CallVerdict::Run {
             backend,
             plugin: None,
             lane: None,
         },
-        (name, Some(lane)) if name.starts_with("ask_") => Verdict::Ask {
+        (name, Some(lane)) if name.starts_with("ask_") => CallVerdict::Ask {
             backend,
             plugin: None,
             lane: Some(lane.to_owned()),
             reason: "ask by default".to_owned(),
         },
-        (_, Some(lane)) => Verdict::Run {
+        (_, Some(lane)) => CallVerdict::Run {
             backend,
             plugin: Some("skill 1.0.0".to_owned()),
             lane: Some(lane.to_owned()),
         },
-        (name, None) => Verdict::Refuse(CallRefusal {
+        (name, None) => CallVerdict::Refuse(CallRefusal {
             text: format!("There is no tool `{name}`."),
             reason: Some(NotRun::NoSuchTool),
         }),
     }
 }
 
-fn run(id: &str, name: &str) -> Action {
+fn run(id: &str, name: &str) -> HostAction {
     match call(id, name).content {
-        Content::FunctionCall(call) => Action::RunCall { call, route: None },
+        Content::FunctionCall(call) => HostAction::RunCall { call, route: None },
         _ => panic!("no call"),
     }
 }
 
-fn request(request: u64, round: u32) -> Action {
-    Action::Request { request, round }
+fn request(request: u64, round: u32) -> HostAction {
+    HostAction::Request { request, round }
 }
 
-fn over(text: &str) -> Action {
-    Action::TurnOver {
+fn over(text: &str) -> HostAction {
+    HostAction::TurnOver {
         turn_id: format!("turn-{text}"),
     }
 }

@@ -114,7 +114,7 @@ struct Host {
 impl Host {
     fn new() -> Self {
         Self {
-            bench: Bench::new(Settings {
+            bench: Bench::new(TurnSettings {
                 max_iterations: 4,
                 max_pauses: 2,
                 ..settings()
@@ -129,17 +129,17 @@ impl Host {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: TurnInput) {
         for action in self.bench.input(input) {
             match action {
-                Action::Request { request, .. } => {
+                HostAction::Request { request, .. } => {
                     assert!(self.request.is_none() && self.running.is_empty() && !self.compacting);
                     self.request = Some(request);
                 }
-                Action::StopModel { request } => assert_eq!(self.request, Some(request)),
-                Action::RunCall { call, .. } => {
+                HostAction::StopModel { request } => assert_eq!(self.request, Some(request)),
+                HostAction::RunCall { call, .. } => {
                     assert!(self.ran.insert(call.call_id.clone()), "run twice: {call:?}");
-                    let Verdict::Run { lane, .. } = judge(&FunctionCall {
+                    let CallVerdict::Run { lane, .. } = judge(&FunctionCall {
                         name: call.name.trim_start_matches("ask_").to_owned(),
                         ..call.clone()
                     }) else {
@@ -152,38 +152,38 @@ impl Host {
                     assert!(!busy, "two calls in one lane: {call:?}");
                     self.running.push((call.call_id, lane));
                 }
-                Action::StopCall { call_id } => {
+                HostAction::StopCall { call_id } => {
                     assert!(self.running.iter().any(|(id, _)| *id == call_id));
                 }
-                Action::AskPerson { call, .. } => self.asked.push(call.call_id),
-                Action::Unask { call_id } => self.asked.retain(|id| *id != call_id),
-                Action::Compact { .. } => {
+                HostAction::AskPerson { call, .. } => self.asked.push(call.call_id),
+                HostAction::Unask { call_id } => self.asked.retain(|id| *id != call_id),
+                HostAction::Compact { .. } => {
                     assert!(self.request.is_none() && !self.compacting);
                     self.compacting = true;
                 }
-                Action::StopCompaction => self.compacting = false,
-                Action::Dropped { .. } => {}
-                Action::UseTable { version } => assert!(version <= self.table),
-                Action::TurnOver { .. } => {
+                HostAction::StopCompaction => self.compacting = false,
+                HostAction::Dropped { .. } => {}
+                HostAction::UseTable { version } => assert!(version <= self.table),
+                HostAction::TurnOver { .. } => {
                     assert!(self.running.is_empty() && self.asked.is_empty());
                     sendable(&self.bench.log);
                 }
-                Action::Observe { .. } => self.unobserved += 1,
-                Action::UseSettings(_) => {}
-                Action::Write(_) | Action::Tell(_) => panic!("the bench takes these"),
+                HostAction::Observe { .. } => self.unobserved += 1,
+                HostAction::UseSettings(_) => {}
+                HostAction::Write(_) | HostAction::Tell(_) => panic!("the bench takes these"),
             }
         }
     }
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::User => self.input(Input::User {
+            Step::User => self.input(TurnInput::User {
                 turn_id: "t".to_owned(),
                 message: Message::user("q"),
             }),
             Step::Reply { parts, stop } => {
                 if let Some(request) = self.request.take() {
-                    self.input(Input::ModelDone {
+                    self.input(TurnInput::ModelDone {
                         request,
                         response: response(parts, stop),
                         meta: meta(),
@@ -192,7 +192,7 @@ impl Host {
             }
             Step::Fail { partial, kind } => {
                 if let Some(request) = self.request.take() {
-                    self.input(Input::ModelFailed {
+                    self.input(TurnInput::ModelFailed {
                         request,
                         failure: ModelFailure {
                             error: "e".to_owned(),
@@ -218,18 +218,18 @@ impl Host {
                 if !self.asked.is_empty() {
                     let call_id = self.asked.remove(pick % self.asked.len());
                     let decision = if allow {
-                        Decision::Allow
+                        ApprovalDecision::Allow
                     } else {
-                        Decision::Deny {
+                        ApprovalDecision::Deny {
                             reason: String::new(),
                         }
                     };
-                    self.input(Input::Decided { call_id, decision });
+                    self.input(TurnInput::Decided { call_id, decision });
                 }
             }
-            Step::Cancel { drop_queued } => self.input(Input::Cancel { drop_queued }),
-            Step::Settings { when, compact } => self.input(Input::Settings {
-                settings: Box::new(Settings {
+            Step::Cancel { drop_queued } => self.input(TurnInput::Cancel { drop_queued }),
+            Step::Settings { when, compact } => self.input(TurnInput::Settings {
+                settings: Box::new(TurnSettings {
                     compaction: if compact {
                         CompactionTrigger::At(1)
                     } else {
@@ -242,7 +242,7 @@ impl Host {
             }),
             Step::Table => {
                 self.table += 1;
-                self.input(Input::Table(changed(self.table)));
+                self.input(TurnInput::Table(changed(self.table)));
             }
             Step::Compacted { failed } => {
                 if std::mem::take(&mut self.compacting) {
@@ -252,10 +252,10 @@ impl Host {
                     };
                     let upto = cut_point(&self.bench.log, &room).filter(|_| !failed);
                     self.input(match upto {
-                        None => Input::CompactionFailed {
+                        None => TurnInput::CompactionFailed {
                             error: "e".to_owned(),
                         },
-                        Some(upto) => Input::Compacted {
+                        Some(upto) => TurnInput::Compacted {
                             upto,
                             summary: "s".to_owned(),
                             meta: meta(),
@@ -267,13 +267,13 @@ impl Host {
             Step::Observed => {
                 if let Some(left) = self.unobserved.checked_sub(1) {
                     self.unobserved = left;
-                    self.input(Input::Observed);
+                    self.input(TurnInput::Observed);
                 }
             }
-            Step::GoOn => self.input(Input::GoOn {
+            Step::GoOn => self.input(TurnInput::GoOn {
                 turn_id: "t".to_owned(),
             }),
-            Step::Exhausted => self.input(Input::Exhausted {
+            Step::Exhausted => self.input(TurnInput::Exhausted {
                 limit: "wall_time_ms".to_owned(),
                 value: 1,
             }),
@@ -297,7 +297,7 @@ impl Host {
     }
 
     fn call_done(&mut self, id: &str, end: CallEnd) {
-        self.input(Input::CallDone {
+        self.input(TurnInput::CallDone {
             output: FunctionCallOutput::text(id, "r", end != CallEnd::Done),
             end,
             duration_ms: 1,

@@ -10,7 +10,7 @@ fn a_turn_of_one_reply() {
         [over("q")]
     );
     assert!(!bench.machine.is_busy());
-    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Completed]);
     assert_eq!(
         *bench.done_event(),
         Event::Done {
@@ -66,16 +66,16 @@ fn w08_a_last_reply_without_content_keeps_the_text_before_it() {
     bench.reply(2, vec![], "end_turn");
     assert!(matches!(bench.done_event(), Event::Done { text, .. } if text == "text"));
     assert_eq!(messages(&bench.log).len(), 3);
-    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Completed]);
 }
 
 #[test]
 fn b13_the_stop_reason_is_the_providers() {
     for (stop, outcome) in [
-        ("end_turn", Outcome::Completed),
-        ("something_new", Outcome::Completed),
-        ("max_tokens", Outcome::CutShort),
-        ("refusal", Outcome::CutShort),
+        ("end_turn", TurnOutcome::Completed),
+        ("something_new", TurnOutcome::Completed),
+        ("max_tokens", TurnOutcome::CutShort),
+        ("refusal", TurnOutcome::CutShort),
     ] {
         let mut bench = Bench::asked();
         bench.reply(1, vec![Part::text("text")], stop);
@@ -96,7 +96,7 @@ fn w58_calls_of_a_reply_that_was_cut_short_never_run() {
         assert_eq!(bench.reply(1, parts, stop), [over("q")]);
         let ends: Vec<CallEnd> = bench.ends().into_iter().map(|(_, end, _)| end).collect();
         assert_eq!(ends, [CallEnd::Refused, CallEnd::Refused]);
-        assert_eq!(bench.outcomes(), [&Outcome::CutShort]);
+        assert_eq!(bench.outcomes(), [&TurnOutcome::CutShort]);
         bench.sendable();
     }
 }
@@ -107,7 +107,7 @@ fn b14_a_pause_never_ends_a_turn() {
     assert_eq!(
         bench.reply(1, vec![server_use("x")], "pause_turn"),
         [
-            Action::Observe {
+            HostAction::Observe {
                 provider: "anthropic".to_owned(),
                 model: "claude-test".to_owned(),
                 server_items: vec![json!({"type": "server_tool_use", "id": "x"})],
@@ -127,7 +127,7 @@ fn b14_a_pause_never_ends_a_turn() {
         bench.reply(2, vec![Part::text("done")], "end_turn"),
         [over("q")]
     );
-    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Completed]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_turn_ends_when_the_backends_have_seen_its_replies() {
     bench.reply(1, vec![server_use("x")], "pause_turn");
     assert!(matches!(
         bench.reply(2, last(), "end_turn")[..],
-        [Action::Observe { .. }]
+        [HostAction::Observe { .. }]
     ));
     assert_eq!(bench.observed(), []);
     assert_eq!(bench.user("more"), []);
@@ -149,7 +149,7 @@ fn a_turn_ends_when_the_backends_have_seen_its_replies() {
     bench.reply(1, last(), "end_turn");
     bench.user("more");
     assert_eq!(bench.cancel(), [over("q"), request(2, 1)]);
-    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.outcomes(), [&TurnOutcome::Completed]);
     assert_eq!(bench.observed(), []);
     assert_eq!(
         bench.reply(2, vec![Part::text("done")], "end_turn"),
@@ -174,7 +174,7 @@ fn p11_pauses_are_continued_up_to_the_cap() {
     assert_eq!(bench.observed(), [over("q")]);
     assert_eq!(
         bench.outcomes(),
-        [&Outcome::Limit {
+        [&TurnOutcome::Limit {
             limit: "max_pauses".to_owned(),
             value: 10
         }]
@@ -201,7 +201,7 @@ fn a_failed_request_ends_the_turn_and_keeps_what_came() {
     assert_eq!(bench.errors(), ["network"]);
     assert_eq!(
         bench.outcomes(),
-        [&Outcome::Failed {
+        [&TurnOutcome::Failed {
             error: "The line is dead.".to_owned(),
             kind: "network".to_owned()
         }]
@@ -217,7 +217,7 @@ fn a_failed_request_ends_the_turn_and_keeps_what_came() {
 #[test]
 fn w39_a_reply_that_just_stops_is_a_failure_with_what_came() {
     let mut bench = Bench::asked();
-    bench.input(Input::ModelDone {
+    bench.input(TurnInput::ModelDone {
         request: 1,
         response: Response {
             complete: false,

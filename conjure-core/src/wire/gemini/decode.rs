@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::pieces::{CandidateParts, Head, PartForm, Raw};
+use super::pieces::{CandidateParts, Head, PartForm, RawPart};
 use super::usage::Counts;
 use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
@@ -163,7 +163,7 @@ impl ReplyAssembler for GeminiReply {
             self.take(&mut chunk, out);
             return;
         }
-        let mut chunk = GeminiChunk::<'_, Raw<'_>>::default();
+        let mut chunk = GeminiChunk::<'_, RawPart<'_>>::default();
         if fill(&mut chunk, data).is_err() {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is no response: {shown}"));
@@ -188,8 +188,8 @@ impl ReplyAssembler for GeminiReply {
             if rest.is_empty() || rest.starts_with(b"]") || self.error.is_some() {
                 return;
             }
-            let mut values =
-                serde_json::Deserializer::from_slice(rest).into_iter::<GeminiChunk<'_, Raw<'_>>>();
+            let mut values = serde_json::Deserializer::from_slice(rest)
+                .into_iter::<GeminiChunk<'_, RawPart<'_>>>();
             match values.next() {
                 Some(Ok(mut chunk)) => {
                     let is_response = chunk.candidates.is_some()

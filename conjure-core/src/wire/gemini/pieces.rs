@@ -61,9 +61,9 @@ impl<'de> FieldReader<'de> for Within<'de> {
 
 /// A part as it came.
 #[derive(Default)]
-pub(super) struct Raw<'a>(Option<&'a RawValue>);
+pub(super) struct RawPart<'a>(Option<&'a RawValue>);
 
-impl<'de> Fill<'de> for Raw<'de> {
+impl<'de> Fill<'de> for RawPart<'de> {
     fn fill<D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
         self.0 = Some(Deserialize::deserialize(from)?);
         Ok(())
@@ -89,7 +89,7 @@ impl PartForm for Head<'_> {
     }
 }
 
-impl PartForm for Raw<'_> {
+impl PartForm for RawPart<'_> {
     fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
         let mut part = Within::default();
         self.0.is_some_and(|raw| {

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use conjure_runtime::Host;
-use conjure_store::{SavedAuth, Session, Store, StoreError};
+use conjure_store::{SavedAuth, SavedSession, Store, StoreError};
 
 /// Sessions that are read at once.
 const PAGE: u64 = 200;
@@ -29,7 +29,7 @@ pub(super) async fn look(host: &Host, store: &Store) -> Vec<Finding> {
     }
 }
 
-async fn one(host: &Host, store: &Store, session: &Session) -> Finding {
+async fn one(host: &Host, store: &Store, session: &SavedSession) -> Finding {
     let name = session.name.clone().unwrap_or_else(|| session.id.clone());
     let set = |option: &str| format!("conjure session set {name} {option}");
     let finding = Finding::well("session", &name, "");
@@ -71,7 +71,7 @@ async fn one(host: &Host, store: &Store, session: &Session) -> Finding {
 }
 
 /// What is wrong with its tools, as far as can be said without opening it.
-fn wrong(host: &Host, session: &Session, auth: &SavedAuth) -> Option<String> {
+fn wrong(host: &Host, session: &SavedSession, auth: &SavedAuth) -> Option<String> {
     let spec = match conjure_runtime::manager::spec_of(host, session, auth) {
         Ok(spec) => spec,
         Err(error) => return Some(error.to_string()),

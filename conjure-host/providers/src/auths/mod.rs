@@ -45,12 +45,12 @@ pub struct Auths {
 }
 
 struct AuthsState {
-    keys: Keys,
+    keys: KeySources,
     store: OnceCell<Store>,
 }
 
-/// Where keys are looked for: the directory of the data, and what the environment says.
-pub struct Keys {
+/// The places where keys are looked for: the data directory and the environment.
+pub struct KeySources {
     /// The directory of the data.
     pub data_dir: PathBuf,
     /// The key itself.
@@ -63,9 +63,9 @@ pub struct Keys {
     pub keyring: Arc<dyn Keyring>,
 }
 
-impl Keys {
+impl KeySources {
     /// The keyring of the system, else a file in the directory of the data; the environment is not
-    /// looked at. [`Keys::from_env`] does.
+    /// looked at. [`KeySources::from_env`] does.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
@@ -99,7 +99,7 @@ impl Keys {
 
 impl Auths {
     /// The auths in a database.
-    pub fn over(store: Store, keys: Keys) -> Self {
+    pub fn over(store: Store, keys: KeySources) -> Self {
         Self {
             inner: Arc::new(AuthsState {
                 keys,
@@ -109,7 +109,7 @@ impl Auths {
     }
 
     /// The auths in the database of this directory of data, which is opened when it is needed.
-    pub fn at(keys: Keys) -> Self {
+    pub fn at(keys: KeySources) -> Self {
         Self {
             inner: Arc::new(AuthsState {
                 keys,

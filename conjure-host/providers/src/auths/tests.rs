@@ -7,12 +7,12 @@ use secrecy::ExposeSecret as _;
 use super::*;
 use crate::{HttpProvider, Provider as _};
 use conjure_config::SessionSpec;
-use conjure_store::Session;
+use conjure_store::SavedSession;
 
-fn keys(dir: &Path) -> Keys {
-    Keys {
+fn keys(dir: &Path) -> KeySources {
+    KeySources {
         keyring: Arc::new(NoKeyring),
-        ..Keys::new(dir)
+        ..KeySources::new(dir)
     }
 }
 
@@ -156,7 +156,7 @@ async fn one_in_use_is_not_removed_and_its_sessions_are_named() {
     let saved = add(&auths, "openai", "work", "sk-o").await;
     let store = auths.store().await.unwrap();
     let session = store
-        .create_session(Session::new(&saved.id, "m", "/"))
+        .create_session(SavedSession::new(&saved.id, "m", "/"))
         .await
         .unwrap();
     let error = auths.remove(&named("work")).await.unwrap_err().to_string();

@@ -13,10 +13,10 @@ const KEPT: usize = 4096;
 
 /// The copies of a host.
 #[derive(Debug, Default)]
-pub(crate) struct Copies(Mutex<Known>);
+pub(crate) struct Copies(Mutex<CopyIndex>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct CopyIndex {
     /// The names of those that come now, each with a number.
     arriving: BTreeSet<(u64, String)>,
     next: u64,
@@ -24,21 +24,21 @@ struct Known {
     came: VecDeque<(String, String)>,
 }
 
-/// A copy that comes, until this is dropped: whatever is there of it is nobody's.
+/// A copy that is being received. Dropping it discards what has come so far.
 #[derive(Debug)]
-pub(crate) struct Arriving<'a> {
+pub(crate) struct IncomingCopy<'a> {
     copies: &'a Copies,
     key: (u64, String),
 }
 
 impl Copies {
     /// A copy will lie under this name, or under a like one where that is taken.
-    pub(crate) fn expect(&self, name: &str) -> Arriving<'_> {
+    pub(crate) fn expect(&self, name: &str) -> IncomingCopy<'_> {
         let mut known = self.lock();
         let key = (known.next, name.to_owned());
         known.next += 1;
         known.arriving.insert(key.clone());
-        Arriving { copies: self, key }
+        IncomingCopy { copies: self, key }
     }
 
     /// Whether a file is such a copy, and still what it was. Its hash is asked for only where its
@@ -62,12 +62,12 @@ impl Copies {
         sha256().is_some_and(|sha256| named.any(|(_, known)| *known == sha256))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, CopyIndex> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Arriving<'_> {
+impl IncomingCopy<'_> {
     /// It is there, with this content.
     pub(crate) fn came(self, sha256: &str) {
         let came = (self.key.1.clone(), sha256.to_owned());
@@ -81,7 +81,7 @@ impl Arriving<'_> {
     }
 }
 
-impl Drop for Arriving<'_> {
+impl Drop for IncomingCopy<'_> {
     fn drop(&mut self) {
         self.copies.lock().arriving.remove(&self.key);
     }

@@ -28,9 +28,9 @@ impl Writes {
     }
 }
 
-/// A file that was found beside a call.
+/// The result of attributing a found file to a call.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FileMatch {
     /// That call made it.
     Own(Artifact),
     /// Another call did, or nobody can tell which; it is news for the session.
@@ -52,12 +52,12 @@ impl Artifacts {
         backend: &str,
         file: &FileRef,
         fetch: Option<Fetch>,
-    ) -> Result<Found, FileError> {
+    ) -> Result<FileMatch, FileError> {
         let Some(path) = file.path.as_deref().map(Path::new) else {
-            return self.register(backend, file, fetch).map(Found::Own);
+            return self.register(backend, file, fetch).map(FileMatch::Own);
         };
         if self.is_copy(path) {
-            return Ok(Found::Nothing);
+            return Ok(FileMatch::Nothing);
         }
         let before = self.sha256_at(path);
         let wrote = window.map_or(Wrote::Unknown, |window| window.of(path));
@@ -69,15 +69,15 @@ impl Artifacts {
                 finds_files: false,
             } => backend.as_ref(),
             // That call finds it too, if it has not yet.
-            Wrote::Other { .. } | Wrote::OtherSession => return Ok(Found::Nothing),
+            Wrote::Other { .. } | Wrote::OtherSession => return Ok(FileMatch::Nothing),
         };
         let artifact = self.take_in(source, file, fetch, false)?;
         // Of a file that was there already as it is now somebody else has told.
         let is_news = before.is_none() || before != artifact.sha256;
         Ok(match wrote {
-            _ if !is_news => Found::Nothing,
-            Wrote::Finder => Found::Own(artifact),
-            _ => Found::Beside(artifact),
+            _ if !is_news => FileMatch::Nothing,
+            Wrote::Finder => FileMatch::Own(artifact),
+            _ => FileMatch::Beside(artifact),
         })
     }
 

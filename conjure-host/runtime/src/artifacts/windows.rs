@@ -43,13 +43,14 @@ pub(crate) struct CallWindows {
 #[derive(Debug, Default)]
 struct Windows {
     /// In the order of their numbers.
-    all: Vec<Window>,
+    all: Vec<ArtifactWindow>,
     next: u64,
     running: usize,
 }
 
+/// The time span of a call, in which it may have written files.
 #[derive(Debug)]
-struct Window {
+struct ArtifactWindow {
     number: u64,
     worker: Arc<Worker>,
     backend: Arc<str>,
@@ -163,7 +164,7 @@ impl CallWindows {
         let number = windows.next;
         windows.next += 1;
         windows.running += 1;
-        windows.all.push(Window {
+        windows.all.push(ArtifactWindow {
             number,
             worker: Arc::clone(worker),
             backend: Arc::clone(backend),

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::plain_words::plain_words;
-use super::results::Output;
+use super::results::OutputCollector;
 use crate::artifacts::Artifact;
 
 /// The most files that a call may tell of while it runs.
@@ -62,7 +62,7 @@ impl ActiveCall<'_> {
     }
 
     /// What came of the call, when it gave no answer of its own.
-    pub(super) fn failed(&self, kind: CallFailureKind<'_>) -> Failed {
+    pub(super) fn failed(&self, kind: CallFailureKind<'_>) -> FailedCall {
         use CallFailureKind as Kind;
         let end = match kind {
             Kind::BadArguments { .. } => CallEnd::Refused,
@@ -70,21 +70,21 @@ impl ActiveCall<'_> {
             Kind::Cancelled | Kind::CancelledBefore => CallEnd::Cancelled,
             _ => CallEnd::Failed,
         };
-        Failed {
+        FailedCall {
             text: self.failure(kind).to_string(),
             end,
         }
     }
 
     /// The same, when what it needs is not there.
-    pub(super) fn not_ready(&self, reason: &str) -> Failed {
+    pub(super) fn not_ready(&self, reason: &str) -> FailedCall {
         self.failed(CallFailureKind::NotReady { reason })
     }
 
     /// The same, when its plugin failed.
-    pub(super) fn plugin_failed(&self, error: &conjure_plugins::CallFailure) -> Failed {
+    pub(super) fn plugin_failed(&self, error: &conjure_plugins::PluginCallFailure) -> FailedCall {
         use CallFailureKind as Kind;
-        use conjure_plugins::CallFailure as Error;
+        use conjure_plugins::PluginCallFailure as Error;
         let said = error.to_string();
         let said = plain_words(&said);
         let said = said.as_ref();
@@ -124,7 +124,7 @@ impl ActiveCall<'_> {
         u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn not_json(&self, error: &serde_json::Error) -> Failed {
+    pub(super) fn not_json(&self, error: &serde_json::Error) -> FailedCall {
         let reason = plain_words(&error.to_string()).into_owned();
         self.failed(CallFailureKind::BadArguments { reason: &reason })
     }
@@ -136,8 +136,8 @@ impl ActiveCall<'_> {
     }
 }
 
-/// A call that gave no answer of its own.
-pub(super) struct Failed {
+/// A call that ended without a result of its own.
+pub(super) struct FailedCall {
     pub(super) text: String,
     pub(super) end: CallEnd,
 }
@@ -165,7 +165,7 @@ impl Ran {
     }
 }
 
-pub(super) fn take(output: &mut Output<'_>, mut result: ToolResult) -> Ran {
+pub(super) fn take(output: &mut OutputCollector<'_>, mut result: ToolResult) -> Ran {
     Ran {
         failure: result
             .is_error
@@ -180,7 +180,7 @@ pub(super) fn take(output: &mut Output<'_>, mut result: ToolResult) -> Ran {
 pub(super) fn command_result(
     reply: &BashOutput,
     timeout: Duration,
-    output: &mut Output<'_>,
+    output: &mut OutputCollector<'_>,
 ) -> Ran {
     let full = reply
         .full_output
@@ -217,11 +217,13 @@ pub(super) fn command_result(
 }
 
 #[derive(Deserialize)]
-pub(super) struct Command {
+pub(super) struct CommandArguments {
     pub(super) command: String,
 }
 
-pub(super) fn arguments<T: DeserializeOwned>(active_call: &ActiveCall<'_>) -> Result<T, Failed> {
+pub(super) fn arguments<T: DeserializeOwned>(
+    active_call: &ActiveCall<'_>,
+) -> Result<T, FailedCall> {
     serde_json::from_value(active_call.call.arguments.clone())
         .map_err(|error| active_call.not_json(&error))
 }
@@ -230,7 +232,7 @@ pub(super) fn decode<R: DeserializeOwned>(
     active_call: &ActiveCall<'_>,
     op: &str,
     reply: &[u8],
-) -> Result<R, Failed> {
+) -> Result<R, FailedCall> {
     decode_with(active_call, op, reply, |text| serde_json::from_str(text))
 }
 
@@ -238,7 +240,7 @@ pub(super) fn tool_result(
     active_call: &ActiveCall<'_>,
     op: &str,
     reply: &[u8],
-) -> Result<ToolResult, Failed> {
+) -> Result<ToolResult, FailedCall> {
     decode_with(active_call, op, reply, ToolResult::from_json)
 }
 
@@ -247,7 +249,7 @@ fn decode_with<R>(
     op: &str,
     reply: &[u8],
     read: impl Fn(&str) -> serde_json::Result<R>,
-) -> Result<R, Failed> {
+) -> Result<R, FailedCall> {
     // Checking the whole text at once is cheaper than string by string.
     let decoded = match std::str::from_utf8(reply) {
         Ok(text) => read(text).map_err(|error| error.to_string()),

@@ -11,8 +11,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 
 use super::lease::ask;
-use super::toolbox::{Kind, Toolbox};
-use super::watching::Change;
+use super::toolbox::{BackendKind, Toolbox};
+use super::watching::BackendChange;
 
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ impl Toolbox {
     /// that fails keeps its catalog, and the person is told.
     pub(crate) fn ask_catalogs(&self) -> Renewal {
         let asking = self.attached.iter().filter_map(|attached| {
-            let Kind::Backend { lease, .. } = &attached.kind else {
+            let BackendKind::Backend { lease, .. } = &attached.kind else {
                 return None;
             };
             if !lease.plugin.manifest().has("backend.contribute/1") {
@@ -49,7 +49,7 @@ impl Toolbox {
                     Err(_) => format!("no answer within {LIMIT:?}"),
                 };
                 tracing::warn!(backend = name, "keeps its catalog: {why}");
-                changes.push(Change::Notice {
+                changes.push(BackendChange::Notice {
                     text: format!(
                         "{name}: what it offers with this model's provider is not known, so it \
                          offers what it did before: {why}"

@@ -13,11 +13,11 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value};
 
 use super::lease::{BackendLease, ask};
-use super::reports::{Report, Reports};
+use super::reports::{Reports, TaskReport};
 use super::request_context::RequestContext;
 use super::results::fetch_with;
 use crate::artifacts::Artifacts;
-use conjure_plugins::CallFailure;
+use conjure_plugins::PluginCallFailure;
 use conjure_providers::ProviderError;
 
 /// Time for a backend to say what it adds to a request, or to look at a reply: the request, or the
@@ -108,14 +108,16 @@ impl Contributors {
             let backend = name.clone();
             if !files.is_empty() {
                 let _ = internal
-                    .send(Report::Files {
+                    .send(TaskReport::Files {
                         backend: backend.clone(),
                         files,
                     })
                     .await;
             }
             if let Some(state) = state {
-                let _ = internal.send(Report::BackendState { backend, state }).await;
+                let _ = internal
+                    .send(TaskReport::BackendState { backend, state })
+                    .await;
             }
         }
         renewed
@@ -160,7 +162,9 @@ impl Contributed {
 }
 
 /// What a backend says, if it says it in time.
-async fn in_time<T>(asked: impl Future<Output = Result<T, CallFailure>>) -> Result<T, String> {
+async fn in_time<T>(
+    asked: impl Future<Output = Result<T, PluginCallFailure>>,
+) -> Result<T, String> {
     match tokio::time::timeout(LIMIT, asked).await {
         Ok(said) => said.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {LIMIT:?}")),
@@ -217,7 +221,9 @@ impl Share {
                 "{name}: it has no part in this request, so the model is not offered what it \
                  brings: {error}"
             );
-            let _ = internal.send(Report::Event(Event::Notice { text })).await;
+            let _ = internal
+                .send(TaskReport::Event(Event::Notice { text }))
+                .await;
         }
         ModelRequest {
             contribution: added.fragments(),

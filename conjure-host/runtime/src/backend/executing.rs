@@ -11,9 +11,11 @@ use conjure_skill_sdk::protocol::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::active_call::{ActiveCall, Command, Failed, Ran, arguments, command_result, decode};
+use super::active_call::{
+    ActiveCall, CommandArguments, FailedCall, Ran, arguments, command_result, decode,
+};
 use super::lease::BackendLease;
-use super::results::Output;
+use super::results::OutputCollector;
 use super::run::Runner;
 use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::Instance;
@@ -27,8 +29,8 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         lease: &BackendLease,
         folders: &[Arc<LoadedFolder>],
-        output: &mut Output<'_>,
-    ) -> Result<Ran, Failed> {
+        output: &mut OutputCollector<'_>,
+    ) -> Result<Ran, FailedCall> {
         let skill_dir = match folders {
             [only] => lease.skill_dir(only.folder.name.as_str()),
             _ => None,
@@ -41,7 +43,7 @@ impl Runner<'_> {
         };
         match active_call.route.op() {
             op::EXECUTOR_BASH => {
-                let Command { command } = arguments(active_call)?;
+                let CommandArguments { command } = arguments(active_call)?;
                 let command = self
                     .with_files_in(active_call, command, Some(lease))
                     .await?;
@@ -132,7 +134,7 @@ impl Operation<'_> {
         &self,
         op: &str,
         body: &B,
-    ) -> Result<R, Failed> {
+    ) -> Result<R, FailedCall> {
         let json = self
             .runner
             .envelope(self.active_call, body, self.skill_dir)?;

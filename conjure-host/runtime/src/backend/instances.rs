@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::lease::{SkillLease, create_request};
 use super::services::{Services, ServicesShared};
-use conjure_plugins::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
+use conjure_plugins::{HostServices, Instance, LoadedPlugin, PluginId, PluginRegistry};
 
 /// Plugin, instance name and configuration.
 type InstanceKey = (PluginId, String, String);
@@ -17,7 +17,7 @@ type InstanceCell = Arc<tokio::sync::Mutex<Weak<Instance>>>;
 
 /// The plugins of a host and the instances that its sessions share.
 pub(crate) struct Instances {
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<PluginRegistry>,
     pub(crate) services: Arc<ServicesShared>,
     pub(crate) data_dir: PathBuf,
     pub(crate) plugin_configs: BTreeMap<String, Value>,

@@ -15,7 +15,7 @@ use tokio_util::sync::DropGuard;
 
 use super::request_context::{About, RequestContext};
 use super::services::SERVED;
-use conjure_plugins::{CallFailure, CallOptions, HostServices, Instance, LoadedPlugin};
+use conjure_plugins::{CallOptions, HostServices, Instance, LoadedPlugin, PluginCallFailure};
 
 /// Asks an instance for an operation outside any tool call.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
@@ -23,8 +23,8 @@ pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
     request_context: &RequestContext,
     op: &str,
     body: B,
-) -> Result<R, CallFailure> {
-    let bad = |reason: String| CallFailure::BadReply {
+) -> Result<R, PluginCallFailure> {
+    let bad = |reason: String| PluginCallFailure::BadReply {
         plugin: op.to_owned(),
         reason,
     };

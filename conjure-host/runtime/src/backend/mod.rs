@@ -1,6 +1,6 @@
 //! The backends of a session: what they offer, and how a call reaches the one that runs it.
 //!
-//! A [`Toolbox`] holds a session's backends and makes a [`Snapshot`] of them: a routing table and
+//! A [`Toolbox`] holds a session's backends and makes a [`ToolSnapshot`] of them: a routing table and
 //! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
 //! makes a new one.
 
@@ -36,7 +36,7 @@ pub use report::CallReport;
 pub use run::LiveOutput;
 pub(crate) use server_status::is_settled;
 pub use services::{Asker, Nobody};
-pub use snapshot::Snapshot;
+pub use snapshot::ToolSnapshot;
 pub use toolbox::{BackendStatus, Toolbox};
 pub use toolbox_error::ToolboxError;
 pub(crate) use toolbox_error::names;

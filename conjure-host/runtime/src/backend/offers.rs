@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conjure_core::routing::{CatalogTool, Effects, Mode, Origin, Prefix, command_tools};
+use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, command_tools};
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
 use super::lease::BackendLease;
-use super::snapshot::Target;
+use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::{LoadedPlugin, PluginId};
@@ -25,7 +25,7 @@ pub(super) struct Offer {
 
 pub(super) enum Offered {
     Skill(Arc<LoadedPlugin>),
-    Target(Target),
+    Target(CallTarget),
 }
 
 impl Offer {
@@ -126,7 +126,10 @@ pub(super) fn executor_tools(
                 skill: skill.clone(),
                 version: None,
                 tool: tool.tool.clone(),
-                target: Offered::Target(Target::Executor(Arc::clone(lease), Arc::clone(&folders))),
+                target: Offered::Target(CallTarget::Executor(
+                    Arc::clone(lease),
+                    Arc::clone(&folders),
+                )),
             });
             tools.push(Arc::new(tool));
         }
@@ -154,16 +157,16 @@ pub(super) fn backend_tools(
             skill: declared.skill.clone(),
             version: None,
             tool: declared.name.clone(),
-            target: Offered::Target(Target::Backend(Arc::clone(lease))),
+            target: Offered::Target(CallTarget::Backend(Arc::clone(lease))),
         });
     }
 }
 
 fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
     let effects = match declared.effects {
-        DeclaredEffects::Read => Effects::Read,
-        DeclaredEffects::Write => Effects::Write,
-        DeclaredEffects::Destructive => Effects::Destructive,
+        DeclaredEffects::Read => EffectLevel::Read,
+        DeclaredEffects::Write => EffectLevel::Write,
+        DeclaredEffects::Destructive => EffectLevel::Destructive,
     };
     let mut tool = CatalogTool::new(&declared.name, &declared.op, effects);
     if let Some(skill) = skill {
@@ -174,8 +177,8 @@ fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> C
     tool.input_schema.clone_from(&declared.input_schema);
     tool.output_schema.clone_from(&declared.output_schema);
     tool.mode = match declared.mode {
-        ToolMode::Stateful => Mode::Stateful,
-        ToolMode::Stateless => Mode::Stateless,
+        ToolMode::Stateful => CallMode::Stateful,
+        ToolMode::Stateless => CallMode::Stateless,
     };
     tool.in_place = declared.in_place;
     tool.timeout_ms = declared.timeout_ms;

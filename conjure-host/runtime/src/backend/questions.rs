@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::sampling::{Asked, sample};
+use super::sampling::{CurrentModel, sample};
 use super::services::Asker;
 
 /// Asks several questions at once.
@@ -22,14 +22,18 @@ pub(crate) const ASK: &str = "ask";
 /// The most questions of one round.
 const MOST: usize = 32;
 
-/// The program on the other side of a session.
-pub trait Client: Send + Sync + 'static {
+/// The client program of a session.
+pub trait SessionClient: Send + Sync + 'static {
     /// What it declared that it can answer.
     fn declares(&self) -> ServedClient;
 
     /// Puts questions to it, together, and waits for all answers: for each the answer, or nothing
     /// where it cannot be asked that.
-    fn ask(&self, by: AskedBy, questions: Vec<Question>) -> BoxFuture<'static, Vec<ClientAnswer>>;
+    fn ask(
+        &self,
+        by: AskedBy,
+        questions: Vec<ClientQuestion>,
+    ) -> BoxFuture<'static, Vec<ClientAnswer>>;
 }
 
 /// What came of a question to the client: nothing when it cannot be asked such.
@@ -44,9 +48,9 @@ pub struct AskedBy {
     pub call_id: Option<Arc<str>>,
 }
 
-/// A question.
+/// A question to the session's client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct ClientQuestion {
     /// What the asker calls it, if anything.
     pub key: Option<String>,
     /// What is asked for.
@@ -104,9 +108,9 @@ pub(super) fn waits_for_somebody(op: &str) -> bool {
 pub(super) struct Answerers {
     pub(super) by: AskedBy,
     pub(super) may_sample: bool,
-    pub(super) client: Option<Arc<dyn Client>>,
+    pub(super) client: Option<Arc<dyn SessionClient>>,
     pub(super) asker: Arc<dyn Asker>,
-    pub(super) asked: Asked,
+    pub(super) asked: CurrentModel,
     pub(super) working_dir: PathBuf,
 }
 
@@ -117,7 +121,7 @@ impl Answerers {
             return self.several(json).await;
         };
         let body = parse(op, json)?;
-        let question = Question {
+        let question = ClientQuestion {
             key: None,
             kind,
             body,
@@ -137,13 +141,14 @@ impl Answerers {
             let kind = body.get("ask").and_then(Value::as_str);
             let kind = kind.and_then(QuestionKind::of);
             let kind = kind.ok_or_else(|| invalid(&format!("`{key}` asks nothing known")))?;
-            Ok(Question {
+            Ok(ClientQuestion {
                 key: Some(key.clone()),
                 kind,
                 body: body.clone(),
             })
         };
-        let questions: Vec<Question> = questions.iter().map(read).collect::<Result<_, Fault>>()?;
+        let questions: Vec<ClientQuestion> =
+            questions.iter().map(read).collect::<Result<_, Fault>>()?;
         let asked: Vec<_> = questions.iter().map(|q| (q.key.clone(), q.kind)).collect();
         let answers = self.answers(questions).await;
         let mut reply = Map::new();
@@ -165,7 +170,7 @@ impl Answerers {
         bytes(&json!({ "answers": reply }))
     }
 
-    async fn answers(&self, questions: Vec<Question>) -> Vec<Result<Value, Fault>> {
+    async fn answers(&self, questions: Vec<ClientQuestion>) -> Vec<Result<Value, Fault>> {
         let mut answers: Vec<Option<Result<Value, Fault>>> = Vec::new();
         answers.resize_with(questions.len(), || None);
         for (question, answer) in questions.iter().zip(&mut answers) {
@@ -180,7 +185,7 @@ impl Answerers {
                 .filter(|at| answers.get(*at).is_some_and(Option::is_none))
                 .collect();
             let put = open.iter().filter_map(|at| questions.get(*at).cloned());
-            let put: Vec<Question> = put.collect();
+            let put: Vec<ClientQuestion> = put.collect();
             if !put.is_empty() {
                 let told = client.ask(self.by.clone(), put).await;
                 for (at, told) in open.into_iter().zip(told) {
@@ -201,7 +206,7 @@ impl Answerers {
     }
 
     /// What the host answers itself.
-    async fn own(&self, question: Question) -> Result<Value, Fault> {
+    async fn own(&self, question: ClientQuestion) -> Result<Value, Fault> {
         let kind = question.kind;
         match kind {
             QuestionKind::Roots => value(&Roots {
@@ -272,9 +277,9 @@ mod tests {
     use super::*;
 
     /// Answers roots only, and keeps what it was asked.
-    struct RootsOnly(Mutex<Vec<Vec<Question>>>);
+    struct RootsOnly(Mutex<Vec<Vec<ClientQuestion>>>);
 
-    impl Client for RootsOnly {
+    impl SessionClient for RootsOnly {
         fn declares(&self) -> ServedClient {
             ServedClient {
                 roots: true,
@@ -282,7 +287,11 @@ mod tests {
             }
         }
 
-        fn ask(&self, _by: AskedBy, asked: Vec<Question>) -> BoxFuture<'static, Vec<ClientAnswer>> {
+        fn ask(
+            &self,
+            _by: AskedBy,
+            asked: Vec<ClientQuestion>,
+        ) -> BoxFuture<'static, Vec<ClientAnswer>> {
             let answers = asked
                 .iter()
                 .map(|question| {
@@ -295,7 +304,7 @@ mod tests {
         }
     }
 
-    fn answerers(client: Option<Arc<dyn Client>>) -> Answerers {
+    fn answerers(client: Option<Arc<dyn SessionClient>>) -> Answerers {
         Answerers {
             by: AskedBy {
                 plugin: "p".to_owned(),

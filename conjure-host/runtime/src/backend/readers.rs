@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::request_context::{About, RequestContext};
 use super::run::LiveOutput;
-use super::snapshot::Snapshot;
-use super::sources::Source;
-use conjure_plugins::{CallFailure, CallMeta, CallOptions, Emit, Instance, emit_channel};
+use super::snapshot::ToolSnapshot;
+use super::sources::CatalogSource;
+use conjure_plugins::{CallMeta, CallOptions, Emit, Instance, PluginCallFailure, emit_channel};
 
 /// Time for a source to say what it has.
 const LISTING: Duration = Duration::from_secs(10);
@@ -37,8 +37,8 @@ const UNSUBSCRIBE: &str = "resource.unsubscribe";
 const SKILL_TOOLS: &str = "skill.tools";
 
 /// Asks the sources of a snapshot.
-pub struct Reader<'a> {
-    pub(crate) snapshot: &'a Snapshot,
+pub struct SourceReader<'a> {
+    pub(crate) snapshot: &'a ToolSnapshot,
     pub(crate) request_context: &'a RequestContext,
     /// Whom host operations of the source find.
     pub(crate) call_id: Option<&'a Arc<str>>,
@@ -50,7 +50,7 @@ pub struct Reader<'a> {
 
 /// Resources, templates and prompts of one source.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Lists {
+pub struct SourceLists {
     /// The source's name.
     pub source: String,
     /// Its resources.
@@ -78,17 +78,17 @@ pub enum ReadError {
     Failed(String),
 }
 
-impl Reader<'_> {
+impl SourceReader<'_> {
     /// The resources and templates of each source.
-    pub async fn resources(&self) -> Vec<Lists> {
+    pub async fn resources(&self) -> Vec<SourceLists> {
         let asked = self.snapshot.sources().iter().map(|source| async move {
             let mut lists = self.named(source);
             match source {
-                Source::Backend { catalog, .. } => {
+                CatalogSource::Backend { catalog, .. } => {
                     lists.resources.clone_from(&catalog.resources);
                     lists.templates.clone_from(&catalog.resource_templates);
                 }
-                Source::Skill(_) if has(source, op::RESOURCE_LIST) => {
+                CatalogSource::Skill(_) if has(source, op::RESOURCE_LIST) => {
                     let listed: Result<Value, _> =
                         self.list(source, op::RESOURCE_LIST, Empty {}).await;
                     let listed = kept(source, op::RESOURCE_LIST, listed).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Reader<'_> {
                         .map(|listed| listed.resources)
                         .unwrap_or_default();
                 }
-                Source::Skill(_) => {}
+                CatalogSource::Skill(_) => {}
             }
             lists.resources.truncate(MOST);
             lists.templates.truncate(MOST);
@@ -108,17 +108,19 @@ impl Reader<'_> {
     }
 
     /// The prompts of each source.
-    pub async fn prompts(&self) -> Vec<Lists> {
+    pub async fn prompts(&self) -> Vec<SourceLists> {
         let asked = self.snapshot.sources().iter().map(|source| async move {
             let mut lists = self.named(source);
             match source {
-                Source::Backend { catalog, .. } => lists.prompts.clone_from(&catalog.prompts),
-                Source::Skill(_) if has(source, op::PROMPT_LIST) => {
+                CatalogSource::Backend { catalog, .. } => {
+                    lists.prompts.clone_from(&catalog.prompts)
+                }
+                CatalogSource::Skill(_) if has(source, op::PROMPT_LIST) => {
                     let listed = self.list(source, op::PROMPT_LIST, Empty {}).await;
                     let listed: Option<Prompts> = kept(source, op::PROMPT_LIST, listed);
                     lists.prompts = listed.map(|listed| listed.prompts).unwrap_or_default();
                 }
-                Source::Skill(_) => {}
+                CatalogSource::Skill(_) => {}
             }
             lists.prompts.truncate(MOST);
             lists
@@ -172,7 +174,7 @@ impl Reader<'_> {
         source: Option<&str>,
         request: Complete,
     ) -> Result<Value, ReadError> {
-        let fits = |known: &&Source| {
+        let fits = |known: &&CatalogSource| {
             has(known, op::COMPLETE) && source.is_none_or(|name| known.name() == name)
         };
         for known in self.snapshot.sources().iter().filter(fits) {
@@ -188,7 +190,7 @@ impl Reader<'_> {
     /// more.
     pub async fn subscribe(&self, uri: &str, on: bool) {
         let op = if on { SUBSCRIBE } else { UNSUBSCRIBE };
-        let able = |source: &&Source| has(source, SUBSCRIBE);
+        let able = |source: &&CatalogSource| has(source, SUBSCRIBE);
         let asked = self.snapshot.sources().iter().filter(able);
         let asked = asked.map(|source| async move {
             let body = json!({ "uri": uri });
@@ -202,7 +204,7 @@ impl Reader<'_> {
 
     /// The tools that a skill has at run time only; nothing when it has none such, or failed to
     /// say them.
-    pub(crate) async fn skill_tools(&self, source: &Source) -> Option<Vec<ToolDecl>> {
+    pub(crate) async fn skill_tools(&self, source: &CatalogSource) -> Option<Vec<ToolDecl>> {
         if !has(source, SKILL_TOOLS) {
             return None;
         }
@@ -216,21 +218,21 @@ impl Reader<'_> {
         )
     }
 
-    fn named(&self, source: &Source) -> Lists {
-        Lists {
+    fn named(&self, source: &CatalogSource) -> SourceLists {
+        SourceLists {
             source: source.name().to_owned(),
-            ..Lists::default()
+            ..SourceLists::default()
         }
     }
 
-    fn source(&self, name: &str, op: &str) -> Option<&Source> {
+    fn source(&self, name: &str, op: &str) -> Option<&CatalogSource> {
         let mut sources = self.snapshot.sources().iter();
         sources.find(|source| source.name() == name && has(source, op))
     }
 
     async fn list<R: DeserializeOwned>(
         &self,
-        source: &Source,
+        source: &CatalogSource,
         op: &str,
         body: impl Serialize,
     ) -> Result<R, ReadError> {
@@ -240,7 +242,7 @@ impl Reader<'_> {
 
     async fn ask<R: DeserializeOwned>(
         &self,
-        source: &Source,
+        source: &CatalogSource,
         op: &str,
         body: impl Serialize,
     ) -> Result<R, ReadError> {
@@ -249,14 +251,14 @@ impl Reader<'_> {
 
     async fn within<R: DeserializeOwned>(
         &self,
-        source: &Source,
+        source: &CatalogSource,
         op: &str,
         body: impl Serialize,
         deadline: Duration,
     ) -> Result<R, ReadError> {
         let mut entered = None;
         let instance = match source {
-            Source::Skill(lease) => {
+            CatalogSource::Skill(lease) => {
                 let made = lease
                     .instance(self.request_context)
                     .await
@@ -265,7 +267,7 @@ impl Reader<'_> {
                 // The instance of shared state may be another one after the wait.
                 lease.made().map_or(made, Arc::clone)
             }
-            Source::Backend { lease, .. } => Arc::clone(&lease.instance),
+            CatalogSource::Backend { lease, .. } => Arc::clone(&lease.instance),
         };
         let reply = self.request(&instance, op, &body, deadline).await?;
         drop(entered);
@@ -316,25 +318,27 @@ impl Reader<'_> {
     }
 }
 
-impl From<CallFailure> for ReadError {
-    fn from(failure: CallFailure) -> Self {
+impl From<PluginCallFailure> for ReadError {
+    fn from(failure: PluginCallFailure) -> Self {
         let text = failure.to_string();
         match failure {
-            CallFailure::Fault { code, .. } if code == code::NOT_FOUND => Self::NotFound(text),
-            CallFailure::Fault { code, .. } if code == code::INVALID => Self::Invalid(text),
-            CallFailure::Cancelled { .. } => Self::Cancelled(text),
+            PluginCallFailure::Fault { code, .. } if code == code::NOT_FOUND => {
+                Self::NotFound(text)
+            }
+            PluginCallFailure::Fault { code, .. } if code == code::INVALID => Self::Invalid(text),
+            PluginCallFailure::Cancelled { .. } => Self::Cancelled(text),
             _ => Self::Failed(text),
         }
     }
 }
 
 /// The source that lists a resource, else the one with the URI template that says most about it.
-fn owner(sources: &[Source], uri: &str) -> Option<usize> {
+fn owner(sources: &[CatalogSource], uri: &str) -> Option<usize> {
     let catalogs = || {
         let numbered = sources.iter().enumerate();
         numbered.filter_map(|(at, source)| match source {
-            Source::Backend { catalog, .. } => Some((at, catalog)),
-            Source::Skill(_) => None,
+            CatalogSource::Backend { catalog, .. } => Some((at, catalog)),
+            CatalogSource::Skill(_) => None,
         })
     };
     let mut listing = catalogs().filter(|(_, catalog)| {
@@ -360,7 +364,7 @@ fn no_prompt(name: &str) -> ReadError {
     ReadError::NotFound(format!("there is no prompt `{name}`"))
 }
 
-fn has(source: &Source, op: &str) -> bool {
+fn has(source: &CatalogSource, op: &str) -> bool {
     let capabilities = &source.manifest().capabilities;
     capabilities
         .iter()
@@ -368,7 +372,7 @@ fn has(source: &Source, op: &str) -> bool {
 }
 
 /// What a source said; nothing where it failed, which the log says.
-fn kept<R>(source: &Source, op: &str, answer: Result<R, ReadError>) -> Option<R> {
+fn kept<R>(source: &CatalogSource, op: &str, answer: Result<R, ReadError>) -> Option<R> {
     answer
         .inspect_err(|error| tracing::warn!(source = source.name(), "{op}: {error}"))
         .ok()

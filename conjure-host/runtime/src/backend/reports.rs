@@ -3,7 +3,7 @@
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::Event;
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -17,16 +17,16 @@ const WAITING: usize = 256;
 
 /// The way on which tasks of a session report to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Reports(mpsc::Sender<Box<Report>>);
+pub(crate) struct Reports(mpsc::Sender<Box<TaskReport>>);
 
 impl Reports {
-    pub(crate) fn channel() -> (Self, mpsc::Receiver<Box<Report>>) {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Box<TaskReport>>) {
         let (reports, received) = mpsc::channel(WAITING);
         (Self(reports), received)
     }
 
     /// Sends it without waiting: where the mailbox is full, as soon as it is not.
-    pub(crate) fn post(&self, report: Report) {
+    pub(crate) fn post(&self, report: TaskReport) {
         if let Err(mpsc::error::TrySendError::Full(report)) = self.0.try_send(Box::new(report))
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -36,14 +36,14 @@ impl Reports {
     }
 
     /// Whether the session still listens.
-    pub(crate) async fn send(&self, report: Report) -> bool {
+    pub(crate) async fn send(&self, report: TaskReport) -> bool {
         self.0.send(Box::new(report)).await.is_ok()
     }
 }
 
-/// What tasks of a session report.
-pub(crate) enum Report {
-    Input(Box<Input>),
+/// A report of one of the session's tasks to its actor.
+pub(crate) enum TaskReport {
+    Input(Box<TurnInput>),
     /// A call is over.
     CallDone(Box<CallReport>),
     Output {

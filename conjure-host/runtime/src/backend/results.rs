@@ -12,7 +12,7 @@ use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::{Map, Value};
 
-use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, Found};
+use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch};
 
 /// What is shown of a text at the least, however much came before it.
 const LEAST_SHOWN: usize = 256;
@@ -30,7 +30,7 @@ pub fn has_answer(meta: &Map<String, Value>) -> bool {
 }
 
 /// Collects the output of one call.
-pub(crate) struct Output<'a> {
+pub(crate) struct OutputCollector<'a> {
     files: CallFiles<'a>,
     working_dir: &'a Path,
     most_bytes: usize,
@@ -106,12 +106,12 @@ impl<'a> CallFiles<'a> {
         let window = self.window.as_ref();
         Ok(
             match artifacts.register_found(window, self.backend, file, fetch)? {
-                Found::Own(artifact) => Some(self.listed(artifact)),
-                Found::Beside(artifact) => {
+                FileMatch::Own(artifact) => Some(self.listed(artifact)),
+                FileMatch::Beside(artifact) => {
                     self.beside.push(artifact);
                     None
                 }
-                Found::Nothing => None,
+                FileMatch::Nothing => None,
             },
         )
     }
@@ -125,7 +125,7 @@ impl<'a> CallFiles<'a> {
     }
 }
 
-impl<'a> Output<'a> {
+impl<'a> OutputCollector<'a> {
     /// Nothing yet, of a call that reads so much at the most.
     pub(crate) fn new(files: CallFiles<'a>, working_dir: &'a Path, most_bytes: usize) -> Self {
         Self {
@@ -436,7 +436,7 @@ mod tests {
         };
         for (count, left_out) in [(MOST_PARTS, None), (MOST_PARTS + 3, Some("[3 more parts"))] {
             let files = CallFiles::new(&artifacts, &backend, None, false);
-            let mut output = Output::new(files, dir.path(), 1 << 20);
+            let mut output = OutputCollector::new(files, dir.path(), 1 << 20);
             output.tool_result(resources(count));
             let output = output.collected();
             assert_eq!(output.files.len(), MOST_PARTS);

@@ -22,17 +22,17 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::active_call::{ActiveCall, Failed, Ran, take, tool_result};
+use super::active_call::{ActiveCall, FailedCall, Ran, take, tool_result};
 use super::attached_files::attached_files;
 use super::lease::{BackendLease, SkillLease};
 use super::report::CallReport;
 use super::request_context::{About, RequestContext};
-use super::results::{CallFiles, Collected, Output, fetch_with};
-use super::snapshot::Target;
+use super::results::{CallFiles, Collected, OutputCollector, fetch_with};
+use super::snapshot::CallTarget;
 use super::staged_files::StagedFiles;
 use crate::artifacts::Artifacts;
 use conjure_config::TimeoutSpec;
-use conjure_plugins::{CallFailure, CallOptions, Emit, Instance, emit_channel};
+use conjure_plugins::{CallOptions, Emit, Instance, PluginCallFailure, emit_channel};
 
 /// The most bytes of a request's buffer that a thread keeps for its next call in place.
 const KEPT: usize = 64 * 1024;
@@ -66,7 +66,7 @@ impl Runner<'_> {
     pub(crate) async fn run(
         &self,
         call: &FunctionCall,
-        (route, target): (&Route, &Target),
+        (route, target): (&Route, &CallTarget),
     ) -> CallReport {
         let begun = Instant::now();
         let timeout = self
@@ -82,15 +82,16 @@ impl Runner<'_> {
             files: Mutex::default(),
         };
         let fetch = match target {
-            Target::Backend(lease) | Target::Executor(lease, _) => {
+            CallTarget::Backend(lease) | CallTarget::Executor(lease, _) => {
                 fetch_with(lease, self.request_context)
             }
-            Target::Skill(_) => None,
+            CallTarget::Skill(_) => None,
         };
-        let are_found = matches!(target, Target::Executor(..));
+        let are_found = matches!(target, CallTarget::Executor(..));
         let files = CallFiles::new(self.artifacts, &route.backend, fetch, are_found);
         let working_dir = &self.request_context.working_dir;
-        let mut output = Output::new(files, working_dir, self.most_bytes).verbatim(self.verbatim);
+        let mut output =
+            OutputCollector::new(files, working_dir, self.most_bytes).verbatim(self.verbatim);
         let ran = match self.at_once(&active_call, target, &mut output) {
             Some(ran) => ran,
             None => {
@@ -122,10 +123,10 @@ impl Runner<'_> {
     fn at_once(
         &self,
         active_call: &ActiveCall<'_>,
-        target: &Target,
-        output: &mut Output<'_>,
-    ) -> Option<Result<Ran, Failed>> {
-        let Target::Skill(lease) = target else {
+        target: &CallTarget,
+        output: &mut OutputCollector<'_>,
+    ) -> Option<Result<Ran, FailedCall>> {
+        let CallTarget::Skill(lease) = target else {
             return None;
         };
         if !active_call.route.definition.in_place || self.cancel.is_cancelled() {
@@ -164,7 +165,7 @@ impl Runner<'_> {
                 }
                 tool_result(active_call, op, &reply).map(|result| take(output, result))
             }
-            Err(fault) => Err(active_call.plugin_failed(&CallFailure::Fault {
+            Err(fault) => Err(active_call.plugin_failed(&PluginCallFailure::Fault {
                 plugin: instance.plugin().id().to_string(),
                 code: fault.code,
                 message: fault.text().into_owned(),
@@ -177,15 +178,15 @@ impl Runner<'_> {
     async fn elsewhere(
         &self,
         active_call: &ActiveCall<'_>,
-        target: &Target,
-        output: &mut Output<'_>,
-    ) -> Result<Ran, Failed> {
+        target: &CallTarget,
+        output: &mut OutputCollector<'_>,
+    ) -> Result<Ran, FailedCall> {
         let ran = match target {
-            Target::Skill(lease) => self.skill(active_call, lease, output).await,
-            Target::Executor(lease, folders) => {
+            CallTarget::Skill(lease) => self.skill(active_call, lease, output).await,
+            CallTarget::Executor(lease, folders) => {
                 self.executor(active_call, lease, folders, output).await
             }
-            Target::Backend(lease) => self.backend(active_call, lease, output).await,
+            CallTarget::Backend(lease) => self.backend(active_call, lease, output).await,
         };
         match ran {
             Ok(ran) if self.cancel.is_cancelled() => Ok(Ran {
@@ -199,8 +200,8 @@ impl Runner<'_> {
     fn report(
         &self,
         active_call: ActiveCall<'_>,
-        mut output: Output<'_>,
-        ran: Result<Ran, Failed>,
+        mut output: OutputCollector<'_>,
+        ran: Result<Ran, FailedCall>,
         duration: Duration,
     ) -> CallReport {
         let backend = &active_call.route.backend;
@@ -257,8 +258,8 @@ impl Runner<'_> {
         &self,
         active_call: &ActiveCall<'_>,
         lease: &SkillLease,
-        output: &mut Output<'_>,
-    ) -> Result<Ran, Failed> {
+        output: &mut OutputCollector<'_>,
+    ) -> Result<Ran, FailedCall> {
         let instance = match lease.made() {
             Some(instance) => Arc::clone(instance),
             None => self.first_use(active_call, lease).await?,
@@ -280,7 +281,7 @@ impl Runner<'_> {
         &self,
         active_call: &ActiveCall<'_>,
         lease: &SkillLease,
-    ) -> Result<Arc<Instance>, Failed> {
+    ) -> Result<Arc<Instance>, FailedCall> {
         let made = self
             .within(
                 active_call,
@@ -298,7 +299,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         not_there: impl FnOnce() -> String,
         ready: impl Future<Output = T>,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, FailedCall> {
         tokio::select! {
             biased;
             ready = ready => Ok(ready),
@@ -307,7 +308,7 @@ impl Runner<'_> {
             }
             () = tokio::time::sleep(active_call.left()) => {
                 let reason = format!("{} within {:?}", not_there(), active_call.timeout);
-                Err(Failed {
+                Err(FailedCall {
                     end: CallEnd::TimedOut,
                     ..active_call.not_ready(&reason)
                 })
@@ -319,8 +320,8 @@ impl Runner<'_> {
         &self,
         active_call: &ActiveCall<'_>,
         lease: &BackendLease,
-        output: &mut Output<'_>,
-    ) -> Result<Ran, Failed> {
+        output: &mut OutputCollector<'_>,
+    ) -> Result<Ran, FailedCall> {
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         let takes_files = lease.plugin.manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {
@@ -375,7 +376,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         handles: BTreeSet<String>,
         to: Option<&BackendLease>,
-    ) -> Result<FilePaths, Failed> {
+    ) -> Result<FilePaths, FailedCall> {
         if handles.is_empty() {
             return Ok(FilePaths::new());
         }
@@ -392,7 +393,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         command: String,
         to: Option<&BackendLease>,
-    ) -> Result<String, Failed> {
+    ) -> Result<String, FailedCall> {
         if self.artifacts.is_empty() {
             return Ok(command);
         }
@@ -406,7 +407,10 @@ impl Runner<'_> {
     }
 
     /// A call's arguments with the paths of the files that they name by their handles.
-    async fn with_files<'v>(&self, active_call: &ActiveCall<'v>) -> Result<Cow<'v, Value>, Failed> {
+    async fn with_files<'v>(
+        &self,
+        active_call: &ActiveCall<'v>,
+    ) -> Result<Cow<'v, Value>, FailedCall> {
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         if self.artifacts.is_empty() {
             return Ok(arguments);
@@ -435,7 +439,7 @@ impl Runner<'_> {
         op: &str,
         body: &B,
         skill_dir: Option<&str>,
-    ) -> Result<ToolResult, Failed> {
+    ) -> Result<ToolResult, FailedCall> {
         let json = self.envelope(active_call, body, skill_dir)?;
         let reply = self
             .request(instance, active_call, op, json, active_call.left())
@@ -448,7 +452,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         body: &B,
         skill_dir: Option<&str>,
-    ) -> Result<Vec<u8>, Failed> {
+    ) -> Result<Vec<u8>, FailedCall> {
         self.request_context
             .request(self.about(active_call, skill_dir), body)
             .map_err(|error| active_call.not_json(&error))
@@ -471,7 +475,7 @@ impl Runner<'_> {
         op: &str,
         json: Vec<u8>,
         deadline: Duration,
-    ) -> Result<Vec<u8>, Failed> {
+    ) -> Result<Vec<u8>, FailedCall> {
         let (sink, mut stream) = emit_channel();
         let live = self.live;
         let options = CallOptions {
@@ -503,10 +507,10 @@ impl Runner<'_> {
         match answer {
             Ok(reply) => Ok(reply),
             // What it managed to say while it was told to stop is worth more than our words.
-            Err(CallFailure::Cancelled {
+            Err(PluginCallFailure::Cancelled {
                 late: Some(reply), ..
             }) if tells_of_its_end(op) => Ok(reply),
-            Err(CallFailure::TimedOut {
+            Err(PluginCallFailure::TimedOut {
                 late: Some(reply), ..
             }) if tells_of_its_end(op) => {
                 // An executor says itself that its time was over.

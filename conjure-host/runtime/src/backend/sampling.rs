@@ -6,16 +6,16 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use conjure_core::chat::{Message, Meta, Part, Usage};
 use conjure_core::log::Spending;
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::{Sample, Sampled};
 
-use super::reports::{Report, Reports};
+use super::reports::{Reports, TaskReport};
 use conjure_providers::{Provider, ReplySink};
 
-/// Who answers: the session's provider and model, whichever they are now; nobody without a model.
-pub(crate) type Asked = Arc<ArcSwapOption<AskedModel>>;
+/// The session's present provider and model. Empty for a session without a model.
+pub(crate) type CurrentModel = Arc<ArcSwapOption<AskedModel>>;
 
 /// A model that plugins may ask.
 pub(crate) struct AskedModel {
@@ -26,7 +26,11 @@ pub(crate) struct AskedModel {
 }
 
 /// Asks in the name of a plugin. What it cost is the session's.
-pub(crate) async fn sample(asked: &Asked, plugin: &str, sample: Sample) -> Result<Sampled, String> {
+pub(crate) async fn sample(
+    asked: &CurrentModel,
+    plugin: &str,
+    sample: Sample,
+) -> Result<Sampled, String> {
     let Some(now) = asked.load_full() else {
         return Err("this session has no model".to_owned());
     };
@@ -54,10 +58,10 @@ pub(crate) async fn sample(asked: &Asked, plugin: &str, sample: Sample) -> Resul
         let on = Spending::Sample {
             plugin: plugin.to_owned(),
         };
-        let input = Box::new(Input::Spent { on, meta });
+        let input = Box::new(TurnInput::Spent { on, meta });
         if let Some(session) = &now.session {
             // Nobody listens any more when the session is gone.
-            let _ = session.send(Report::Input(input)).await;
+            let _ = session.send(TaskReport::Input(input)).await;
         }
     }
     let response = answer.map_err(|error| error.to_string())?;
@@ -73,7 +77,7 @@ fn or(told: &str, known: &str) -> String {
     if told.is_empty() { known } else { told }.to_owned()
 }
 
-fn request(target: &Target, sample: Sample) -> ModelRequest {
+fn request(target: &RepairTarget, sample: Sample) -> ModelRequest {
     let messages = sample
         .messages
         .into_iter()

@@ -17,8 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::questions::{ASK, Answerers, AskedBy, Client, waits_for_somebody};
-use super::sampling::Asked;
+use super::questions::{ASK, Answerers, AskedBy, SessionClient, waits_for_somebody};
+use super::sampling::CurrentModel;
 use crate::artifacts::Artifacts;
 use conjure_plugins::{CallMeta, HostServices, PluginId};
 use conjure_providers::auths::{Auths, MCP_SECRET};
@@ -204,9 +204,9 @@ pub(crate) struct SessionServices {
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
     pub(crate) asker: Arc<dyn Asker>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: CurrentModel,
     /// The program on the other side, which answers before the host does.
-    pub(crate) client: Option<Arc<dyn Client>>,
+    pub(crate) client: Option<Arc<dyn SessionClient>>,
 }
 
 impl HostServices for Services {

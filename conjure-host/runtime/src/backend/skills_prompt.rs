@@ -7,20 +7,20 @@ use conjure_core::context::{SkillEntry, skills_prompt};
 use conjure_core::routing::{RoutingTable, ToolName};
 use conjure_skill_sdk::protocol::op;
 
-use super::snapshot::Target;
+use super::snapshot::CallTarget;
 use conjure_config::skill_folders::LoadedFolder;
 
 /// What the model is told about the skill folders whose tools are in the table.
-pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
-    struct Told<'a> {
+pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, CallTarget>) -> String {
+    struct SkillSummary<'a> {
         folder: &'a LoadedFolder,
         place: String,
         read: Vec<ToolName>,
         run: Vec<ToolName>,
     }
-    let mut told: Vec<((&str, &str), Told<'_>)> = Vec::new();
+    let mut told: Vec<((&str, &str), SkillSummary<'_>)> = Vec::new();
     for route in table.routes() {
-        let Some(Target::Executor(lease, folders)) = targets.get(route.name.as_str()) else {
+        let Some(CallTarget::Executor(lease, folders)) = targets.get(route.name.as_str()) else {
             continue;
         };
         for folder in folders.iter() {
@@ -36,7 +36,7 @@ pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) 
                     let place = format!("{dir}/SKILL.md");
                     told.push((
                         key,
-                        Told {
+                        SkillSummary {
                             folder,
                             place,
                             read: Vec::new(),

@@ -8,24 +8,24 @@ use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Route, RouteRef, RoutingTable};
 
 use super::lease::{BackendLease, SkillLease};
-use super::sources::Source;
+use super::sources::CatalogSource;
 use super::working_dirs::WorkingDirs;
 use conjure_config::skill_folders::LoadedFolder;
 
 /// A routing table and the instances that run its calls. Never changes; whoever holds it is served
 /// by the versions that its table names.
-pub struct Snapshot {
+pub struct ToolSnapshot {
     table: Arc<RoutingTable>,
     /// Who runs each of the table's routes, in their order.
-    targets: Vec<Option<Target>>,
-    sources: Vec<Source>,
+    targets: Vec<Option<CallTarget>>,
+    sources: Vec<CatalogSource>,
     skills_prompt: String,
     working_dir: String,
 }
 
-/// Who runs the calls of one public name.
+/// The instance that runs the calls of one public name.
 #[derive(Clone)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     /// A native skill.
     Skill(Arc<SkillLease>),
     /// An executor, with the skill folders that the tool is for.
@@ -34,7 +34,7 @@ pub(crate) enum Target {
     Backend(Arc<BackendLease>),
 }
 
-impl Target {
+impl CallTarget {
     /// What became of the state of the version before, where a call of this tool was the first that
     /// moved it. Told once.
     pub(crate) fn take_outcome(&self) -> Option<String> {
@@ -45,11 +45,11 @@ impl Target {
     }
 }
 
-impl Snapshot {
+impl ToolSnapshot {
     pub(crate) fn new(
         table: Arc<RoutingTable>,
-        mut targets: HashMap<Arc<str>, Target>,
-        sources: Vec<Source>,
+        mut targets: HashMap<Arc<str>, CallTarget>,
+        sources: Vec<CatalogSource>,
         mut skills_prompt: String,
         host_dir: &Path,
     ) -> Self {
@@ -79,24 +79,24 @@ impl Snapshot {
     /// The native skills behind the names, a skill as often as it has tools.
     pub(crate) fn skill_leases(&self) -> impl Iterator<Item = &Arc<SkillLease>> {
         self.targets.iter().filter_map(|target| match target {
-            Some(Target::Skill(lease)) => Some(lease),
+            Some(CallTarget::Skill(lease)) => Some(lease),
             _ => None,
         })
     }
 
     /// Who offers resources, prompts and completions.
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub(crate) fn sources(&self) -> &[CatalogSource] {
         &self.sources
     }
 
     /// Whether there is a backend, whose lists may grow while it runs.
     pub fn has_backends(&self) -> bool {
         let mut sources = self.sources.iter();
-        sources.any(|source| matches!(source, Source::Backend { .. }))
+        sources.any(|source| matches!(source, CatalogSource::Backend { .. }))
     }
 
     /// What the model is told about the session's skill folders, and where tools work that work
-    /// elsewhere than in [`Snapshot::working_dir`].
+    /// elsewhere than in [`ToolSnapshot::working_dir`].
     pub fn skills_prompt(&self) -> &str {
         &self.skills_prompt
     }
@@ -104,8 +104,8 @@ impl Snapshot {
     /// What the backends say about their use, in their order.
     pub(crate) fn instructions(&self) -> impl Iterator<Item = BackendInstructions> {
         let backends = self.sources.iter().filter_map(|source| match source {
-            Source::Backend { name, catalog, .. } => Some((name, catalog)),
-            Source::Skill(_) => None,
+            CatalogSource::Backend { name, catalog, .. } => Some((name, catalog)),
+            CatalogSource::Skill(_) => None,
         });
         backends.flat_map(|(name, catalog)| {
             let own = catalog.instructions.iter().map(|text| (None, text));
@@ -123,13 +123,13 @@ impl Snapshot {
     }
 
     /// The route of a public name and who runs it.
-    pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &Target)> {
+    pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &CallTarget)> {
         let (found, _) = self.table.find(name)?;
         self.at(found)
     }
 
     /// A route that was found before and who runs it; nothing where the table is another one.
-    pub(crate) fn at(&self, route: RouteRef) -> Option<(&Route, &Target)> {
+    pub(crate) fn at(&self, route: RouteRef) -> Option<(&Route, &CallTarget)> {
         let position = self.table.position(route)?;
         let target = self.targets.get(position)?.as_ref()?;
         Some((self.table.routes().get(position)?, target))

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
 
 use super::lease::{BackendLease, SkillLease};
-use super::toolbox::{Kind, Toolbox};
+use super::toolbox::{BackendKind, Toolbox};
 use conjure_plugins::PluginId;
 
-/// One of them.
+/// A source of resources and prompts.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum CatalogSource {
     /// A native skill, which is asked for its lists.
     Skill(Arc<SkillLease>),
     /// A backend, with its lists.
@@ -34,7 +34,7 @@ const OPERATIONS: [&str; 6] = [
     "skill.tools/1",
 ];
 
-impl Source {
+impl CatalogSource {
     /// The name of the skill or the backend instance.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -54,11 +54,14 @@ impl Source {
 impl Toolbox {
     /// The sources, in the order of the session's backends. `used` are the leases of skills whose
     /// tools are routed; a skill that has only lists gets one here.
-    pub(super) fn sources(&self, used: &mut HashMap<PluginId, Arc<SkillLease>>) -> Vec<Source> {
+    pub(super) fn sources(
+        &self,
+        used: &mut HashMap<PluginId, Arc<SkillLease>>,
+    ) -> Vec<CatalogSource> {
         let mut sources = Vec::new();
         for attached in &self.attached {
             match &attached.kind {
-                Kind::Native => {
+                BackendKind::Native => {
                     let mut seen: Vec<String> = Vec::new();
                     for plugin in self.instances.plugins("skill") {
                         let manifest = plugin.manifest();
@@ -76,15 +79,15 @@ impl Toolbox {
                         let lease = used
                             .entry(plugin.id().clone())
                             .or_insert_with(|| self.lease(&plugin));
-                        sources.push(Source::Skill(Arc::clone(lease)));
+                        sources.push(CatalogSource::Skill(Arc::clone(lease)));
                     }
                 }
-                Kind::Backend { lease, catalog } => sources.push(Source::Backend {
+                BackendKind::Backend { lease, catalog } => sources.push(CatalogSource::Backend {
                     name: attached.name.clone(),
                     lease: Arc::clone(lease),
                     catalog: Arc::clone(catalog),
                 }),
-                Kind::Executor { .. } => {}
+                BackendKind::Executor { .. } => {}
             }
         }
         sources

@@ -11,7 +11,7 @@ use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 
 use super::lease::{BackendLease, ask};
 use super::request_context::RequestContext;
-use crate::artifacts::{Arriving, Artifacts, digest_aside};
+use crate::artifacts::{Artifacts, IncomingCopy, digest_aside};
 use conjure_config::platform::copy_mark;
 
 /// The files of a session, for one call.
@@ -67,7 +67,7 @@ impl StagedFiles<'_> {
 
     /// Remembers a copy, and marks it where it lies in the working directory, which other processes
     /// may look at too.
-    async fn mark(&self, arriving: Arriving<'_>, from: PathBuf, staged: &str) {
+    async fn mark(&self, arriving: IncomingCopy<'_>, from: PathBuf, staged: &str) {
         let name = Path::new(staged).file_name();
         let copy = name.map(|name| self.request_context.working_dir.join(name));
         let marked = tokio::task::spawn_blocking(move || {

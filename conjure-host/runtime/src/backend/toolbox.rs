@@ -21,13 +21,13 @@ use super::request_context::RequestContext;
 use super::results::fetch_with;
 use super::services::{Services, SessionServices};
 use super::skills_prompt::prompt;
-use super::snapshot::{Snapshot, Target};
+use super::snapshot::{CallTarget, ToolSnapshot};
 use super::toolbox_error::{ToolboxError, names};
-use super::watching::{Changes, watch};
+use super::watching::{BackendChanges, watch};
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, LoadedFolder};
-use conjure_plugins::{CallFailure, HostServices, LoadedPlugin, PluginId};
+use conjure_plugins::{HostServices, LoadedPlugin, PluginCallFailure, PluginId};
 
 /// Time for an instance to take note of its end.
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub struct Toolbox {
     naming: Naming,
     /// What backends handed out earlier in this thread.
     states: BTreeMap<String, Value>,
-    pub(super) changes: Arc<Changes>,
+    pub(super) changes: Arc<BackendChanges>,
     pub(super) attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
@@ -54,10 +54,10 @@ pub struct Toolbox {
 pub(super) struct Attached {
     pub(super) name: String,
     spec: BackendSpec,
-    pub(super) kind: Kind,
+    pub(super) kind: BackendKind,
 }
 
-pub(super) enum Kind {
+pub(super) enum BackendKind {
     /// Native skills: those named, or all.
     Native,
     /// An executor with its skill folders.
@@ -119,7 +119,7 @@ impl Toolbox {
         };
         for spec in specs {
             let kind = if spec.is_native() {
-                toolbox.check_native(spec).map(|()| Kind::Native)
+                toolbox.check_native(spec).map(|()| BackendKind::Native)
             } else {
                 toolbox.attach_plugin(spec).await
             };
@@ -145,14 +145,14 @@ impl Toolbox {
     ///
     /// # Errors
     /// [`ToolboxError::Routing`] when names clash.
-    pub fn snapshot(&mut self) -> Result<Snapshot, ToolboxError> {
+    pub fn snapshot(&mut self) -> Result<ToolSnapshot, ToolboxError> {
         let (catalogs, offers) = self.catalogs();
         let table = RoutingTable::build(1, &catalogs, &self.naming)?;
         Ok(self.finish(table, &offers))
     }
 
     /// The snapshot after something changed; what clashes is quarantined and the rest stays.
-    pub fn update(&mut self, current: &Snapshot) -> (Snapshot, Vec<QuarantinedTool>) {
+    pub fn update(&mut self, current: &ToolSnapshot) -> (ToolSnapshot, Vec<QuarantinedTool>) {
         let (catalogs, offers) = self.catalogs();
         let (table, quarantined) = current.table().update(&catalogs, &self.naming);
         (self.finish(table, &offers), quarantined)
@@ -160,7 +160,7 @@ impl Toolbox {
 
     /// The native skills that are there in another version than in the snapshot before, which
     /// [`Toolbox::update`] was called with.
-    pub(crate) fn changed_plugins(&self, before: &Snapshot) -> Vec<PluginChange> {
+    pub(crate) fn changed_plugins(&self, before: &ToolSnapshot) -> Vec<PluginChange> {
         let mut changes = Vec::new();
         for lease in self.leases.values() {
             let now = lease.plugin.id();
@@ -184,7 +184,7 @@ impl Toolbox {
     }
 
     /// What backends said outside any call.
-    pub(crate) fn changes(&self) -> &Arc<Changes> {
+    pub(crate) fn changes(&self) -> &Arc<BackendChanges> {
         &self.changes
     }
 
@@ -192,12 +192,12 @@ impl Toolbox {
     pub(crate) fn ask_catalog(
         &self,
         backend: &str,
-    ) -> Option<impl Future<Output = Result<CatalogReply, CallFailure>> + Send + use<>> {
+    ) -> Option<impl Future<Output = Result<CatalogReply, PluginCallFailure>> + Send + use<>> {
         let attached = self
             .attached
             .iter()
             .find(|attached| attached.name == backend)?;
-        let Kind::Backend { lease, .. } = &attached.kind else {
+        let BackendKind::Backend { lease, .. } = &attached.kind else {
             return None;
         };
         let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
@@ -212,7 +212,7 @@ impl Toolbox {
             .iter_mut()
             .find(|attached| attached.name == backend);
         if let Some(Attached {
-            kind: Kind::Backend { catalog, .. },
+            kind: BackendKind::Backend { catalog, .. },
             ..
         }) = attached
         {
@@ -233,10 +233,10 @@ impl Toolbox {
                 name: attached.name.clone(),
                 kind: attached.spec.kind.clone(),
                 plugin: match &attached.kind {
-                    Kind::Executor { lease, .. } | Kind::Backend { lease, .. } => {
+                    BackendKind::Executor { lease, .. } | BackendKind::Backend { lease, .. } => {
                         Some(lease.plugin.id().to_string())
                     }
-                    Kind::Native => None,
+                    BackendKind::Native => None,
                 },
             })
             .collect()
@@ -246,10 +246,10 @@ impl Toolbox {
     pub(crate) fn fetch(&self, backend: &str) -> Option<Fetch> {
         let attached = self.attached.iter().find(|it| it.name == backend)?;
         match &attached.kind {
-            Kind::Executor { lease, .. } | Kind::Backend { lease, .. } => {
+            BackendKind::Executor { lease, .. } | BackendKind::Backend { lease, .. } => {
                 fetch_with(lease, &self.request_context)
             }
-            Kind::Native => None,
+            BackendKind::Native => None,
         }
     }
 
@@ -259,7 +259,7 @@ impl Toolbox {
             .attached
             .iter()
             .filter_map(|attached| match &attached.kind {
-                Kind::Backend { lease, .. }
+                BackendKind::Backend { lease, .. }
                     if lease.plugin.manifest().has("backend.contribute/1") =>
                 {
                     Some((attached.name.clone(), Arc::clone(lease)))
@@ -290,7 +290,7 @@ impl Toolbox {
         Ok(())
     }
 
-    async fn attach_plugin(&self, spec: &BackendSpec) -> Result<Kind, ToolboxError> {
+    async fn attach_plugin(&self, spec: &BackendSpec) -> Result<BackendKind, ToolboxError> {
         let backend = spec.instance().to_owned();
         let not_ready = |reason: String| ToolboxError::NotReady {
             backend: backend.clone(),
@@ -326,7 +326,7 @@ impl Toolbox {
             let lease = BackendLease::executor(plugin, instance, &self.request_context, mounts)
                 .await
                 .map_err(not_ready)?;
-            return Ok(Kind::Executor {
+            return Ok(BackendKind::Executor {
                 lease: Arc::new(lease),
                 folders,
             });
@@ -369,7 +369,7 @@ impl Toolbox {
             ready: Default::default(),
             _watched: watched,
         };
-        Ok(Kind::Backend {
+        Ok(BackendKind::Backend {
             lease: Arc::new(lease),
             catalog: Arc::new(catalog),
         })
@@ -399,15 +399,15 @@ impl Toolbox {
         for attached in &self.attached {
             let mut tools = Vec::new();
             match &attached.kind {
-                Kind::Native => {
+                BackendKind::Native => {
                     let skills = self.instances.plugins("skill");
                     let more = &self.at_run_time;
                     native_tools(&attached.spec, &skills, more, &mut tools, &mut offers);
                 }
-                Kind::Executor { lease, folders } => {
+                BackendKind::Executor { lease, folders } => {
                     executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
                 }
-                Kind::Backend { lease, catalog } => {
+                BackendKind::Backend { lease, catalog } => {
                     backend_tools(&attached.spec, lease, catalog, &mut tools, &mut offers);
                 }
             }
@@ -422,7 +422,7 @@ impl Toolbox {
     }
 
     /// Puts instances behind the names of a table.
-    fn finish(&mut self, table: RoutingTable, offers: &[Offer]) -> Snapshot {
+    fn finish(&mut self, table: RoutingTable, offers: &[Offer]) -> ToolSnapshot {
         let mut by_tool: HashMap<_, &Offer> = HashMap::with_capacity(offers.len());
         for offer in offers {
             by_tool.insert(offer.key(), offer);
@@ -446,7 +446,7 @@ impl Toolbox {
                     let lease = used
                         .entry(plugin.id().clone())
                         .or_insert_with(|| self.lease(plugin));
-                    Target::Skill(Arc::clone(lease))
+                    CallTarget::Skill(Arc::clone(lease))
                 }
                 Offered::Target(target) => target.clone(),
             };
@@ -456,7 +456,7 @@ impl Toolbox {
         self.leases = used;
         let prompt = prompt(&table, &targets);
         let host_dir = &self.request_context.working_dir;
-        Snapshot::new(Arc::new(table), targets, sources, prompt, host_dir)
+        ToolSnapshot::new(Arc::new(table), targets, sources, prompt, host_dir)
     }
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
@@ -511,9 +511,9 @@ async fn end(
 ) {
     for attached in attached {
         let (lease, operation) = match &attached.kind {
-            Kind::Executor { lease, .. } => (lease, op::EXECUTOR_CLEANUP),
-            Kind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
-            Kind::Native => continue,
+            BackendKind::Executor { lease, .. } => (lease, op::EXECUTOR_CLEANUP),
+            BackendKind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
+            BackendKind::Native => continue,
         };
         let ended: Result<Empty, _> =
             ask(&lease.instance, &request_context, operation, Empty {}).await;

@@ -17,16 +17,16 @@ use conjure_plugins::{CallOptions, Emit, Instance, emit_channel};
 /// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
 const WAITING: usize = 256;
 
-/// What backends said and nobody looked at yet.
+/// Announced changes that were not handled yet.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
-    waiting: Mutex<VecDeque<Change>>,
+pub(crate) struct BackendChanges {
+    waiting: Mutex<VecDeque<BackendChange>>,
     pub(crate) arrived: Notify,
 }
 
-/// Something that a backend said.
+/// A change that a backend announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BackendChange {
     /// Its catalog is another one now.
     Catalog {
         /// The backend instance.
@@ -44,8 +44,8 @@ pub(crate) enum Change {
     },
 }
 
-impl Changes {
-    pub(crate) fn push(&self, change: Change) {
+impl BackendChanges {
+    pub(crate) fn push(&self, change: BackendChange) {
         {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.contains(&change) {
@@ -60,7 +60,7 @@ impl Changes {
     }
 
     /// Everything that waits.
-    pub(crate) fn take(&self) -> Vec<Change> {
+    pub(crate) fn take(&self) -> Vec<BackendChange> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.drain(..).collect()
     }
@@ -71,7 +71,7 @@ pub(crate) fn watch(
     backend: &str,
     instance: &Arc<Instance>,
     request_context: &RequestContext,
-    changes: &Arc<Changes>,
+    changes: &Arc<BackendChanges>,
 ) -> DropGuard {
     let cancel = CancellationToken::new();
     let (sink, mut events) = emit_channel();
@@ -99,14 +99,14 @@ pub(crate) fn watch(
                 continue;
             }
             if let Some(uri) = updated_resource(&bytes, &session) {
-                changes.push(Change::Resource { uri });
+                changes.push(BackendChange::Resource { uri });
                 continue;
             }
             match serde_json::from_slice(&bytes) {
                 Ok(PluginEvent::CatalogChanged { sessions, .. })
                     if sessions.is_empty() || sessions.iter().any(|id| **id == *session) =>
                 {
-                    changes.push(Change::Catalog {
+                    changes.push(BackendChange::Catalog {
                         backend: backend.clone(),
                     });
                 }
@@ -114,7 +114,7 @@ pub(crate) fn watch(
                     tracing::info!(backend, state, detail, "changed its state");
                 }
                 Ok(PluginEvent::Notice { text, .. }) => {
-                    changes.push(Change::Notice {
+                    changes.push(BackendChange::Notice {
                         text: format!("{backend}: {text}"),
                     });
                 }

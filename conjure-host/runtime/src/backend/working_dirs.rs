@@ -10,7 +10,7 @@ use std::sync::Arc;
 use conjure_core::context::notes;
 use conjure_core::routing::RoutingTable;
 
-use super::snapshot::Target;
+use super::snapshot::CallTarget;
 
 /// Where tools work.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl WorkingDirs {
     /// Those of a table's tools. `host` is the session's directory on this machine.
     pub(crate) fn of(
         table: &RoutingTable,
-        targets: &HashMap<Arc<str>, Target>,
+        targets: &HashMap<Arc<str>, CallTarget>,
         host: &Path,
     ) -> Self {
         let tools =
@@ -33,10 +33,10 @@ impl WorkingDirs {
                 .routes()
                 .iter()
                 .filter_map(|route| match targets.get(route.name.as_str())? {
-                    Target::Executor(lease, _) => {
+                    CallTarget::Executor(lease, _) => {
                         Some((lease.ready.working_dir.as_str(), route.name.as_str()))
                     }
-                    Target::Skill(_) | Target::Backend(_) => None,
+                    CallTarget::Skill(_) | CallTarget::Backend(_) => None,
                 });
         Self::told(tools, &host.display().to_string())
     }

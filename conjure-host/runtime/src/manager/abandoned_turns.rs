@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 
 use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
 use conjure_core::label::label;
-use conjure_core::log::{Entry, EntryBody, Outcome};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 
-use super::{Inner, lock};
+use super::{ManagerState, lock};
 use crate::session::Recorder;
 use conjure_store::{Run, RunState, StoreError, ThreadId};
 
 /// Runs that are looked at at once.
 const PAGE: u64 = 100;
 
-impl Inner {
+impl ManagerState {
     /// Writes a turn that could not begin.
     pub(super) async fn record_failure(
         &self,
@@ -68,8 +68,11 @@ impl Inner {
         if !recorder.entries().iter().any(began) {
             let (outcome, why) = match (run.state, &run.error) {
                 (RunState::Failed, Some(error)) => (failed(error), error.as_str()),
-                (RunState::Lost, _) => (Outcome::Interrupted, "its session broke before it began"),
-                _ => (Outcome::Interrupted, "the host ended before it began"),
+                (RunState::Lost, _) => (
+                    TurnOutcome::Interrupted,
+                    "its session broke before it began",
+                ),
+                _ => (TurnOutcome::Interrupted, "the host ended before it began"),
             };
             let message = run.message.clone();
             record(&mut recorder, &run.id, message, outcome, why);
@@ -105,8 +108,8 @@ impl Inner {
     }
 }
 
-fn failed(error: &str) -> Outcome {
-    Outcome::Failed {
+fn failed(error: &str) -> TurnOutcome {
+    TurnOutcome::Failed {
         error: error.to_owned(),
         kind: "session".to_owned(),
     }
@@ -117,7 +120,7 @@ fn record(
     recorder: &mut Recorder,
     turn_id: &str,
     message: Option<Message>,
-    outcome: Outcome,
+    outcome: TurnOutcome,
     error: &str,
 ) {
     recorder.recover();

@@ -11,17 +11,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::changes::Status;
-use super::opening::Opened;
-use super::requests::Ask;
-use super::running::{Happening, Running, happening};
+use super::changes::ActorStatus;
+use super::opening::OpenSessionThread;
+use super::requests::ActorRequest;
+use super::running::{Happening, RunningTurn, happening};
 use super::runs::Turn;
 use super::saving::active;
 use super::terms::TurnTerms;
 use super::view::SessionState;
-use super::{Inner, ManagerError};
+use super::{ManagerError, ManagerState};
 use crate::session::{CompactError, Session, Stamped, Subscription, passed};
-use conjure_store::{Run, RunState, Spent, StoreError, ThreadId};
+use conjure_store::{Run, RunState, RunUsage, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
 const REST: Duration = Duration::from_secs(1);
@@ -31,37 +31,37 @@ const GOING_DOWN: &str = "the host went down before it began";
 
 /// Keeps one session.
 pub(super) struct SavedSessionActor {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<ManagerState>,
     /// The session.
     pub(super) id: String,
-    mailbox: mpsc::Receiver<Box<Ask>>,
-    pub(super) open: Option<Open>,
-    pub(super) waiting: VecDeque<Waiting>,
-    pub(super) opening: Option<Opening>,
-    pub(super) running: Option<Running>,
+    mailbox: mpsc::Receiver<Box<ActorRequest>>,
+    pub(super) open: Option<ActorThread>,
+    pub(super) waiting: VecDeque<QueuedTurn>,
+    pub(super) opening: Option<OpeningTurn>,
+    pub(super) running: Option<RunningTurn>,
     /// When there was something to do last.
     pub(super) used: Instant,
     /// The session is gone for good.
     is_over: bool,
 }
 
-/// The open thread.
-pub(super) struct Open {
-    pub(super) opened: Opened,
+/// The open thread of an actor.
+pub(super) struct ActorThread {
+    pub(super) opened: OpenSessionThread,
     pub(super) events: Subscription,
     /// Its settings are others by now, which it cannot take over.
     pub(super) is_outdated: bool,
     is_at_rest: bool,
 }
 
-impl Open {
+impl ActorThread {
     fn is_on(&self, thread: &ThreadId) -> bool {
         self.opened.live.session.thread() == thread
     }
 }
 
-/// A turn that waits.
-pub(super) struct Waiting {
+/// A turn that waits for its session.
+pub(super) struct QueuedTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,
     /// What is said; where there is nothing the model goes on.
@@ -70,13 +70,17 @@ pub(super) struct Waiting {
 }
 
 /// A turn whose session is being opened.
-pub(super) struct Opening {
-    pub(super) turn: Waiting,
-    task: AbortOnDropHandle<Result<Opened, ManagerError>>,
+pub(super) struct OpeningTurn {
+    pub(super) turn: QueuedTurn,
+    task: AbortOnDropHandle<Result<OpenSessionThread, ManagerError>>,
 }
 
 impl SavedSessionActor {
-    pub(super) fn new(inner: Arc<Inner>, id: String, mailbox: mpsc::Receiver<Box<Ask>>) -> Self {
+    pub(super) fn new(
+        inner: Arc<ManagerState>,
+        id: String,
+        mailbox: mpsc::Receiver<Box<ActorRequest>>,
+    ) -> Self {
         Self {
             inner,
             id,
@@ -97,7 +101,7 @@ impl SavedSessionActor {
             tracing::error!(session = self.id, "its actor broke; its turns are lost");
         }
         if self.running.is_none() {
-            self.inner.states.set(&self.id, Status::default());
+            self.inner.states.set(&self.id, ActorStatus::default());
         }
         // From here on another actor may begin.
         self.mailbox.close();
@@ -119,7 +123,7 @@ impl SavedSessionActor {
             tracing::warn!("what was said in turns that never began is not written yet: {error}");
         }
         if was_running {
-            self.inner.states.set(&self.id, Status::default());
+            self.inner.states.set(&self.id, ActorStatus::default());
         }
         self.inner.forget(&self.id);
     }
@@ -179,10 +183,10 @@ impl SavedSessionActor {
         }
     }
 
-    async fn take(&mut self, ask: Ask) {
+    async fn take(&mut self, ask: ActorRequest) {
         self.used = Instant::now();
         match ask {
-            Ask::Say {
+            ActorRequest::Say {
                 turn_id,
                 message,
                 terms,
@@ -191,18 +195,18 @@ impl SavedSessionActor {
                 let said = self.say(turn_id, message, terms).await;
                 let _ = done.send(said);
             }
-            Ask::Adopt => self.adopt().await,
-            Ask::Cancel { what, done } => {
+            ActorRequest::Adopt => self.adopt().await,
+            ActorRequest::Cancel { what, done } => {
                 if what.drop_queued {
                     self.adopt().await;
                 }
                 self.cancel(what).await;
                 let _ = done.send(());
             }
-            Ask::Approvals(done) => {
+            ActorRequest::Approvals(done) => {
                 let _ = done.send(self.approvals().await);
             }
-            Ask::Decide {
+            ActorRequest::Decide {
                 call_id,
                 decision,
                 scope,
@@ -211,30 +215,30 @@ impl SavedSessionActor {
                 let decided = self.decide(&call_id, decision, scope).await;
                 let _ = done.send(decided);
             }
-            Ask::Update { patch, when, done } => {
+            ActorRequest::Update { patch, when, done } => {
                 let updated = self.update(&patch, when).await;
                 let _ = done.send(updated);
             }
-            Ask::Choose { thread, done } => {
+            ActorRequest::Choose { thread, done } => {
                 let chosen = self.choose(&thread).await;
                 let _ = done.send(chosen);
             }
-            Ask::Release { thread, done } => {
+            ActorRequest::Release { thread, done } => {
                 let is_idle = self.running.is_none() && self.opening.is_none();
                 if is_idle && self.has_open(&thread) {
                     self.close().await;
                 }
                 let _ = done.send(());
             }
-            Ask::Open { thread, done } => {
+            ActorRequest::Open { thread, done } => {
                 let _ = done.send(self.open_idle(&thread).await);
             }
-            Ask::Leave { thread, done } => {
+            ActorRequest::Leave { thread, done } => {
                 self.leave_thread(&thread).await;
                 let _ = done.send(());
             }
-            Ask::Tools(done) => {
-                let fits = |open: &&Open| !open.is_outdated;
+            ActorRequest::Tools(done) => {
+                let fits = |open: &&ActorThread| !open.is_outdated;
                 let open = self.open.as_ref().filter(fits);
                 let tool_preview = open.map(|open| open.opened.live.session.tool_preview());
                 tokio::spawn(async move {
@@ -245,7 +249,7 @@ impl SavedSessionActor {
                     let _ = done.send(tool_preview);
                 });
             }
-            Ask::End(done) => {
+            ActorRequest::End(done) => {
                 self.is_over = true;
                 self.drop_waiting(RunState::Cancelled, "the session was deleted")
                     .await;
@@ -279,7 +283,7 @@ impl SavedSessionActor {
             open.is_outdated = true;
         }
         let thread = active(&row)?;
-        let turn = Waiting {
+        let turn = QueuedTurn {
             turn_id: turn_id.clone(),
             thread: thread.clone(),
             message,
@@ -328,7 +332,7 @@ impl SavedSessionActor {
             tracing::info!(run = run.id, "it waited in a process that is gone");
             let terms = run.terms.as_deref().map(serde_json::from_str);
             match terms.transpose() {
-                Ok(terms) => self.waiting.push_front(Waiting {
+                Ok(terms) => self.waiting.push_front(QueuedTurn {
                     turn_id: run.id,
                     thread: run.thread,
                     message: run.message,
@@ -344,7 +348,11 @@ impl SavedSessionActor {
         }
     }
 
-    pub(super) async fn enqueue(&mut self, turn: Waiting, first: bool) -> Result<(), ManagerError> {
+    pub(super) async fn enqueue(
+        &mut self,
+        turn: QueuedTurn,
+        first: bool,
+    ) -> Result<(), ManagerError> {
         let run = Run::new(&turn.turn_id, Some(self.id.clone()), turn.thread.clone());
         let run = run.with_message(turn.message.clone());
         let terms = (*turn.terms != TurnTerms::default())
@@ -379,9 +387,10 @@ impl SavedSessionActor {
         }
     }
 
-    async fn begin_or_open(&mut self, turn: Waiting) {
-        let fits =
-            |open: &Open| !open.is_outdated && open.opened.live.session.thread() == &turn.thread;
+    async fn begin_or_open(&mut self, turn: QueuedTurn) {
+        let fits = |open: &ActorThread| {
+            !open.is_outdated && open.opened.live.session.thread() == &turn.thread
+        };
         if self.open.as_ref().is_some_and(fits) {
             self.begin(turn).await;
             return;
@@ -394,18 +403,18 @@ impl SavedSessionActor {
             inner.open(&row, &thread).await
         });
         let task = AbortOnDropHandle::new(task);
-        self.opening = Some(Opening { turn, task });
+        self.opening = Some(OpeningTurn { turn, task });
     }
 
     /// Gives up opening for the turn that is next, which then begins with what is saved now.
     pub(super) fn open_anew(&mut self) {
-        if let Some(Opening { turn, .. }) = self.opening.take() {
+        if let Some(OpeningTurn { turn, .. }) = self.opening.take() {
             self.waiting.push_front(turn);
         }
     }
 
-    async fn opened(&mut self, opened: Result<Opened, ManagerError>) {
-        let Some(Opening { turn, .. }) = self.opening.take() else {
+    async fn opened(&mut self, opened: Result<OpenSessionThread, ManagerError>) {
+        let Some(OpeningTurn { turn, .. }) = self.opening.take() else {
             return;
         };
         match opened {
@@ -429,8 +438,9 @@ impl SavedSessionActor {
         }
         let row = self.inner.store.session(&self.id).await?;
         let (_, made) = self.inner.made_of(&row).await?;
-        let fits =
-            |open: &&Open| open.opened.made == made && !open.is_outdated && open.is_on(thread);
+        let fits = |open: &&ActorThread| {
+            open.opened.made == made && !open.is_outdated && open.is_on(thread)
+        };
         if let Some(open) = self.open.as_ref().filter(fits) {
             return Ok(Arc::clone(&open.opened.live.session));
         }
@@ -441,11 +451,11 @@ impl SavedSessionActor {
         Ok(session)
     }
 
-    fn is_open(&mut self, opened: Opened) {
+    fn is_open(&mut self, opened: OpenSessionThread) {
         // Only now: what nobody takes is dropped, and its session ends with it.
         self.inner.opened(&opened.live);
         let events = opened.live.session.events_beyond_pieces();
-        self.open = Some(Open {
+        self.open = Some(ActorThread {
             opened,
             events,
             is_outdated: false,
@@ -453,7 +463,7 @@ impl SavedSessionActor {
         });
     }
 
-    async fn begin(&mut self, turn: Waiting) {
+    async fn begin(&mut self, turn: QueuedTurn) {
         let Some(open) = &mut self.open else { return };
         open.is_at_rest = false;
         let live = open.opened.live.clone();
@@ -477,11 +487,11 @@ impl SavedSessionActor {
         // Asked here, so that a cancel that comes next finds it.
         let answer = live.session.begin(turn.turn_id.clone(), turn.message).await;
         let answer = tokio::spawn(answer);
-        self.running = Some(Running {
+        self.running = Some(RunningTurn {
             turn_id: turn.turn_id,
             thread: turn.thread,
             answer,
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             asked: BTreeSet::new(),
             goes_on: false,
             terms: turn.terms,
@@ -490,7 +500,7 @@ impl SavedSessionActor {
     }
 
     /// A turn that could not begin.
-    async fn failed(&mut self, turn: Waiting, error: &str) {
+    async fn failed(&mut self, turn: QueuedTurn, error: &str) {
         self.used = Instant::now();
         let recorded = self
             .inner
@@ -541,7 +551,7 @@ impl SavedSessionActor {
         let thread = self.running.as_ref().map(|running| running.thread.clone());
         self.inner.states.set(
             &self.id,
-            Status {
+            ActorStatus {
                 state,
                 turn: turn.or_else(|| opening.map(|opening| opening.turn.turn_id.clone())),
                 thread: thread.or_else(|| opening.map(|opening| opening.turn.thread.clone())),
@@ -551,7 +561,7 @@ impl SavedSessionActor {
     }
 }
 
-async fn opened(opening: &mut Option<Opening>) -> Result<Opened, ManagerError> {
+async fn opened(opening: &mut Option<OpeningTurn>) -> Result<OpenSessionThread, ManagerError> {
     match opening {
         Some(opening) => match (&mut opening.task).await {
             Ok(opened) => opened,
@@ -563,7 +573,7 @@ async fn opened(opening: &mut Option<Opening>) -> Result<Opened, ManagerError> {
     }
 }
 
-async fn next_event(open: &mut Option<Open>) -> Option<Arc<Stamped>> {
+async fn next_event(open: &mut Option<ActorThread>) -> Option<Arc<Stamped>> {
     match open {
         Some(open) if !open.is_outdated => open.events.next_or_end().await,
         _ => std::future::pending().await,

@@ -2,11 +2,11 @@
 
 use conjure_core::chat::CallAnnounced;
 use conjure_core::routing::Pattern;
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use serde::{Deserialize, Serialize};
 
-use super::remote::Remote;
-use super::requests::Ask;
+use super::remote::RemoteRequest;
+use super::requests::ActorRequest;
 use super::{Manager, ManagerError};
 
 /// A call that waits for a decision.
@@ -23,7 +23,7 @@ pub struct Approval {
 /// How far a decision goes. What goes further than the call is saved with the session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Scope {
+pub enum DecisionScope {
     /// This call.
     #[default]
     Once,
@@ -43,7 +43,7 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ManagerError> {
         let session = self.id_of(session).await?;
-        let remote = || Remote::Approvals {
+        let remote = || RemoteRequest::Approvals {
             session: session.clone(),
         };
         match self.at_owner(&session, remote).await? {
@@ -53,7 +53,7 @@ impl Manager {
     }
 
     pub(super) async fn approvals_here(&self, session: &str) -> Vec<Approval> {
-        let approvals = self.ask_kept(session, Ask::Approvals).await;
+        let approvals = self.ask_kept(session, ActorRequest::Approvals).await;
         approvals.unwrap_or_default()
     }
 
@@ -65,16 +65,16 @@ impl Manager {
         &self,
         session: &str,
         call_id: &str,
-        decision: Decision,
-        scope: Scope,
+        decision: ApprovalDecision,
+        scope: DecisionScope,
     ) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let remote = || Remote::Decide {
+        let remote = || RemoteRequest::Decide {
             session: session.clone(),
             call_id: call_id.to_owned(),
             denied: match &decision {
-                Decision::Allow => None,
-                Decision::Deny { reason } => Some(reason.clone()),
+                ApprovalDecision::Allow => None,
+                ApprovalDecision::Deny { reason } => Some(reason.clone()),
             },
             scope: scope.clone(),
         };
@@ -88,10 +88,10 @@ impl Manager {
         &self,
         session: &str,
         call_id: &str,
-        decision: Decision,
-        scope: Scope,
+        decision: ApprovalDecision,
+        scope: DecisionScope,
     ) -> Result<(), ManagerError> {
-        let decided = self.ask_kept(session, |done| Ask::Decide {
+        let decided = self.ask_kept(session, |done| ActorRequest::Decide {
             call_id: call_id.to_owned(),
             decision,
             scope,

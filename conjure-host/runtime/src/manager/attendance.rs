@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::runs::told_of;
 use super::terms::TurnTerms;
-use super::{Inner, Manager};
+use super::{Manager, ManagerState};
 use crate::session::ApprovalMode;
 use conjure_store::ThreadId;
 
@@ -81,7 +81,7 @@ impl Manager {
     }
 }
 
-impl Inner {
+impl ManagerState {
     async fn is_attended(&self, thread: &ThreadId) -> bool {
         if self.attendance.is_there(thread) {
             return true;
@@ -125,7 +125,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    async fn watch(inner: Arc<Inner>, thread: ThreadId) -> Self {
+    async fn watch(inner: Arc<ManagerState>, thread: ThreadId) -> Self {
         let (tell, told) = watch::channel(inner.is_attended(&thread).await);
         let watching = tokio::spawn(watch_over(inner, thread, tell));
         Self {
@@ -148,7 +148,7 @@ impl Presence {
 }
 
 /// Tells who comes at once, and who leaves a while later: a page that is loaded anew is back.
-async fn watch_over(inner: Arc<Inner>, thread: ThreadId, tell: watch::Sender<bool>) {
+async fn watch_over(inner: Arc<ManagerState>, thread: ThreadId, tell: watch::Sender<bool>) {
     let mut signals = inner.store.signals();
     let mut changes = inner.attendance.changes();
     let mut left: Option<Instant> = None;
@@ -178,7 +178,7 @@ async fn watch_over(inner: Arc<Inner>, thread: ThreadId, tell: watch::Sender<boo
 /// Tells other processes who is there in this one, until the manager is gone or goes down. What
 /// could not be told is told later.
 pub(super) async fn announce(
-    inner: Weak<Inner>,
+    inner: Weak<ManagerState>,
     mut changes: watch::Receiver<Followers>,
     closing: CancellationToken,
 ) {

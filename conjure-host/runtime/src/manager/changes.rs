@@ -13,10 +13,10 @@ use conjure_store::ThreadId;
 /// Changes that a slow follower may miss before it has to look again.
 const KEPT: usize = 1024;
 
-/// Something changed about a session.
+/// A change of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
-pub enum Change {
+pub enum SessionChange {
     /// How it is with it.
     State {
         /// The session.
@@ -44,9 +44,9 @@ pub enum Change {
     Missed,
 }
 
-/// What is known of a session that has an actor.
+/// The status of a session that has an actor.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Status {
+pub(super) struct ActorStatus {
     pub(super) state: SessionState,
     pub(super) turn: Option<String>,
     pub(super) thread: Option<ThreadId>,
@@ -55,8 +55,8 @@ pub(super) struct Status {
 
 /// How it is with each session.
 pub(super) struct States {
-    known: Mutex<HashMap<String, Status>>,
-    told: broadcast::Sender<Change>,
+    known: Mutex<HashMap<String, ActorStatus>>,
+    told: broadcast::Sender<SessionChange>,
 }
 
 impl Default for States {
@@ -69,7 +69,7 @@ impl Default for States {
 }
 
 impl States {
-    pub(super) fn of(&self, session: &str) -> Status {
+    pub(super) fn of(&self, session: &str) -> ActorStatus {
         lock(&self.known).get(session).cloned().unwrap_or_default()
     }
 
@@ -81,23 +81,23 @@ impl States {
     /// How many sessions have a turn that runs.
     pub(super) fn running(&self) -> usize {
         let known = lock(&self.known);
-        let runs = |status: &&Status| status.state != SessionState::Idle;
+        let runs = |status: &&ActorStatus| status.state != SessionState::Idle;
         known.values().filter(runs).count()
     }
 
-    pub(super) fn set(&self, session: &str, status: Status) {
+    pub(super) fn set(&self, session: &str, status: ActorStatus) {
         {
             let mut known = lock(&self.known);
             if known.get(session).cloned().unwrap_or_default() == status {
                 return;
             }
-            if status == Status::default() {
+            if status == ActorStatus::default() {
                 known.remove(session);
             } else {
                 known.insert(session.to_owned(), status.clone());
             }
         }
-        self.tell(Change::State {
+        self.tell(SessionChange::State {
             session: session.to_owned(),
             state: status.state,
             turn: status.turn,
@@ -106,25 +106,25 @@ impl States {
         });
     }
 
-    pub(super) fn tell(&self, change: Change) {
+    pub(super) fn tell(&self, change: SessionChange) {
         // Nobody need follow.
         let _ = self.told.send(change);
     }
 
-    pub(super) fn follow(&self) -> Changes {
-        Changes(self.told.subscribe())
+    pub(super) fn follow(&self) -> SessionChangeStream {
+        SessionChangeStream(self.told.subscribe())
     }
 }
 
-/// Follows the sessions.
-pub struct Changes(broadcast::Receiver<Change>);
+/// The changes of all sessions, as they come.
+pub struct SessionChangeStream(broadcast::Receiver<SessionChange>);
 
-impl Changes {
+impl SessionChangeStream {
     /// The next change; nothing when the manager is gone. Safe to drop and call again.
-    pub async fn next(&mut self) -> Option<Change> {
+    pub async fn next(&mut self) -> Option<SessionChange> {
         match self.0.recv().await {
             Ok(change) => Some(change),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(Change::Missed),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionChange::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
@@ -132,7 +132,7 @@ impl Changes {
 
 impl super::Manager {
     /// Follows the sessions from now on.
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> SessionChangeStream {
         self.inner.states.follow()
     }
 

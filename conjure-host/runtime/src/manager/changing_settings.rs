@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use conjure_core::chat::CallAnnounced;
-use conjure_core::routing::{Decision as Rules, Pattern, Rule};
-use conjure_core::turn::{Decision, When};
+use conjure_core::routing::{Pattern, PolicyDecision as Rules, Rule};
+use conjure_core::turn::{ApprovalDecision, When};
 use serde_json::{Value, json};
 
 use super::ManagerError;
 use super::actor::SavedSessionActor;
-use super::approvals::{Approval, Scope};
+use super::approvals::{Approval, DecisionScope};
 use super::spec::MadeOf;
 use super::view::SessionPatch;
 use conjure_config::SessionSpec;
-use conjure_store::{Session as Row, StoreError, ThreadId};
+use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 
 /// How often a change is tried that others overtake.
 const TRIES: usize = 5;
@@ -41,8 +41,8 @@ impl SavedSessionActor {
     pub(super) async fn decide(
         &mut self,
         call_id: &str,
-        decision: Decision,
-        scope: Scope,
+        decision: ApprovalDecision,
+        scope: DecisionScope,
     ) -> Result<(), ManagerError> {
         let asked = self.approvals().await;
         let asked = asked.into_iter().find(|asked| asked.call.id == call_id);
@@ -53,14 +53,14 @@ impl SavedSessionActor {
             });
         };
         let rules = match decision {
-            Decision::Allow => Rules::Allow,
-            Decision::Deny { .. } => Rules::Deny,
+            ApprovalDecision::Allow => Rules::Allow,
+            ApprovalDecision::Deny { .. } => Rules::Deny,
         };
         let session = Arc::clone(&open.opened.live.session);
         session.decide(call_id, decision).await;
         let pattern = match scope {
-            Scope::Once => return Ok(()),
-            Scope::Tool => {
+            DecisionScope::Once => return Ok(()),
+            DecisionScope::Tool => {
                 asked
                     .call
                     .name
@@ -69,7 +69,7 @@ impl SavedSessionActor {
                         message: error.to_string(),
                     })?
             }
-            Scope::Pattern { pattern } => pattern,
+            DecisionScope::Pattern { pattern } => pattern,
         };
         let rule = Rule {
             pattern,

@@ -10,7 +10,7 @@ use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
-use conjure_store::{RunsOf, Session as Row, StoreError, ThreadId};
+use conjure_store::{RunsOf, SavedSession as Row, StoreError, ThreadId};
 
 /// The newest turns of a thread whose sessions are asked.
 const LOOKED_AT: u64 = 50;

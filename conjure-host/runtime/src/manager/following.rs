@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use conjure_core::chat::EventId;
 
-use super::open::Live;
+use super::open::ActiveThread;
 use super::thread_watch::ThreadWatch;
-use super::{Inner, Manager, ManagerError, lock};
+use super::{Manager, ManagerError, ManagerState, lock};
 use crate::session::{Session, Stamped, Subscription};
 use conjure_store::{StoreError, ThreadId};
 
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows a thread's events, each once and in order.
 pub struct EventStream {
-    inner: Arc<Inner>,
+    inner: Arc<ManagerState>,
     thread: ThreadId,
     seen: Option<EventId>,
     read: VecDeque<Arc<Stamped>>,
@@ -97,7 +97,7 @@ impl EventStream {
     }
 
     /// Whether this one was followed to its end already.
-    fn is_over(&self, open: &Live) -> bool {
+    fn is_over(&self, open: &ActiveThread) -> bool {
         std::ptr::eq(self.followed.as_ptr(), Arc::as_ptr(&open.session))
     }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::requests::Ask;
-use super::{Inner, ManagerError, lock};
+use super::requests::ActorRequest;
+use super::{ManagerError, ManagerState, lock};
 use conjure_store::{Run, RunState};
 
-impl Inner {
+impl ManagerState {
     /// Ends what a process left behind that is no more.
     pub(super) async fn take_over(&self) -> Result<Vec<Run>, ManagerError> {
         let over = self.store.take_over_runs().await?;
@@ -31,7 +31,7 @@ impl Inner {
         }
         for session in self.store.orphaned_sessions().await? {
             match self.actor(&session).await {
-                Ok(actor) => drop(actor.send(Box::new(Ask::Adopt)).await),
+                Ok(actor) => drop(actor.send(Box::new(ActorRequest::Adopt)).await),
                 Err(error) => tracing::warn!(session, "what waits in it is not begun: {error}"),
             }
         }
@@ -85,7 +85,7 @@ impl Inner {
 }
 
 /// Looks after runs until the manager is gone or goes down.
-pub(super) async fn beat(inner: Weak<Inner>, closing: CancellationToken, every: Duration) {
+pub(super) async fn beat(inner: Weak<ManagerState>, closing: CancellationToken, every: Duration) {
     loop {
         tokio::select! {
             () = closing.cancelled() => return,

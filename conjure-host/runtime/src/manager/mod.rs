@@ -4,15 +4,15 @@
 //!
 //! ```no_run
 //! use conjure_core::chat::Message;
-//! use conjure_providers::auths::{Auths, Keys};
-//! use conjure_runtime::{Host, manager::{Manager, NewSession, Options}};
+//! use conjure_providers::auths::{Auths, KeySources};
+//! use conjure_runtime::{Host, manager::{Manager, ManagerOptions, NewSession}};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let data_dir = conjure_config::env::data_dir();
 //! let store = conjure_store::open(&data_dir).await?;
-//! let auths = Auths::over(store.clone(), Keys::new(&data_dir));
+//! let auths = Auths::over(store.clone(), KeySources::new(&data_dir));
 //! let host = Host::builder().usual_plugins().log(store.clone()).auths(auths).build().await?;
-//! let manager = Manager::start(host, store, Options::default()).await?;
+//! let manager = Manager::start(host, store, ManagerOptions::default()).await?;
 //! let session = manager.create(NewSession::new("work", "claude-sonnet-4-5", "/home/ada")).await?;
 //! let turn = manager.say(&session.id, Message::user("What is in this directory?"), None).await?;
 //! println!("{:?}", manager.wait(&turn.id).await?.state);
@@ -57,19 +57,19 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use approvals::{Approval, Scope};
+pub use approvals::{Approval, DecisionScope};
 pub use attendance::Attendant;
-pub use changes::{Change, Changes};
+pub use changes::{SessionChange, SessionChangeStream};
 pub use error::ManagerError;
 pub use files::{FetchError, Fetched};
 pub use following::EventStream;
-pub use questions::{Question, QuestionReply};
+pub use questions::{PendingQuestion, QuestionReply};
 pub use remote::{RemoteError, RemoteErrorKind};
 pub use runs::Turn;
 pub use spec::spec_of;
 pub use terms::{TurnRequest, TurnTerms};
 pub use view::{
-    Chat, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
+    ChatRetention, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
     ThreadView,
 };
 
@@ -78,8 +78,8 @@ use actor::SavedSessionActor;
 use attendance::Attendance;
 use changes::States;
 use conjure_store::{Store, ThreadId};
-use open::Live;
-use requests::Ask;
+use open::ActiveThread;
+use requests::ActorRequest;
 use thread_watch::ThreadWatches;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
@@ -88,9 +88,9 @@ const LAST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
 /// Messages that may wait at an actor.
 const MAILBOX: usize = 64;
 
-/// How a manager works.
+/// Options of a manager.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct ManagerOptions {
     /// After how long without anything to do a session's thread is closed; 10 minutes by default.
     pub idle: Duration,
     /// How long a call waits for a person's decision before it is denied, and a question for an
@@ -113,7 +113,7 @@ pub struct Options {
     pub adopts: bool,
 }
 
-impl Default for Options {
+impl Default for ManagerOptions {
     fn default() -> Self {
         Self {
             idle: Duration::from_mins(10),
@@ -131,17 +131,18 @@ impl Default for Options {
 /// Keeps the sessions of a host. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Manager {
-    inner: Arc<Inner>,
+    inner: Arc<ManagerState>,
 }
 
-pub(crate) struct Inner {
+/// The state that a manager's clones share.
+pub(crate) struct ManagerState {
     host: Host,
     store: Store,
-    options: Options,
+    options: ManagerOptions,
     /// The actors, by session.
-    actors: Mutex<HashMap<String, mpsc::Sender<Box<Ask>>>>,
+    actors: Mutex<HashMap<String, mpsc::Sender<Box<ActorRequest>>>>,
     /// Threads that are open here.
-    live: Mutex<HashMap<ThreadId, Live>>,
+    live: Mutex<HashMap<ThreadId, ActiveThread>>,
     /// Tells of changes of that.
     words: ThreadWatches,
     states: States,
@@ -162,8 +163,12 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::Store`].
-    pub async fn start(host: Host, store: Store, options: Options) -> Result<Self, ManagerError> {
-        let inner = Arc::new(Inner {
+    pub async fn start(
+        host: Host,
+        store: Store,
+        options: ManagerOptions,
+    ) -> Result<Self, ManagerError> {
+        let inner = Arc::new(ManagerState {
             host,
             store,
             options,
@@ -235,7 +240,7 @@ impl Manager {
     async fn ask<T>(
         &self,
         session: &str,
-        ask: impl Fn(tokio::sync::oneshot::Sender<T>) -> Ask,
+        ask: impl Fn(tokio::sync::oneshot::Sender<T>) -> ActorRequest,
     ) -> Result<T, ManagerError> {
         // A actor that ends while it is asked has taken nothing; the next one does.
         loop {
@@ -257,7 +262,7 @@ impl Manager {
     async fn ask_kept<T>(
         &self,
         session: &str,
-        ask: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Ask,
+        ask: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> ActorRequest,
     ) -> Option<T> {
         let actor = lock(&self.inner.actors).get(session).cloned()?;
         let (done, answer) = tokio::sync::oneshot::channel();
@@ -266,7 +271,7 @@ impl Manager {
     }
 }
 
-impl Inner {
+impl ManagerState {
     /// A actor is over; another one may have taken its place.
     fn forget(&self, session: &str) {
         let mut actors = lock(&self.actors);
@@ -279,7 +284,7 @@ impl Inner {
     async fn actor(
         self: &Arc<Self>,
         session: &str,
-    ) -> Result<mpsc::Sender<Box<Ask>>, ManagerError> {
+    ) -> Result<mpsc::Sender<Box<ActorRequest>>, ManagerError> {
         if let Some(actor) = lock(&self.actors).get(session).cloned()
             && !actor.is_closed()
         {

@@ -7,9 +7,9 @@ use conjure_core::chat::EventId;
 use super::lock;
 use crate::session::{Session, Subscription};
 
-/// A thread that is open here, as others see it.
+/// A thread that is open in this process, with its session.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct ActiveThread {
     /// The saved session that has it open.
     pub(super) owner: String,
     pub(super) session: Arc<Session>,
@@ -17,7 +17,7 @@ pub(super) struct Live {
     run: Arc<Mutex<Option<String>>>,
 }
 
-impl Live {
+impl ActiveThread {
     pub(super) fn new(owner: &str, session: Arc<Session>) -> Self {
         Self {
             owner: owner.to_owned(),

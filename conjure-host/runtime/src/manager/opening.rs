@@ -5,32 +5,32 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::open::Live;
-use super::remote::Remote;
-use super::requests::Ask;
+use super::open::ActiveThread;
+use super::remote::RemoteRequest;
+use super::requests::ActorRequest;
 use super::spec::MadeOf;
-use super::{Inner, Manager, ManagerError, lock};
+use super::{Manager, ManagerError, ManagerState, lock};
 use crate::session::{ApprovalMode, Saved, SessionError, SpentBefore};
 use conjure_config::SessionSpec;
-use conjure_store::{Session as Row, StoreError, ThreadId};
+use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
-/// A session's thread that is open, and what it was opened with.
-pub(super) struct Opened {
-    pub(super) live: Live,
+/// The open thread of a session, with the settings it was opened with.
+pub(super) struct OpenSessionThread {
+    pub(super) live: ActiveThread,
     pub(super) made: MadeOf,
 }
 
-impl Inner {
+impl ManagerState {
     /// Opens a thread for a session. Where another one writes it, that one is asked to close it,
     /// and waited for.
     pub(super) async fn open(
         self: &Arc<Self>,
         row: &Row,
         thread: &ThreadId,
-    ) -> Result<Opened, ManagerError> {
+    ) -> Result<OpenSessionThread, ManagerError> {
         let (spec, made) = self.made_of(row).await?;
         let until = Instant::now() + self.options.patience;
         loop {
@@ -52,7 +52,7 @@ impl Inner {
         spec: &SessionSpec,
         made: MadeOf,
         thread: &ThreadId,
-    ) -> Result<Opened, ManagerError> {
+    ) -> Result<OpenSessionThread, ManagerError> {
         let totals = self.store.session_totals(&row.id).await?;
         let saved = Saved {
             spent: SpentBefore {
@@ -64,14 +64,14 @@ impl Inner {
             approvals: ApprovalMode::Within(self.options.approval),
         };
         let session = self.host.open_saved(spec.clone(), thread.clone(), saved);
-        Ok(Opened {
-            live: Live::new(&row.id, Arc::new(session.await?)),
+        Ok(OpenSessionThread {
+            live: ActiveThread::new(&row.id, Arc::new(session.await?)),
             made,
         })
     }
 
     /// A thread is open.
-    pub(super) fn opened(&self, live: &Live) {
+    pub(super) fn opened(&self, live: &ActiveThread) {
         let thread = live.session.thread().clone();
         lock(&self.live).insert(thread.clone(), live.clone());
         self.words.tell(&thread);
@@ -86,7 +86,7 @@ impl Inner {
         let manager = Manager {
             inner: Arc::clone(self),
         };
-        let remote = || Remote::Release {
+        let remote = || RemoteRequest::Release {
             thread: thread.clone(),
         };
         if let Err(error) = manager.at_writer::<()>(thread, remote).await {
@@ -102,7 +102,7 @@ impl Inner {
             let (done, released) = tokio::sync::oneshot::channel();
             let thread = thread.clone();
             if actor
-                .try_send(Box::new(Ask::Release { thread, done }))
+                .try_send(Box::new(ActorRequest::Release { thread, done }))
                 .is_ok()
             {
                 let _ = tokio::time::timeout(AGAIN, released).await;
@@ -111,7 +111,7 @@ impl Inner {
     }
 
     /// A thread is open no more.
-    pub(super) fn closed(&self, live: &Live) {
+    pub(super) fn closed(&self, live: &ActiveThread) {
         let thread = live.session.thread();
         let mut all = lock(&self.live);
         if all

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::remote::Remote;
+use super::remote::RemoteRequest;
 use super::{Manager, ManagerError, lock};
-use crate::session::{NotTaken, Questions};
+use crate::session::{AnswerRefusal, Questions};
 
-pub use crate::session::{Question, QuestionReply};
+pub use crate::session::{PendingQuestion, QuestionReply};
 
 impl Manager {
     /// The questions of a session that wait for an answer, the oldest first.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
-    pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ManagerError> {
+    pub async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, ManagerError> {
         let session = self.id_of(session).await?;
-        let remote = || Remote::Questions {
+        let remote = || RemoteRequest::Questions {
             session: session.clone(),
         };
         match self.at_owner(&session, remote).await? {
@@ -24,7 +24,7 @@ impl Manager {
         }
     }
 
-    pub(super) fn questions_here(&self, session: &str) -> Vec<Question> {
+    pub(super) fn questions_here(&self, session: &str) -> Vec<PendingQuestion> {
         let questions = self.questions_of(session);
         questions.iter().flat_map(|one| one.pending()).collect()
     }
@@ -51,7 +51,7 @@ impl Manager {
             QuestionReply::Decline => true,
             QuestionReply::Cancel => false,
         };
-        let remote = || Remote::Dismiss {
+        let remote = || RemoteRequest::Dismiss {
             session: session.clone(),
             question: question.to_owned(),
             declined,
@@ -71,8 +71,10 @@ impl Manager {
         for questions in self.questions_of(session) {
             match questions.answer(question, reply.clone()) {
                 Ok(()) => return Ok(()),
-                Err(NotTaken::Gone) => {}
-                Err(NotTaken::Unfit(message)) => return Err(ManagerError::Invalid { message }),
+                Err(AnswerRefusal::Gone) => {}
+                Err(AnswerRefusal::Unfit(message)) => {
+                    return Err(ManagerError::Invalid { message });
+                }
             }
         }
         Err(ManagerError::NotFound {

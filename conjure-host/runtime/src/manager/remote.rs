@@ -6,22 +6,22 @@
 use std::time::Duration;
 
 use conjure_core::chat::Message;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvals::Scope;
+use super::approvals::DecisionScope;
 use super::requests::CancelRequest;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
 use super::{Manager, ManagerError, QuestionReply};
-use conjure_store::{Owner, Reply, Request, StoreError, ThreadId};
+use conjure_store::{Owner, ProcessRequest, RequestReply, StoreError, ThreadId};
 
-/// What is asked of another process.
+/// A request to another process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub(super) enum Remote {
+pub(super) enum RemoteRequest {
     Say {
         session: String,
         turn_id: String,
@@ -41,7 +41,7 @@ pub(super) enum Remote {
         call_id: String,
         /// Why it is denied; it is allowed without.
         denied: Option<String>,
-        scope: Scope,
+        scope: DecisionScope,
     },
     Questions {
         session: String,
@@ -86,7 +86,7 @@ const MODEL: Duration = Duration::from_secs(300);
 /// The same where a thread is opened or closed for it, with its backends.
 const OPENING: Duration = Duration::from_secs(15);
 
-impl Remote {
+impl RemoteRequest {
     fn patience(&self) -> Duration {
         match self {
             Self::Cancel { .. }
@@ -163,14 +163,15 @@ impl From<&ManagerError> for RemoteError {
     }
 }
 
-type Answered = Result<Value, RemoteError>;
+/// The reply of another process to a request.
+type RemoteReply = Result<Value, RemoteError>;
 
 impl Manager {
     /// Asks the process that runs a session's turn, where that is another one.
     pub(super) async fn at_owner<T: DeserializeOwned>(
         &self,
         session: &str,
-        remote: impl FnOnce() -> Remote,
+        remote: impl FnOnce() -> RemoteRequest,
     ) -> Result<Option<T>, ManagerError> {
         let Some(owner) = self.owner_elsewhere(session).await? else {
             return Ok(None);
@@ -192,7 +193,7 @@ impl Manager {
     pub(super) async fn at_writer<T: DeserializeOwned>(
         &self,
         thread: &ThreadId,
-        remote: impl FnOnce() -> Remote,
+        remote: impl FnOnce() -> RemoteRequest,
     ) -> Result<Option<T>, ManagerError> {
         let Some(owner) = self.inner.store.thread_owner(thread).await? else {
             return Ok(None);
@@ -225,7 +226,7 @@ impl Manager {
     async fn ask_owner<T: DeserializeOwned>(
         &self,
         owner: &Owner,
-        remote: &Remote,
+        remote: &RemoteRequest,
     ) -> Result<T, ManagerError> {
         let elsewhere = |why: &'static str| ManagerError::Elsewhere {
             pid: owner.pid,
@@ -242,60 +243,60 @@ impl Manager {
         let body = serde_json::to_string(remote).map_err(odd)?;
         let patience = remote.patience();
         match self.inner.store.request(owner, &body, patience).await? {
-            Reply::Answer(answer) => {
-                let answered: Answered = serde_json::from_str(&answer).map_err(odd)?;
+            RequestReply::Answer(answer) => {
+                let answered: RemoteReply = serde_json::from_str(&answer).map_err(odd)?;
                 serde_json::from_value(answered.map_err(ManagerError::Remote)?).map_err(odd)
             }
-            Reply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
-            Reply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
+            RequestReply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
+            RequestReply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
         }
     }
 
     /// Does what another process asks, and answers it.
-    pub(super) async fn serve_request(self, request: Request) {
+    pub(super) async fn serve_request(self, request: ProcessRequest) {
         let done = match serde_json::from_str(&request.body) {
             Ok(remote) => Box::pin(self.serve_remote(remote)).await,
             Err(error) => Err(ManagerError::Invalid {
                 message: format!("another process asks for what is not known here: {error}"),
             }),
         };
-        let answered: Answered = done.map_err(|error| RemoteError::from(&error));
+        let answered: RemoteReply = done.map_err(|error| RemoteError::from(&error));
         let answer = serde_json::to_string(&answered).unwrap_or_default();
         if let Err(error) = self.inner.store.answer_request(&request.id, &answer).await {
             tracing::warn!("another process was not answered: {error}");
         }
     }
 
-    async fn serve_remote(&self, remote: Remote) -> Result<Value, ManagerError> {
+    async fn serve_remote(&self, remote: RemoteRequest) -> Result<Value, ManagerError> {
         let nothing = Ok(Value::Null);
         match remote {
-            Remote::Say {
+            RemoteRequest::Say {
                 session,
                 turn_id,
                 message,
                 terms,
             } => json(self.begin_here(&session, turn_id, message, terms).await?),
-            Remote::Cancel { session, what } => {
+            RemoteRequest::Cancel { session, what } => {
                 self.cancel_here(&session, what).await;
                 nothing
             }
-            Remote::Approvals { session } => json(self.approvals_here(&session).await),
-            Remote::Decide {
+            RemoteRequest::Approvals { session } => json(self.approvals_here(&session).await),
+            RemoteRequest::Decide {
                 session,
                 call_id,
                 denied,
                 scope,
             } => {
                 let decision = match denied {
-                    Some(reason) => Decision::Deny { reason },
-                    None => Decision::Allow,
+                    Some(reason) => ApprovalDecision::Deny { reason },
+                    None => ApprovalDecision::Allow,
                 };
                 self.decide_here(&session, &call_id, decision, scope)
                     .await?;
                 nothing
             }
-            Remote::Questions { session } => json(self.questions_here(&session)),
-            Remote::Dismiss {
+            RemoteRequest::Questions { session } => json(self.questions_here(&session)),
+            RemoteRequest::Dismiss {
                 session,
                 question,
                 declined,
@@ -307,7 +308,7 @@ impl Manager {
                 self.answer_here(&session, &question, &reply)?;
                 nothing
             }
-            Remote::Update {
+            RemoteRequest::Update {
                 session,
                 mut patch,
                 seen_ms,
@@ -318,20 +319,22 @@ impl Manager {
                 self.update_here(&session, &patch, when).await?;
                 nothing
             }
-            Remote::End { session } => {
+            RemoteRequest::End { session } => {
                 self.end_here(&session).await;
                 nothing
             }
-            Remote::Release { thread } => {
+            RemoteRequest::Release { thread } => {
                 self.inner.release(&thread).await;
                 nothing
             }
-            Remote::Leave { thread } => {
+            RemoteRequest::Leave { thread } => {
                 self.leave_here(&thread).await;
                 nothing
             }
-            Remote::Compact { thread, session } => json(self.compact_here(&thread, session).await?),
-            Remote::Unfold { thread, fold } => json(self.unfold_here(&thread, fold).await?),
+            RemoteRequest::Compact { thread, session } => {
+                json(self.compact_here(&thread, session).await?)
+            }
+            RemoteRequest::Unfold { thread, fold } => json(self.unfold_here(&thread, fold).await?),
         }
     }
 }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Message;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::approvals::{Approval, Scope};
+use super::approvals::{Approval, DecisionScope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
 use crate::session::Session;
 use crate::session::ToolPreview;
-use conjure_store::{Session as Row, ThreadId};
+use conjure_store::{SavedSession as Row, ThreadId};
 
 /// An answer to give.
 pub(super) type Done<T> = oneshot::Sender<T>;
@@ -28,8 +28,8 @@ pub(super) struct CancelRequest {
     pub(super) drop_queued: bool,
 }
 
-/// What is asked of a session's actor.
-pub(super) enum Ask {
+/// A request to a session's actor.
+pub(super) enum ActorRequest {
     /// Say something, or go on where there is no message.
     Say {
         turn_id: String,
@@ -46,8 +46,8 @@ pub(super) enum Ask {
     Approvals(Done<Vec<Approval>>),
     Decide {
         call_id: String,
-        decision: Decision,
-        scope: Scope,
+        decision: ApprovalDecision,
+        scope: DecisionScope,
         done: Done<Result<(), ManagerError>>,
     },
     /// Change what is saved.

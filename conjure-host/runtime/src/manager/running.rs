@@ -7,15 +7,15 @@ use tokio::task::JoinHandle;
 
 use super::attendance::Presence;
 use super::terms::TurnTerms;
-use crate::session::{Answer, ChatError};
-use conjure_store::{Spent, ThreadId};
+use crate::session::{ChatError, TurnSummary};
+use conjure_store::{RunUsage, ThreadId};
 
-/// The turn that runs.
-pub(super) struct Running {
+/// The turn that a session runs now.
+pub(super) struct RunningTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,
-    pub(super) answer: JoinHandle<Result<Answer, ChatError>>,
-    pub(super) spent: Spent,
+    pub(super) answer: JoinHandle<Result<TurnSummary, ChatError>>,
+    pub(super) spent: RunUsage,
     /// Calls and questions that wait for a person.
     pub(super) asked: BTreeSet<String>,
     /// Whether the model goes on with other settings when it is over.
@@ -26,7 +26,7 @@ pub(super) struct Running {
     pub(super) presence: Option<Presence>,
 }
 
-impl Running {
+impl RunningTurn {
     /// Takes in what the session shows of it. Whether others wait for a person now.
     pub(super) fn see(&mut self, event: &Event) -> bool {
         match event {
@@ -56,13 +56,13 @@ impl Running {
 /// What happens to a turn that runs.
 pub(super) enum Happening {
     /// It is over.
-    Over(Result<Answer, ChatError>),
+    Over(Result<TurnSummary, ChatError>),
     /// Somebody came who can decide, or nobody is there any more.
     Presence(bool),
 }
 
 /// What happens next to the turn that runs; never anything where none does.
-pub(super) async fn happening(running: &mut Option<Running>) -> Happening {
+pub(super) async fn happening(running: &mut Option<RunningTurn>) -> Happening {
     let Some(running) = running else {
         return std::future::pending().await;
     };

@@ -5,11 +5,11 @@ use std::time::Duration;
 use conjure_core::chat::Message;
 use serde::{Deserialize, Serialize};
 
-use super::remote::Remote;
-use super::requests::{Ask, CancelRequest};
+use super::remote::RemoteRequest;
+use super::requests::{ActorRequest, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::{Manager, ManagerError};
-use conjure_store::{Run, RunState, RunsOf, Signal, Signals, ThreadId};
+use conjure_store::{Run, RunState, RunsOf, StoreSignal, StoreSignals, ThreadId};
 
 /// How often the store is asked about a turn of another process.
 const LOOK: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ impl Manager {
         } = request;
         let terms = Box::new(terms);
         let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let remote = || Remote::Say {
+        let remote = || RemoteRequest::Say {
             session: session.clone(),
             turn_id: turn_id.clone(),
             message: message.clone(),
@@ -89,7 +89,7 @@ impl Manager {
         message: Option<Message>,
         terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
-        self.ask(session, |done| Ask::Say {
+        self.ask(session, |done| ActorRequest::Say {
             turn_id: turn_id.clone(),
             message: message.clone(),
             terms: terms.clone(),
@@ -173,7 +173,7 @@ impl Manager {
 
     async fn cancel_what(&self, session: &str, what: CancelRequest) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let remote = || Remote::Cancel {
+        let remote = || RemoteRequest::Cancel {
             session: session.clone(),
             what: what.clone(),
         };
@@ -185,7 +185,7 @@ impl Manager {
 
     pub(super) async fn cancel_here(&self, session: &str, what: CancelRequest) {
         let drop_queued = what.drop_queued;
-        let ask = |done| Ask::Cancel {
+        let ask = |done| ActorRequest::Cancel {
             what: what.clone(),
             done,
         };
@@ -199,28 +199,28 @@ impl Manager {
 }
 
 /// Waits for word of a thread that another process writes.
-pub(super) async fn told_of(signals: Option<&mut Signals>, thread: &ThreadId) {
+pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadId) {
     let Some(signals) = signals else {
         return std::future::pending().await;
     };
     loop {
         match signals.next().await {
-            Signal::Anywhere => return,
-            Signal::Thread(written) if written == *thread => return,
-            Signal::Thread(_) | Signal::Requests => {}
+            StoreSignal::Anywhere => return,
+            StoreSignal::Thread(written) if written == *thread => return,
+            StoreSignal::Thread(_) | StoreSignal::Requests => {}
         }
     }
 }
 
 /// How a run ended.
 pub(super) fn end_of(
-    answer: &Result<crate::session::Answer, crate::session::ChatError>,
+    answer: &Result<crate::session::TurnSummary, crate::session::ChatError>,
 ) -> (RunState, Option<String>) {
-    use conjure_core::log::Outcome;
+    use conjure_core::log::TurnOutcome;
 
     use crate::session::ChatError;
     match answer {
-        Ok(answer) if answer.outcome == Outcome::CutShort => (RunState::CutShort, None),
+        Ok(answer) if answer.outcome == TurnOutcome::CutShort => (RunState::CutShort, None),
         Ok(_) => (RunState::Completed, None),
         Err(ChatError::Cancelled) => (RunState::Cancelled, None),
         Err(error @ ChatError::Limit { .. }) => (RunState::Limit, Some(error.to_string())),

@@ -6,17 +6,19 @@ use conjure_core::switch::SwitchReport;
 use conjure_core::turn::When;
 use serde_json::{Map, Value};
 
-use super::changes::{Change, Status};
-use super::remote::Remote;
-use super::requests::Ask;
+use super::changes::{ActorStatus, SessionChange};
+use super::remote::RemoteRequest;
+use super::requests::ActorRequest;
 use super::spec::{object, persona};
-use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
-use super::{Inner, Manager, ManagerError};
+use super::view::{ChatRetention, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
+use super::{Manager, ManagerError, ManagerState};
 use crate::session::ToolPreview;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
 use conjure_providers::auths::MCP_SECRETS;
-use conjure_store::{JsonText, RunState, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
+use conjure_store::{
+    JsonText, RunState, SavedAuth, SavedSession as Row, StoreError, Thread, ThreadId,
+};
 
 impl Manager {
     /// Saves a new session.
@@ -87,7 +89,7 @@ impl Manager {
         let before = self.inner.row(session).await?;
         let session = before.id.clone();
         let (patch, sealing) = self.sealed(before, patch).await?;
-        let remote = || Remote::Update {
+        let remote = || RemoteRequest::Update {
             session: session.clone(),
             patch: Box::new(patch.clone()),
             seen_ms: patch.seen_ms,
@@ -109,7 +111,7 @@ impl Manager {
         patch: &SessionPatch,
         when: When,
     ) -> Result<(), ManagerError> {
-        let updated = self.ask(session, |done| Ask::Update {
+        let updated = self.ask(session, |done| ActorRequest::Update {
             patch: Box::new(patch.clone()),
             when,
             done,
@@ -141,7 +143,7 @@ impl Manager {
     /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
     pub async fn tools(&self, session: &str) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
-        if let Some(Some(tool_preview)) = self.ask_kept(&row.id, Ask::Tools).await {
+        if let Some(Some(tool_preview)) = self.ask_kept(&row.id, ActorRequest::Tools).await {
             return Ok(tool_preview);
         }
         self.tool_preview(session, &PolicySpec::default()).await
@@ -170,26 +172,26 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
-    pub async fn delete(&self, session: &str, chat: Chat) -> Result<(), ManagerError> {
+    pub async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), ManagerError> {
         let row = self.inner.row(session).await?;
-        let remote = || Remote::End {
+        let remote = || RemoteRequest::End {
             session: row.id.clone(),
         };
         if self.at_owner::<()>(&row.id, remote).await?.is_none() {
             self.end_here(&row.id).await;
         }
         self.inner.store.delete_session(&row.id).await?;
-        self.inner.states.tell(Change::Deleted {
+        self.inner.states.tell(SessionChange::Deleted {
             session: row.id.clone(),
         });
         match active(&row) {
-            Ok(thread) if chat == Chat::Delete => self.remove_thread(&thread).await,
+            Ok(thread) if chat == ChatRetention::Delete => self.remove_thread(&thread).await,
             _ => Ok(()),
         }
     }
 
     pub(super) async fn end_here(&self, session: &str) {
-        let _ = self.ask_kept(session, Ask::End).await;
+        let _ = self.ask_kept(session, ActorRequest::End).await;
     }
 
     /// The id of a session that was named by its id or its name.
@@ -230,7 +232,7 @@ impl Manager {
     }
 }
 
-impl Inner {
+impl ManagerState {
     /// A session by its id or its name.
     pub(super) async fn row(&self, session: &str) -> Result<Row, ManagerError> {
         match self.store.session(session).await {
@@ -240,9 +242,9 @@ impl Inner {
     }
 
     /// How it is with a session: here, or in another process that runs it.
-    async fn status(&self, session: &str) -> Result<Status, ManagerError> {
+    async fn status(&self, session: &str) -> Result<ActorStatus, ManagerError> {
         let here = self.states.of(session);
-        if here != Status::default() {
+        if here != ActorStatus::default() {
             return Ok(here);
         }
         let runs = self.store.open_runs(session).await?;
@@ -251,12 +253,12 @@ impl Inner {
             .filter(|run| run.state == RunState::Queued)
             .count();
         let running = runs.into_iter().find(|run| run.state == RunState::Running);
-        let status = Status {
+        let status = ActorStatus {
             queued,
-            ..Status::default()
+            ..ActorStatus::default()
         };
         Ok(match running {
-            Some(run) => Status {
+            Some(run) => ActorStatus {
                 state: SessionState::Running,
                 turn: Some(run.id),
                 thread: Some(run.thread),
@@ -351,7 +353,7 @@ impl Inner {
     }
 
     pub(super) fn tell_saved(&self, session: &str) {
-        self.states.tell(Change::Saved {
+        self.states.tell(SessionChange::Saved {
             session: session.to_owned(),
         });
     }

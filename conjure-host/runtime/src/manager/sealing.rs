@@ -7,7 +7,7 @@ use super::remote::{RemoteError, RemoteErrorKind};
 use super::{Manager, ManagerError, SessionPatch};
 use crate::mcp_status::KIND;
 use conjure_providers::auths::Auths;
-use conjure_store::{Session as Row, Store};
+use conjure_store::{SavedSession as Row, Store};
 
 /// MCP servers that are read at once.
 const PAGE: u64 = 200;

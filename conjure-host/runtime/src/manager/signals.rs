@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Inner, Manager, lock};
-use conjure_store::Signal;
+use super::{Manager, ManagerState, lock};
+use conjure_store::StoreSignal;
 
 /// How often is looked where no word comes.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Listens for as long as a manager is there.
-pub(super) async fn listen(inner: Weak<Inner>, wanted: Arc<Notify>) {
+pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
     loop {
         wanted.notified().await;
         let Some(store) = inner.upgrade().map(|inner| inner.store.clone()) else {
@@ -30,9 +30,9 @@ pub(super) async fn listen(inner: Weak<Inner>, wanted: Arc<Notify>) {
                 break;
             }
             match signal {
-                Some(Signal::Thread(thread)) => inner.words.tell(&thread),
-                Some(Signal::Requests) | None => take(&inner).await,
-                Some(Signal::Anywhere) => {
+                Some(StoreSignal::Thread(thread)) => inner.words.tell(&thread),
+                Some(StoreSignal::Requests) | None => take(&inner).await,
+                Some(StoreSignal::Anywhere) => {
                     inner.words.tell_all();
                     take(&inner).await;
                 }
@@ -42,7 +42,7 @@ pub(super) async fn listen(inner: Weak<Inner>, wanted: Arc<Notify>) {
 }
 
 /// Takes what other processes ask; each is done beside the others.
-async fn take(inner: &Arc<Inner>) {
+async fn take(inner: &Arc<ManagerState>) {
     if lock(&inner.actors).is_empty() {
         return;
     }
@@ -59,7 +59,7 @@ async fn take(inner: &Arc<Inner>) {
     }
 }
 
-impl Inner {
+impl ManagerState {
     fn is_listening(&self) -> bool {
         !lock(&self.actors).is_empty() || self.words.is_followed()
     }

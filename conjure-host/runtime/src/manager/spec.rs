@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::view::PersonaCopy;
-use super::{Inner, ManagerError};
+use super::{ManagerError, ManagerState};
 use crate::Host;
 use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
-use conjure_store::{SavedAuth, Session as Row};
+use conjure_store::{SavedAuth, SavedSession as Row};
 
 /// Fields of a session file that a saved session says elsewhere.
 const ELSEWHERE: [(&str, &str); 7] = [
@@ -74,7 +74,7 @@ fn digest(value: &impl Serialize) -> Digest {
     Sha256::digest(json).into()
 }
 
-impl Inner {
+impl ManagerState {
     /// What a saved session is opened with now.
     pub(super) async fn made_of(&self, row: &Row) -> Result<(SessionSpec, MadeOf), ManagerError> {
         let auth = self.store.auth(&row.auth_id).await?;

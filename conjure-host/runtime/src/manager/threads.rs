@@ -1,7 +1,7 @@
 //! Which thread a session goes on with.
 
-use super::remote::Remote;
-use super::requests::Ask;
+use super::remote::RemoteRequest;
+use super::requests::ActorRequest;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
 use crate::session::{SessionError, UnfoldError};
@@ -55,7 +55,7 @@ impl Manager {
         let session = self.id_of(session).await?;
         let thread = self.thread_of(choice).await?;
         let row = self
-            .ask(&session, |done| Ask::Choose {
+            .ask(&session, |done| ActorRequest::Choose {
                 thread: thread.clone(),
                 done,
             })
@@ -117,7 +117,7 @@ impl Manager {
         thread: &ThreadId,
         fold: Option<u64>,
     ) -> Result<(u64, u64), ManagerError> {
-        let remote = || Remote::Unfold {
+        let remote = || RemoteRequest::Unfold {
             thread: thread.clone(),
             fold,
         };
@@ -161,7 +161,7 @@ impl Manager {
             Some(session) => Some(self.id_of(session).await?),
             None => None,
         };
-        let remote = || Remote::Compact {
+        let remote = || RemoteRequest::Compact {
             thread: thread.clone(),
             session: session.clone(),
         };
@@ -192,7 +192,7 @@ impl Manager {
             }
         };
         let session = self
-            .ask(&owner, |done| Ask::Open {
+            .ask(&owner, |done| ActorRequest::Open {
                 thread: thread.clone(),
                 done,
             })
@@ -203,7 +203,7 @@ impl Manager {
 
     /// Ends what runs on a thread, here or in another process, and closes it.
     async fn leave(&self, thread: &ThreadId) -> Result<(), ManagerError> {
-        let remote = || Remote::Leave {
+        let remote = || RemoteRequest::Leave {
             thread: thread.clone(),
         };
         if self.at_writer::<()>(thread, remote).await?.is_none() {
@@ -217,7 +217,7 @@ impl Manager {
             .get(thread)
             .map(|live| live.owner.clone());
         if let Some(owner) = owner {
-            let left = self.ask_kept(&owner, |done| Ask::Leave {
+            let left = self.ask_kept(&owner, |done| ActorRequest::Leave {
                 thread: thread.clone(),
                 done,
             });

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::actor::{Opening, SavedSessionActor, Waiting};
+use super::actor::{OpeningTurn, QueuedTurn, SavedSessionActor};
 use super::requests::CancelRequest;
 use super::runs::end_of;
-use crate::session::{Answer, ChatError};
-use conjure_store::{RunState, Spent, ThreadId};
+use crate::session::{ChatError, TurnSummary};
+use conjure_store::{RunState, RunUsage, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ impl SavedSessionActor {
         }
     }
 
-    pub(super) async fn turn_over(&mut self, answer: Result<Answer, ChatError>) {
+    pub(super) async fn turn_over(&mut self, answer: Result<TurnSummary, ChatError>) {
         let Some(mut running) = self.running.take() else {
             return;
         };
@@ -41,7 +41,7 @@ impl SavedSessionActor {
         self.inner.note_latest(&self.id, &running.thread).await;
         // One that had its answer before it was stopped is over.
         if running.goes_on && state == RunState::Cancelled {
-            let turn = Waiting {
+            let turn = QueuedTurn {
                 turn_id: uuid::Uuid::now_v7().to_string(),
                 thread: running.thread,
                 message: None,
@@ -71,7 +71,7 @@ impl SavedSessionActor {
                 return;
             }
         }
-        if let Some(Opening { turn, .. }) = self.opening.take() {
+        if let Some(OpeningTurn { turn, .. }) = self.opening.take() {
             let why = Some("it was cancelled before it began");
             self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
                 .await;
@@ -103,7 +103,7 @@ impl SavedSessionActor {
     /// Ends what runs on a thread or waits for it, and closes it.
     pub(super) async fn leave_thread(&mut self, thread: &ThreadId) {
         let waiting = std::mem::take(&mut self.waiting);
-        let (gone, kept): (Vec<Waiting>, Vec<Waiting>) =
+        let (gone, kept): (Vec<QueuedTurn>, Vec<QueuedTurn>) =
             waiting.into_iter().partition(|turn| &turn.thread == thread);
         self.waiting = kept.into();
         for turn in gone {
@@ -151,7 +151,7 @@ impl SavedSessionActor {
         &self,
         id: &str,
         state: RunState,
-        spent: Option<Spent>,
+        spent: Option<RunUsage>,
         error: Option<&str>,
     ) {
         if let Err(failed) = self.inner.store.end_run(id, state, spent, error).await {

@@ -124,7 +124,7 @@ pub struct SessionPatch {
 /// What becomes of a session's chat when the session is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Chat {
+pub enum ChatRetention {
     /// Its threads stay.
     Keep,
     /// Its active thread is deleted for good.

@@ -13,8 +13,8 @@ use conjure_core::routing::Policy;
 use crate::Host;
 use crate::artifacts::digest_aside;
 use crate::session::{
-    Calls, SessionError, Thread, compile_settings, instructions_told, room, thread_files,
-    turn_settings,
+    LoadedThread, SessionError, ToolSession, compile_settings, instructions_told, room,
+    thread_files, turn_settings,
 };
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
@@ -35,7 +35,7 @@ impl Host {
         thread: &ThreadId,
     ) -> Result<Cassette, SessionError> {
         let records = self.shared.log.read(thread).await?;
-        let entries = Thread::of(records).closed();
+        let entries = LoadedThread::of(records).closed();
         let spec = spec.with_base_url_at_its_provider();
         let policy = spec.call_policy();
         let calls = self.calls(spec.clone()).await?;
@@ -48,7 +48,7 @@ impl Host {
         &self,
         spec: &SessionSpec,
         policy: Policy,
-        calls: &Calls,
+        calls: &ToolSession,
         entries: &[Entry],
     ) -> ReplaySetup {
         let models = &self.shared.models;

@@ -9,22 +9,22 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::DropGuard;
 
 use super::ending;
-use super::mailbox::Command;
+use super::mailbox::SessionCommand;
 use super::open_thread::OpenThread;
 
 /// A session that runs.
 pub(super) struct Actor {
     thread: Box<OpenThread>,
-    commands: mpsc::Receiver<Box<Command>>,
+    commands: mpsc::Receiver<Box<SessionCommand>>,
     /// Turns that wait for the summary that a person wants.
-    behind: VecDeque<Command>,
+    behind: VecDeque<SessionCommand>,
 }
 
 impl Actor {
     /// Starts the actor on a task of its own.
     pub(super) fn start(
         thread: Box<OpenThread>,
-        commands: mpsc::Receiver<Box<Command>>,
+        commands: mpsc::Receiver<Box<SessionCommand>>,
         ended: DropGuard,
     ) -> AbortHandle {
         let actor = Self {
@@ -41,10 +41,10 @@ impl Actor {
             tokio::select! {
                 command = self.commands.recv() => match command {
                     #[cfg(test)]
-                    Some(command) if matches!(*command, Command::Hang) => {
+                    Some(command) if matches!(*command, SessionCommand::Hang) => {
                         std::future::pending::<()>().await;
                     }
-                    Some(command) if !matches!(*command, Command::End) => self.command(*command),
+                    Some(command) if !matches!(*command, SessionCommand::End) => self.command(*command),
                     _ => break None,
                 },
                 event = self.thread.next() => if let Err(failed) = self.thread.handle(event) {
@@ -63,41 +63,45 @@ impl Actor {
         drop(ended);
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: SessionCommand) {
         let thread = &mut self.thread;
         match command {
-            turn @ Command::Begin { .. } if thread.is_compacting() => self.behind.push_back(turn),
-            Command::Begin {
+            turn @ SessionCommand::Begin { .. } if thread.is_compacting() => {
+                self.behind.push_back(turn)
+            }
+            SessionCommand::Begin {
                 turn_id,
                 message,
                 done,
             } => thread.begin(turn_id, message, done),
-            Command::Cancel { drop_queued } => thread.cancel(drop_queued),
-            Command::Decide { call_id, decision } => thread.decide(call_id, decision),
-            Command::Attend(mode) => thread.attend(mode),
-            Command::Terms { rules, approvals } => thread.set_terms(rules, approvals),
-            Command::Pending(done) => drop(done.send(thread.pending())),
-            Command::Change {
+            SessionCommand::Cancel { drop_queued } => thread.cancel(drop_queued),
+            SessionCommand::Decide { call_id, decision } => thread.decide(call_id, decision),
+            SessionCommand::Attend(mode) => thread.attend(mode),
+            SessionCommand::Terms { rules, approvals } => thread.set_terms(rules, approvals),
+            SessionCommand::Pending(done) => drop(done.send(thread.pending())),
+            SessionCommand::Change {
                 settings,
                 when,
                 done,
             } => drop(done.send(thread.change(&settings, when))),
-            Command::Reconfigure { spec, when, done } => {
+            SessionCommand::Reconfigure { spec, when, done } => {
                 drop(done.send(thread.reconfigure(*spec, when)));
             }
-            Command::Messages(done) => drop(done.send(log::messages(thread.recorder.entries()))),
-            Command::Status(done) => drop(done.send(thread.tools.status())),
-            Command::ToolPreview(done) => thread.preview_tools(done),
-            Command::Check { settings, done } => drop(done.send(thread.check(&settings))),
-            Command::Unfold { fold, done } => drop(done.send(thread.unfold(fold))),
-            Command::Compact(done) => thread.compact(done),
-            Command::Cost(done) => drop(done.send(thread.cost())),
-            Command::Entries(done) => drop(done.send(thread.recorder.entries().to_vec())),
-            Command::Allow(rule) => thread.add_rule(rule),
-            Command::Rest => thread.rest(),
-            Command::End => {}
+            SessionCommand::Messages(done) => {
+                drop(done.send(log::messages(thread.recorder.entries())))
+            }
+            SessionCommand::Status(done) => drop(done.send(thread.tools.status())),
+            SessionCommand::ToolPreview(done) => thread.preview_tools(done),
+            SessionCommand::Check { settings, done } => drop(done.send(thread.check(&settings))),
+            SessionCommand::Unfold { fold, done } => drop(done.send(thread.unfold(fold))),
+            SessionCommand::Compact(done) => thread.compact(done),
+            SessionCommand::Cost(done) => drop(done.send(thread.cost())),
+            SessionCommand::Entries(done) => drop(done.send(thread.recorder.entries().to_vec())),
+            SessionCommand::Allow(rule) => thread.add_rule(rule),
+            SessionCommand::Rest => thread.rest(),
+            SessionCommand::End => {}
             #[cfg(test)]
-            Command::Hang => {}
+            SessionCommand::Hang => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use conjure_core::routing::RouteRef;
 
 use super::handle::ChatError;
 use super::recorder::Recorder;
-use super::turns::{AnswerTo, Answered};
+use super::turns::{AnswerTo, TurnResult};
 
 /// Something that leaves the session, and so waits for the log.
 pub(super) enum Deferred {
@@ -26,7 +26,7 @@ pub(super) enum Deferred {
 pub(super) struct AfterLog {
     /// What waits for records that were not handed over yet.
     deferred: Vec<Deferred>,
-    answers: Vec<(AnswerTo, Answered)>,
+    answers: Vec<(AnswerTo, TurnResult)>,
     /// What waits for records that were, in order.
     batches: VecDeque<AfterBatch>,
     /// Requests that wait for something else than the log.
@@ -37,7 +37,7 @@ pub(super) struct AfterLog {
 struct AfterBatch {
     batch: u64,
     deferred: Vec<Deferred>,
-    answers: Vec<(AnswerTo, Answered)>,
+    answers: Vec<(AnswerTo, TurnResult)>,
 }
 
 impl AfterLog {
@@ -45,7 +45,7 @@ impl AfterLog {
         self.deferred.push(deferred);
     }
 
-    pub(super) fn answer(&mut self, answer: Option<(AnswerTo, Answered)>) {
+    pub(super) fn answer(&mut self, answer: Option<(AnswerTo, TurnResult)>) {
         self.answers.extend(answer);
     }
 
@@ -136,14 +136,14 @@ mod tests {
 
     use crate::Host;
     use conjure_config::{PolicySpec, SessionSpec};
-    use conjure_store::{Committed, InMemory, Log, Record, StoreError, ThreadId, ThreadLog};
+    use conjure_store::{Committed, Log, MemoryLog, Record, StoreError, ThreadId, ThreadLog};
 
     type Release = oneshot::Sender<Result<(), StoreError>>;
 
     /// A log that says nothing of the append in which a call begins until it is told to.
     #[derive(Clone, Default)]
     struct Slow {
-        log: Arc<InMemory>,
+        log: Arc<MemoryLog>,
         holds: Arc<Notify>,
         held: Arc<Mutex<Option<Release>>>,
     }

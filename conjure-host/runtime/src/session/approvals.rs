@@ -7,11 +7,11 @@ use std::time::Duration;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::{CallFailure, CallFailureKind, CallRefusal};
 use conjure_core::routing::{Policy, RoutingTable, Rule};
-use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
+use conjure_core::turn::{ApprovalDecision, CallVerdict, Judge as _, TableJudge, TurnInput};
 use tokio::time::Instant;
 
 use super::questions::Questions;
-use crate::backend::Snapshot;
+use crate::backend::ToolSnapshot;
 use conjure_config::SessionSpec;
 
 /// Whether anybody can be asked.
@@ -46,13 +46,13 @@ pub(super) struct Approvals {
     /// Rules that hold for the running turn only.
     of_turn: Vec<Rule>,
     mode: ApprovalMode,
-    waiting: BTreeMap<String, WaitingCall>,
+    waiting: BTreeMap<String, ApprovalRequest>,
     /// What plugins ask the person, where somebody may come.
     questions: Option<Arc<Questions>>,
 }
 
-/// A call that waits, and how long.
-struct WaitingCall {
+/// A call that waits for approval, and how long it may.
+struct ApprovalRequest {
     call: FunctionCall,
     reason: String,
     until: Option<Instant>,
@@ -115,7 +115,7 @@ impl Approvals {
 
     /// Says whether somebody is there to decide and to answer questions. What waits and has nobody
     /// to wait for any more is denied.
-    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &Snapshot) -> Vec<Input> {
+    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &ToolSnapshot) -> Vec<TurnInput> {
         self.mode = mode;
         let is_attended = mode != ApprovalMode::Unattended;
         if let Some(questions) = &self.questions {
@@ -132,11 +132,11 @@ impl Approvals {
         &mut self,
         call: FunctionCall,
         reason: String,
-        snapshot: &Snapshot,
-    ) -> Option<Input> {
+        snapshot: &ToolSnapshot,
+    ) -> Option<TurnInput> {
         let until = match self.mode {
             ApprovalMode::Unattended => {
-                return Some(Input::Refused {
+                return Some(TurnInput::Refused {
                     refusal: nobody_there(&call, &reason, snapshot),
                     call_id: call.call_id,
                 });
@@ -145,7 +145,7 @@ impl Approvals {
             ApprovalMode::Attended => None,
         };
         let call_id = call.call_id.clone();
-        let waiting = WaitingCall {
+        let waiting = ApprovalRequest {
             call,
             reason,
             until,
@@ -181,18 +181,18 @@ impl Approvals {
     }
 
     /// Decides about what waits where a rule does now.
-    pub(super) fn decide_by_rules(&mut self, table: &RoutingTable) -> Vec<Input> {
+    pub(super) fn decide_by_rules(&mut self, table: &RoutingTable) -> Vec<TurnInput> {
         let judge = TableJudge::new(table, &self.policy);
         let mut decided = Vec::new();
         self.waiting.retain(|call_id, waiting| {
             let call_id = call_id.clone();
             decided.push(match judge.judge(&waiting.call) {
-                Verdict::Run { .. } => Input::Decided {
+                CallVerdict::Run { .. } => TurnInput::Decided {
                     call_id,
-                    decision: Decision::Allow,
+                    decision: ApprovalDecision::Allow,
                 },
-                Verdict::Refuse(refusal) => Input::Refused { call_id, refusal },
-                Verdict::Ask { .. } => return true,
+                CallVerdict::Refuse(refusal) => TurnInput::Refused { call_id, refusal },
+                CallVerdict::Ask { .. } => return true,
             });
             false
         });
@@ -200,20 +200,24 @@ impl Approvals {
     }
 
     /// Denies what waited for too long.
-    pub(super) fn deny_unanswered(&mut self, snapshot: &Snapshot) -> Vec<Input> {
+    pub(super) fn deny_unanswered(&mut self, snapshot: &ToolSnapshot) -> Vec<TurnInput> {
         let now = Instant::now();
         self.deny(snapshot, |waiting| {
             waiting.until.is_some_and(|until| until <= now)
         })
     }
 
-    fn deny(&mut self, snapshot: &Snapshot, is_meant: impl Fn(&WaitingCall) -> bool) -> Vec<Input> {
+    fn deny(
+        &mut self,
+        snapshot: &ToolSnapshot,
+        is_meant: impl Fn(&ApprovalRequest) -> bool,
+    ) -> Vec<TurnInput> {
         let mut denied = Vec::new();
         self.waiting.retain(|call_id, waiting| {
             if !is_meant(waiting) {
                 return true;
             }
-            denied.push(Input::Refused {
+            denied.push(TurnInput::Refused {
                 call_id: call_id.clone(),
                 refusal: nobody_there(&waiting.call, &waiting.reason, snapshot),
             });
@@ -224,7 +228,7 @@ impl Approvals {
 }
 
 /// What the model is told when nobody could be asked.
-fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &Snapshot) -> CallRefusal {
+fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &ToolSnapshot) -> CallRefusal {
     let found = snapshot.look_up(&call.name);
     let failure = CallFailure {
         tool: &call.name,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_core::chat::Event;
 use conjure_core::cost::Account;
 use conjure_core::log::{Entry, Used};
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use tokio::time::Instant;
 
 use conjure_config::{BudgetSpec, LimitSpec};
@@ -49,7 +49,7 @@ struct OutOfTime {
     value: u64,
 }
 
-impl From<OutOfTime> for Input {
+impl From<OutOfTime> for TurnInput {
     fn from(out: OutOfTime) -> Self {
         exhausted(out.limit, out.value)
     }
@@ -90,7 +90,7 @@ impl Budget {
         limits: &BudgetSpec,
         entries: &[Entry],
         models: &ModelBook,
-    ) -> Option<Input> {
+    ) -> Option<TurnInput> {
         let (thread, session) = self.spent(entries, models);
         let turn = entries.last().map_or(0, |entry| entry.turn);
         let turn_usd = self.account.turn(turn).map_or(0.0, |cost| cost.cost.usd);
@@ -140,8 +140,8 @@ impl Budget {
     }
 
     /// It is, and is told so once.
-    pub(super) fn out_of_time(&mut self) -> Option<Input> {
-        self.wall.take().map(Input::from)
+    pub(super) fn out_of_time(&mut self) -> Option<TurnInput> {
+        self.wall.take().map(TurnInput::from)
     }
 
     /// Gives room back.
@@ -192,7 +192,7 @@ const SESSION: Names = Names {
     usd: "session_microdollars",
 };
 
-fn over(limits: &LimitSpec, spent: &SpentBefore, names: &Names) -> Option<Input> {
+fn over(limits: &LimitSpec, spent: &SpentBefore, names: &Names) -> Option<TurnInput> {
     let count = |most: Option<u64>, used: u64, name| {
         let most = most.filter(|most| used >= *most)?;
         Some(exhausted(name, most))
@@ -206,8 +206,8 @@ fn over(limits: &LimitSpec, spent: &SpentBefore, names: &Names) -> Option<Input>
         })
 }
 
-fn exhausted(limit: &str, value: u64) -> Input {
-    Input::Exhausted {
+fn exhausted(limit: &str, value: u64) -> TurnInput {
+    TurnInput::Exhausted {
         limit: limit.to_owned(),
         value,
     }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::BackendInstructions;
-use conjure_core::routing::{Decision, Policy, PolicyCall, RoutingTable};
+use conjure_core::routing::{Policy, PolicyCall, PolicyDecision, RoutingTable};
 use conjure_skill_sdk::protocol::{CatalogReply, ServedClient, op};
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
@@ -16,19 +16,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::derived::{call_timeout, instructions_told, most_bytes, whom};
-use super::following::{Follower, Known, Revision};
+use super::following::{Follower, Revision, SharedTools};
 use super::handle::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::SessionDirs;
 use crate::artifacts::Artifacts;
 use crate::backend::is_settled;
 use crate::backend::lease::ask;
-use crate::backend::questions::Client;
-use crate::backend::readers::Reader;
+use crate::backend::questions::SessionClient;
+use crate::backend::readers::SourceReader;
 use crate::backend::request_context::RequestContext;
 use crate::backend::run::Runner;
-use crate::backend::sources::Source;
-use crate::backend::{CallReport, LiveOutput, Snapshot};
+use crate::backend::sources::CatalogSource;
+use crate::backend::{CallReport, LiveOutput, ToolSnapshot};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -37,13 +37,13 @@ use conjure_store::ThreadId;
 const STARTING: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A session without a model: its state lasts from call to call. [`Calls::call`] asks no policy:
+/// A session without a model: its state lasts from call to call. [`ToolSession::call`] asks no policy:
 /// whoever makes the call has decided about it.
 ///
 /// Its tools follow the plugins and the backends: what is added to a running host is there for
 /// the next call. A call that runs keeps the table that it began with.
-pub struct Calls {
-    known: Arc<Known>,
+pub struct ToolSession {
+    known: Arc<SharedTools>,
     dirs: Arc<SessionDirs>,
     spec: SessionSpec,
     policy: Policy,
@@ -56,7 +56,7 @@ pub struct Calls {
 /// How one call is run.
 pub struct CallWith<'a> {
     /// The tools as they are for this call.
-    pub snapshot: &'a Snapshot,
+    pub snapshot: &'a ToolSnapshot,
     /// Ends the call.
     pub cancel: &'a CancellationToken,
     /// Takes its output as it comes.
@@ -67,7 +67,7 @@ pub struct CallWith<'a> {
     pub verbatim: bool,
 }
 
-impl Calls {
+impl ToolSession {
     /// Attaches the backends.
     pub(crate) async fn open(
         shared: Arc<HostState>,
@@ -81,7 +81,7 @@ impl Calls {
     pub(crate) async fn open_for(
         shared: Arc<HostState>,
         spec: SessionSpec,
-        client: Option<Arc<dyn Client>>,
+        client: Option<Arc<dyn SessionClient>>,
     ) -> Result<Self, SessionError> {
         let thread = ThreadId::fresh();
         let provider = model_for_plugins(&shared, &spec, client.is_some())?;
@@ -96,7 +96,7 @@ impl Calls {
                 return Err(error.into());
             }
         };
-        let known = Arc::new(Known {
+        let known = Arc::new(SharedTools {
             snapshot: ArcSwap::from_pointee(snapshot),
             revision: watch::Sender::new(Revision::default()),
             updated: broadcast::Sender::new(super::following::UPDATES),
@@ -131,7 +131,7 @@ impl Calls {
     }
 
     /// The tools that there are now, with what stands behind each.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<ToolSnapshot> {
         self.known.snapshot.load_full()
     }
 
@@ -206,10 +206,10 @@ impl Calls {
 
     /// The servers that have not said yet what they have, and the backends of which the snapshot
     /// does not know the newest.
-    async fn starting(&self, snapshot: &Snapshot) -> Vec<String> {
+    async fn starting(&self, snapshot: &ToolSnapshot) -> Vec<String> {
         let mut starting = Vec::new();
         for source in snapshot.sources() {
-            let Source::Backend {
+            let CatalogSource::Backend {
                 name,
                 lease,
                 catalog: known,
@@ -297,8 +297,12 @@ impl Calls {
     }
 
     /// Asks for what there is beside tools.
-    pub fn reader<'a>(&'a self, call_id: Option<&'a Arc<str>>, with: &CallWith<'a>) -> Reader<'a> {
-        Reader {
+    pub fn reader<'a>(
+        &'a self,
+        call_id: Option<&'a Arc<str>>,
+        with: &CallWith<'a>,
+    ) -> SourceReader<'a> {
+        SourceReader {
             snapshot: with.snapshot,
             request_context: with.request_context.unwrap_or(&self.dirs.request_context),
             call_id,
@@ -317,7 +321,12 @@ impl Calls {
     }
 
     /// What the session's rules say of a call; nothing where none fits it.
-    pub fn rule_for(&self, snapshot: &Snapshot, name: &str, arguments: &Value) -> Option<Decision> {
+    pub fn rule_for(
+        &self,
+        snapshot: &ToolSnapshot,
+        name: &str,
+        arguments: &Value,
+    ) -> Option<PolicyDecision> {
         let (route, _) = snapshot.look_up(name)?;
         let verdict = self.policy.decide(&PolicyCall {
             name,
@@ -353,7 +362,7 @@ impl Calls {
         self.end().await;
     }
 
-    /// [`Calls::close`] for whoever shares it.
+    /// [`ToolSession::close`] for whoever shares it.
     pub async fn end(&self) {
         self.end.cancel();
         let follower = {
@@ -380,7 +389,7 @@ fn model_for_plugins(
     shared.provider(spec).map(Some)
 }
 
-impl fmt::Debug for Calls {
+impl fmt::Debug for ToolSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calls")
             .field("session", &self.dirs.request_context.session)
@@ -431,7 +440,7 @@ mod tests {
             .with(ToolOptions::new().read_only().in_place())
     }
 
-    async fn open(ran: &Ran, spec: SessionSpec) -> Calls {
+    async fn open(ran: &Ran, spec: SessionSpec) -> ToolSession {
         let ran = Arc::clone(ran);
         let data = tempfile::tempdir().unwrap();
         let builder = Host::builder().data_dir(data.path());
@@ -439,7 +448,7 @@ mod tests {
         host.calls(spec).await.unwrap()
     }
 
-    async fn execute(calls: &Calls, command: &str) -> CallReport {
+    async fn execute(calls: &ToolSession, command: &str) -> CallReport {
         let call = FunctionCall {
             call_id: "c".to_owned(),
             name: "quick_execute".to_owned(),
@@ -450,7 +459,7 @@ mod tests {
     }
 
     /// Calls until one runs on this very thread; on a busy machine that takes some.
-    async fn earn(calls: &Calls, ran: &Ran) {
+    async fn earn(calls: &ToolSession, ran: &Ran) {
         let own = std::thread::current().id();
         for _ in 0..100_000 {
             execute(calls, "count").await;

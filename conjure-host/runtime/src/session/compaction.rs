@@ -3,18 +3,18 @@
 
 use conjure_core::chat::{Meta, Part, Response, StopReason};
 use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds};
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::{
     ModelRequest, Room, ToolChoice, cut_point, summary_request, view_tokens,
 };
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::Observe;
 
-use super::model::Request;
+use super::model::ActiveRequest;
 
 /// A summary that is on its way.
 pub(super) struct Compaction {
-    request: Request,
+    request: ActiveRequest,
     plan: SummaryPlan,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct SummaryEnd {
     /// What the backends are shown of it.
     pub(super) observe: Option<Observe>,
     /// What was paid in vain.
-    pub(super) paid: Option<Input>,
+    pub(super) paid: Option<TurnInput>,
     pub(super) next: AfterSummary,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum AfterSummary {
     /// It is asked for once more.
     Again(SummaryPlan),
     /// This is what the turn machine is told.
-    Over(Box<Input>),
+    Over(Box<TurnInput>),
 }
 
 impl SummaryPlan {
@@ -57,7 +57,7 @@ impl SummaryPlan {
     pub(super) fn request(
         &self,
         entries: &[Entry],
-        target: &Target,
+        target: &RepairTarget,
         like: ModelRequest,
     ) -> ModelRequest {
         ModelRequest {
@@ -67,7 +67,7 @@ impl SummaryPlan {
     }
 
     /// Its request is on its way.
-    pub(super) fn asked(self, request: Request) -> Compaction {
+    pub(super) fn asked(self, request: ActiveRequest) -> Compaction {
         let plan = self;
         Compaction { request, plan }
     }
@@ -80,10 +80,10 @@ impl Compaction {
     }
 
     /// Gives the summary up; what had come of it was paid.
-    pub(super) fn stop(self) -> Option<Input> {
+    pub(super) fn stop(self) -> Option<TurnInput> {
         let lost = self.request.lost();
         match self.request.stop() {
-            Input::ModelFailed {
+            TurnInput::ModelFailed {
                 partial: Some((_, meta)),
                 ..
             } => Some(in_vain(meta)),
@@ -92,10 +92,10 @@ impl Compaction {
     }
 
     /// Takes the answer to its request.
-    pub(super) fn end(self, answer: Input, entries: &[Entry]) -> SummaryEnd {
+    pub(super) fn end(self, answer: TurnInput, entries: &[Entry]) -> SummaryEnd {
         let (mut observe, mut paid) = (None, None);
         let next = match answer {
-            Input::ModelDone {
+            TurnInput::ModelDone {
                 response, mut meta, ..
             } => {
                 meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
@@ -119,17 +119,17 @@ impl Compaction {
                                 ..self.plan
                             })
                         } else {
-                            AfterSummary::Over(Box::new(Input::CompactionFailed { error }))
+                            AfterSummary::Over(Box::new(TurnInput::CompactionFailed { error }))
                         }
                     }
                 }
             }
-            Input::ModelFailed {
+            TurnInput::ModelFailed {
                 failure, partial, ..
             } => {
                 paid = partial.map(|(_, meta)| in_vain(meta));
                 let error = failure.error;
-                AfterSummary::Over(Box::new(Input::CompactionFailed { error }))
+                AfterSummary::Over(Box::new(TurnInput::CompactionFailed { error }))
             }
             other => AfterSummary::Over(Box::new(other)),
         };
@@ -142,20 +142,20 @@ impl Compaction {
 }
 
 /// What was paid for a summary that came to nothing.
-fn in_vain(meta: Meta) -> Input {
-    Input::Spent {
+fn in_vain(meta: Meta) -> TurnInput {
+    TurnInput::Spent {
         on: Spending::Summary,
         meta,
     }
 }
 
-fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> Input {
+fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> TurnInput {
     let body = EntryBody::Compacted {
         upto,
         summary: summary.clone(),
         meta: None,
     };
-    Input::Compacted {
+    TurnInput::Compacted {
         upto,
         summary,
         meta,
@@ -165,7 +165,7 @@ fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> Input {
 
 /// What a person's compaction came to: its entry, and how many tokens of the conversation the model
 /// reads now, about.
-pub(crate) type Compacted = Result<(u64, u64), CompactError>;
+pub(crate) type CompactionResult = Result<(u64, u64), CompactError>;
 
 /// Why nothing is summarised that a person wants to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use conjure_core::turn::{Input, When};
+use conjure_core::turn::{TurnInput, When};
 
 use super::derived::turn_settings;
-use super::handle::Settings;
-use super::history::Record;
+use super::handle::SessionSettings;
+use super::history::SettingsRecord;
 use conjure_config::SessionSpec;
 use conjure_providers::{ModelBook, Provider};
 
@@ -41,7 +41,7 @@ impl CurrentSettings {
     }
 
     /// A change on top of what holds and of what is still to come.
-    pub(super) fn changed(&self, change: &Settings) -> SessionSpec {
+    pub(super) fn changed(&self, change: &SessionSettings) -> SessionSpec {
         let newest = self.revisions.last_key_value().map(|(_, spec)| spec);
         change.applied_to(newest.unwrap_or(&self.spec))
     }
@@ -53,13 +53,13 @@ impl CurrentSettings {
         models: &ModelBook,
         working_dir: &Path,
         when: When,
-    ) -> Input {
-        let entry = Record::of(&spec, working_dir).entry();
+    ) -> TurnInput {
+        let entry = SettingsRecord::of(&spec, working_dir).entry();
         let mut settings = turn_settings(&spec, models);
         self.revision += 1;
         settings.revision = self.revision;
         self.revisions.insert(self.revision, spec);
-        Input::Settings {
+        TurnInput::Settings {
             settings: Box::new(settings),
             entry: Box::new(entry),
             when,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use conjure_core::context::{BackendInstructions, instructions};
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::{CompileSettings, Room};
-use conjure_core::routing::{Decision as PolicyDecision, Policy};
+use conjure_core::routing::{Policy, PolicyDecision};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 use serde_json::json;
 
-use crate::backend::Snapshot;
+use crate::backend::ToolSnapshot;
 use conjure_config::{CompactAt, SessionSpec, SpecError};
 use conjure_providers::{ModelBook, ModelFacts};
 
@@ -26,8 +26,8 @@ pub(crate) fn whom(spec: &SessionSpec) -> CatalogRequest {
 }
 
 /// What the turn machine cares about.
-pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Settings {
-    let mut settings = turn::Settings::new(
+pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::TurnSettings {
+    let mut settings = turn::TurnSettings::new(
         spec.provider.clone().unwrap_or_default(),
         spec.model.clone().unwrap_or_default(),
     );
@@ -86,8 +86,8 @@ pub(crate) fn check_compact_at(spec: &SessionSpec, models: &ModelBook) -> Result
 pub(crate) fn compile_settings(
     spec: &SessionSpec,
     models: &ModelBook,
-    snapshot: &Snapshot,
-    target: Target,
+    snapshot: &ToolSnapshot,
+    target: RepairTarget,
 ) -> CompileSettings {
     CompileSettings {
         persona: spec.persona.clone(),
@@ -103,7 +103,10 @@ pub(crate) fn compile_settings(
 
 /// What the backends say about their use, for the model or a client. Whoever has only tools that
 /// the rules deny whatever the arguments are says nothing.
-pub(crate) fn instructions_told(policy: &Policy, snapshot: &Snapshot) -> Vec<BackendInstructions> {
+pub(crate) fn instructions_told(
+    policy: &Policy,
+    snapshot: &ToolSnapshot,
+) -> Vec<BackendInstructions> {
     let said = snapshot.instructions();
     let told = said.filter(|said| {
         let routes = snapshot.table().routes().iter();

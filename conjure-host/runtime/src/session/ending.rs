@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::model::Request;
+use super::model::ActiveRequest;
 use super::open_thread::OpenThread;
 use super::thread_event::ThreadEvent;
 use conjure_store::StoreError;
@@ -17,7 +17,7 @@ pub(crate) async fn end(mut thread: Box<OpenThread>, failed: Option<StoreError>)
     thread.stop_all();
     let failed = match failed {
         Some(failed) => {
-            drop(thread.model.take_reply().map(Request::stop));
+            drop(thread.model.take_reply().map(ActiveRequest::stop));
             Some(failed)
         }
         None => wind_down(&mut thread).await.err(),

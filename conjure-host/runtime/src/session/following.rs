@@ -19,12 +19,12 @@ use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
 use super::session_dirs::SessionDirs;
-use super::skill_lists::{Kind, changed_lists, run_time_tools};
+use super::skill_lists::{ListKind, changed_lists, run_time_tools};
 use super::table_notices::plugin_notice;
-use crate::backend::sources::Source;
-use crate::backend::watching::{Change, updated_resource};
-use crate::backend::{Snapshot, Toolbox};
-use conjure_plugins::CallFailure;
+use crate::backend::sources::CatalogSource;
+use crate::backend::watching::{BackendChange, updated_resource};
+use crate::backend::{ToolSnapshot, Toolbox};
+use conjure_plugins::PluginCallFailure;
 
 /// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const UPDATES: usize = 256;
@@ -51,19 +51,19 @@ impl Revision {
     }
 }
 
-/// What is known to all calls of the session.
-pub(super) struct Known {
-    pub(super) snapshot: ArcSwap<Snapshot>,
+/// The tools of a session, shared by its calls.
+pub(super) struct SharedTools {
+    pub(super) snapshot: ArcSwap<ToolSnapshot>,
     pub(super) revision: watch::Sender<Revision>,
     pub(super) updated: broadcast::Sender<Arc<str>>,
     /// What whoever made the calls should know.
     pub(super) notices: broadcast::Sender<Arc<str>>,
     /// What skills said about their lists: kinds that are others now.
-    pub(super) skills: Mutex<BTreeSet<Kind>>,
+    pub(super) skills: Mutex<BTreeSet<ListKind>>,
     pub(super) skills_changed: Notify,
 }
 
-impl Known {
+impl SharedTools {
     /// Takes note of an event of a call.
     pub(super) fn heard(&self, event: &[u8], session: &str) {
         if let Some(uri) = updated_resource(event, session) {
@@ -88,28 +88,28 @@ impl Known {
         let _ = self.notices.send(Arc::from(notice));
     }
 
-    fn count(&self, kinds: &BTreeSet<Kind>) {
+    fn count(&self, kinds: &BTreeSet<ListKind>) {
         if kinds.is_empty() {
             return;
         }
         self.revision.send_modify(|revision| {
             for kind in kinds {
                 match kind {
-                    Kind::Tools => revision.tools += 1,
-                    Kind::Resources => revision.resources += 1,
-                    Kind::Prompts => revision.prompts += 1,
+                    ListKind::Tools => revision.tools += 1,
+                    ListKind::Resources => revision.resources += 1,
+                    ListKind::Prompts => revision.prompts += 1,
                 }
             }
         });
     }
 }
 
-/// What a backend said that it offers, if it said so in time.
-type Listed = Result<Result<CatalogReply, CallFailure>, Elapsed>;
+/// A backend's catalog, an error, or a time-out.
+type CatalogResult = Result<Result<CatalogReply, PluginCallFailure>, Elapsed>;
 
 /// Follows until it is told to end, and closes the backends then.
 pub(super) struct Follower {
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<SharedTools>,
     pub(super) dirs: Arc<SessionDirs>,
     pub(super) toolbox: Toolbox,
     pub(super) registry: watch::Receiver<u64>,
@@ -117,7 +117,7 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) async fn run(mut self, end: CancellationToken) {
-        let mut asked: FuturesUnordered<BoxFuture<'static, (String, Listed)>> =
+        let mut asked: FuturesUnordered<BoxFuture<'static, (String, CatalogResult)>> =
             FuturesUnordered::new();
         let known = Arc::clone(&self.known);
         loop {
@@ -132,12 +132,12 @@ impl Follower {
                 () = changes.arrived.notified() => {
                     for change in changes.take() {
                         match change {
-                            Change::Notice { text } => {
+                            BackendChange::Notice { text } => {
                                 tracing::info!("{text}");
                                 self.known.tell(&text);
                             }
-                            Change::Resource { uri } => self.known.tell_updated(&uri),
-                            Change::Catalog { backend } => {
+                            BackendChange::Resource { uri } => self.known.tell_updated(&uri),
+                            BackendChange::Catalog { backend } => {
                                 if let Some(answer) = self.toolbox.ask_catalog(&backend) {
                                     asked.push(Box::pin(async move {
                                         (backend, tokio::time::timeout(LIMIT, answer).await)
@@ -155,7 +155,7 @@ impl Follower {
         self.dirs.exchange.end();
     }
 
-    fn listed(&mut self, backend: &str, answer: Listed) {
+    fn listed(&mut self, backend: &str, answer: CatalogResult) {
         match answer {
             Ok(Ok(catalog)) => {
                 let mut kinds = BTreeSet::new();
@@ -163,10 +163,10 @@ impl Follower {
                     if before.resources != catalog.resources
                         || before.resource_templates != catalog.resource_templates
                     {
-                        kinds.insert(Kind::Resources);
+                        kinds.insert(ListKind::Resources);
                     }
                     if before.prompts != catalog.prompts {
-                        kinds.insert(Kind::Prompts);
+                        kinds.insert(ListKind::Prompts);
                     }
                 }
                 self.toolbox.set_catalog(backend, catalog);
@@ -180,7 +180,9 @@ impl Follower {
     fn catalog(&self, backend: &str) -> Option<Arc<CatalogReply>> {
         let snapshot = self.known.snapshot.load();
         snapshot.sources().iter().find_map(|source| match source {
-            Source::Backend { name, catalog, .. } if name == backend => Some(Arc::clone(catalog)),
+            CatalogSource::Backend { name, catalog, .. } if name == backend => {
+                Some(Arc::clone(catalog))
+            }
             _ => None,
         })
     }
@@ -195,7 +197,7 @@ impl Follower {
                 .unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *skills)
         };
-        if kinds.contains(&Kind::Tools) {
+        if kinds.contains(&ListKind::Tools) {
             let snapshot = self.known.snapshot.load_full();
             for (skill, tools) in run_time_tools(&snapshot, &self.dirs.request_context, end).await {
                 self.toolbox.set_skill_tools(&skill, tools);
@@ -205,7 +207,7 @@ impl Follower {
     }
 
     /// Makes the next snapshot, and says what is another one in it.
-    fn update(&mut self, mut kinds: BTreeSet<Kind>) {
+    fn update(&mut self, mut kinds: BTreeSet<ListKind>) {
         let before = self.known.snapshot.load_full();
         let (snapshot, quarantined) = self.toolbox.update(&before);
         for kept_out in ExcludedTools::of(&quarantined) {
@@ -216,19 +218,19 @@ impl Follower {
             self.known.tell(&plugin_notice(&change));
         }
         if snapshot.table().version() != before.table().version() {
-            kinds.insert(Kind::Tools);
+            kinds.insert(ListKind::Tools);
         }
-        let sources = |snapshot: &Snapshot| -> Vec<String> {
+        let sources = |snapshot: &ToolSnapshot| -> Vec<String> {
             let sources = snapshot.sources().iter();
             sources
                 .map(|source| match source {
-                    Source::Skill(lease) => lease.plugin.id().to_string(),
-                    Source::Backend { name, .. } => name.clone(),
+                    CatalogSource::Skill(lease) => lease.plugin.id().to_string(),
+                    CatalogSource::Backend { name, .. } => name.clone(),
                 })
                 .collect()
         };
         if sources(&snapshot) != sources(&before) {
-            kinds.extend([Kind::Resources, Kind::Prompts]);
+            kinds.extend([ListKind::Resources, ListKind::Prompts]);
         }
         self.known.snapshot.store(Arc::new(snapshot));
         self.known.count(&kinds);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use conjure_core::chat::{EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
-use conjure_core::log::{self, Entry, Outcome};
+use conjure_core::log::{self, Entry, TurnOutcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
 use super::host_state::HostState;
 use super::hub::Subscription;
-use super::mailbox::{Command, MAILBOX};
+use super::mailbox::{MAILBOX, SessionCommand};
 use super::opening::{self, Saved};
 use super::questions::Questions;
 use super::thread_handle::ThreadHandle;
@@ -37,7 +37,7 @@ use conjure_store::{StoreError, ThreadId};
 /// it, with everything that it started.
 pub struct Session {
     open: ThreadHandle,
-    mailbox: mpsc::Sender<Box<Command>>,
+    mailbox: mpsc::Sender<Box<SessionCommand>>,
     ended: CancellationToken,
     task: AbortHandle,
     /// What has to live as long as the session, such as a host that nobody else holds.
@@ -78,7 +78,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ChatError`]; the history is kept.
-    pub async fn chat(&self, text: impl Into<String>) -> Result<Answer, ChatError> {
+    pub async fn chat(&self, text: impl Into<String>) -> Result<TurnSummary, ChatError> {
         self.say(Message::user(text)).await
     }
 
@@ -86,7 +86,7 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub async fn say(&self, message: Message) -> Result<Answer, ChatError> {
+    pub async fn say(&self, message: Message) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, Some(message)).await.await
     }
@@ -97,9 +97,9 @@ impl Session {
         &self,
         turn_id: String,
         message: Option<Message>,
-    ) -> impl Future<Output = Result<Answer, ChatError>> + Send + use<> {
+    ) -> impl Future<Output = Result<TurnSummary, ChatError>> + Send + use<> {
         let (done, answer) = oneshot::channel();
-        let command = Command::Begin {
+        let command = SessionCommand::Begin {
             turn_id,
             message,
             done,
@@ -116,7 +116,7 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub async fn go_on(&self) -> Result<Answer, ChatError> {
+    pub async fn go_on(&self) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, None).await.await
     }
@@ -143,12 +143,12 @@ impl Session {
 
     /// Ends the running turn. What came so far is kept.
     pub async fn cancel(&self, drop_queued: bool) {
-        self.tell(Command::Cancel { drop_queued }).await;
+        self.tell(SessionCommand::Cancel { drop_queued }).await;
     }
 
     /// Decides about a call that waits.
-    pub async fn decide(&self, call_id: impl Into<String>, decision: Decision) {
-        self.tell(Command::Decide {
+    pub async fn decide(&self, call_id: impl Into<String>, decision: ApprovalDecision) {
+        self.tell(SessionCommand::Decide {
             call_id: call_id.into(),
             decision,
         })
@@ -157,23 +157,23 @@ impl Session {
 
     /// Says whether somebody is there to decide.
     pub async fn attend(&self, mode: ApprovalMode) {
-        self.tell(Command::Attend(mode)).await;
+        self.tell(SessionCommand::Attend(mode)).await;
     }
 
     /// Says what holds for the next turn: rules beside those of the session, and whether anybody
     /// is there to decide.
     pub(crate) async fn terms(&self, rules: Vec<Rule>, approvals: ApprovalMode) {
-        self.tell(Command::Terms { rules, approvals }).await;
+        self.tell(SessionCommand::Terms { rules, approvals }).await;
     }
 
     /// Adds a rule to the session's policy.
     pub async fn add_rule(&self, rule: Rule) {
-        self.tell(Command::Allow(rule)).await;
+        self.tell(SessionCommand::Allow(rule)).await;
     }
 
     /// The calls that wait for a decision.
     pub async fn pending(&self) -> Vec<PendingApproval> {
-        self.ask(Command::Pending).await.unwrap_or_default()
+        self.ask(SessionCommand::Pending).await.unwrap_or_default()
     }
 
     /// The questions that wait for a person, where somebody may come.
@@ -185,8 +185,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Provider`] when the provider is not to be had; nothing changes then.
-    pub async fn change(&self, settings: Settings, when: When) -> Result<(), SessionError> {
-        self.ask(|done| Command::Change {
+    pub async fn change(&self, settings: SessionSettings, when: When) -> Result<(), SessionError> {
+        self.ask(|done| SessionCommand::Change {
             settings,
             when,
             done,
@@ -206,7 +206,7 @@ impl Session {
         when: When,
     ) -> Result<(), SessionError> {
         let spec = Box::new(spec.with_base_url_at_its_provider());
-        self.ask(|done| Command::Reconfigure { spec, when, done })
+        self.ask(|done| SessionCommand::Reconfigure { spec, when, done })
             .await
             .ok_or_else(ended)?
     }
@@ -214,19 +214,19 @@ impl Session {
     /// Takes up less room, as long as there is nothing to do: whoever has not seen the newest
     /// events reads them in the log. Where it has something to do, it does not matter.
     pub(crate) fn rest(&self) {
-        let _ = self.mailbox.try_send(Box::new(Command::Rest));
+        let _ = self.mailbox.try_send(Box::new(SessionCommand::Rest));
     }
 
     /// Whether the session answers in this time.
     pub(crate) async fn answers_within(&self, time: Duration) -> bool {
-        let answer = self.ask(Command::Pending);
+        let answer = self.ask(SessionCommand::Pending);
         tokio::time::timeout(time, answer).await.is_ok()
     }
 
     /// Lets the actor hang.
     #[cfg(test)]
     pub(crate) async fn stop_answering(&self) {
-        self.tell(Command::Hang).await;
+        self.tell(SessionCommand::Hang).await;
     }
 
     /// Ends it without asking it: what it started ends with it, and nothing more is written.
@@ -240,25 +240,25 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Provider`] when nobody knows the provider.
-    pub async fn check(&self, settings: Settings) -> Result<SwitchReport, SessionError> {
-        self.ask(|done| Command::Check { settings, done })
+    pub async fn check(&self, settings: SessionSettings) -> Result<SwitchReport, SessionError> {
+        self.ask(|done| SessionCommand::Check { settings, done })
             .await
             .ok_or_else(ended)?
     }
 
     /// The conversation, as messages.
     pub async fn messages(&self) -> Vec<Message> {
-        self.ask(Command::Messages).await.unwrap_or_default()
+        self.ask(SessionCommand::Messages).await.unwrap_or_default()
     }
 
     /// The entries of the thread: all that was said and done, also where a summary stands for it.
     pub async fn entries(&self) -> Vec<Entry> {
-        self.ask(Command::Entries).await.unwrap_or_default()
+        self.ask(SessionCommand::Entries).await.unwrap_or_default()
     }
 
     /// What the thread costs so far, and why.
     pub async fn cost(&self) -> ThreadCost {
-        self.ask(Command::Cost).await.unwrap_or_default()
+        self.ask(SessionCommand::Cost).await.unwrap_or_default()
     }
 
     /// Puts a summary in place of the older part of the conversation, as far as the model reads it,
@@ -269,7 +269,7 @@ impl Session {
     /// # Errors
     /// [`CompactError`] says why nothing was summarised.
     pub async fn compact(&self) -> Result<(u64, u64), CompactError> {
-        self.ask(Command::Compact)
+        self.ask(SessionCommand::Compact)
             .await
             .unwrap_or(Err(CompactError::Ended))
     }
@@ -282,14 +282,14 @@ impl Session {
     /// # Errors
     /// [`UnfoldError`] says what stands in the way.
     pub async fn unfold(&self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
-        self.ask(|done| Command::Unfold { fold, done })
+        self.ask(|done| SessionCommand::Unfold { fold, done })
             .await
             .unwrap_or(Err(UnfoldError::Ended))
     }
 
     /// How the backends are.
     pub async fn backends(&self) -> Vec<BackendStatus> {
-        self.ask(Command::Status).await.unwrap_or_default()
+        self.ask(SessionCommand::Status).await.unwrap_or_default()
     }
 
     /// Every file that a call made, with the backend that made it.
@@ -316,7 +316,7 @@ impl Session {
         let mailbox = self.mailbox.clone();
         async move {
             let (done, answer) = oneshot::channel();
-            let asked = Box::new(Command::ToolPreview(done));
+            let asked = Box::new(SessionCommand::ToolPreview(done));
             mailbox.send(asked).await.ok()?;
             answer.await.ok()
         }
@@ -329,31 +329,34 @@ impl Session {
 
     /// [`Session::close`] for whoever shares it.
     pub(crate) async fn end(&self) {
-        self.tell(Command::End).await;
+        self.tell(SessionCommand::End).await;
         self.ended.cancelled().await;
     }
 
     /// A session that ended is told nothing.
-    async fn tell(&self, command: Command) {
+    async fn tell(&self, command: SessionCommand) {
         let _ = self.mailbox.send(Box::new(command)).await;
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> SessionCommand,
+    ) -> Option<T> {
         let (done, answer) = oneshot::channel();
         self.mailbox.send(Box::new(command(done))).await.ok()?;
         answer.await.ok()
     }
 }
 
-/// What a turn came to.
+/// The result of a turn: its text, outcome and usage.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct TurnSummary {
     /// The turn.
     pub turn_id: String,
     /// What the model said last.
     pub text: String,
     /// How the turn ended: completed, or cut short.
-    pub outcome: Outcome,
+    pub outcome: TurnOutcome,
     /// Tokens of all its rounds.
     pub usage: Usage,
     /// The stop reason as the provider gave it.
@@ -429,14 +432,14 @@ pub enum SessionError {
 
 /// Settings that can change while a session runs.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Settings {
+pub struct SessionSettings {
     /// The provider.
     pub provider: Option<String>,
     /// The model.
     pub model: Option<String>,
 }
 
-impl Settings {
+impl SessionSettings {
     /// A specification with these settings in place of its own.
     pub(super) fn applied_to(&self, spec: &SessionSpec) -> SessionSpec {
         SessionSpec {

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::recorder::Recorder;
 use conjure_config::SessionSpec;
 
-/// The settings that a conversation depends on.
+/// The settings that a conversation depends on, as the log keeps them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct SettingsRecord {
     provider: String,
     model: String,
     working_dir: String,
@@ -22,7 +22,7 @@ pub(super) struct Record {
     memory: Map<String, Value>,
 }
 
-impl Record {
+impl SettingsRecord {
     pub(super) fn of(spec: &SessionSpec, working_dir: &Path) -> Self {
         Self {
             provider: spec.provider.clone().unwrap_or_default(),
@@ -54,8 +54,8 @@ impl Record {
 /// Says in the log what the settings are, where they are not those that it says already. A working
 /// directory that changed is told to the model too.
 pub(super) fn record_settings(recorder: &mut Recorder, spec: &SessionSpec, working_dir: &Path) {
-    let now = Record::of(spec, working_dir);
-    let before = Record::last(recorder.entries());
+    let now = SettingsRecord::of(spec, working_dir);
+    let before = SettingsRecord::last(recorder.entries());
     if before.as_ref() == Some(&now) {
         return;
     }

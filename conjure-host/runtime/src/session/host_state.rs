@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::wire::Endpoint;
 
 use super::handle::SessionError;
@@ -101,7 +101,10 @@ impl HostState {
     }
 
     /// Whom a session's requests go to, and how that is spoken to. Needs no key.
-    pub(crate) fn recipient(&self, spec: &SessionSpec) -> Result<(Target, Endpoint), SessionError> {
+    pub(crate) fn recipient(
+        &self,
+        spec: &SessionSpec,
+    ) -> Result<(RepairTarget, Endpoint), SessionError> {
         let name = spec.provider.as_deref().unwrap_or_default();
         let model = spec.model.as_deref().unwrap_or_default();
         if !self.providers.contains_key(name)
@@ -111,7 +114,7 @@ impl HostState {
             return Ok((target(wire, &endpoint, model), endpoint));
         }
         let provider = self.provider(spec)?;
-        let target = Target {
+        let target = RepairTarget {
             provider: name.to_owned(),
             ..provider.target(model)
         };

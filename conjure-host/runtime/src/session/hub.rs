@@ -31,7 +31,7 @@ pub struct Stamped {
 /// Where events are published.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    held: RwLock<Held>,
+    held: RwLock<EventBuffer>,
     /// How many were published.
     length: watch::Sender<u64>,
     /// How many were, the last time that one was more than a piece of a text.
@@ -40,8 +40,9 @@ pub(crate) struct Hub {
     closed: AtomicBool,
 }
 
+/// The newest events, kept in memory for subscribers.
 #[derive(Debug)]
-struct Held {
+struct EventBuffer {
     events: VecDeque<Arc<Stamped>>,
     /// How many were published before these.
     dropped: u64,
@@ -51,8 +52,8 @@ struct Held {
     turn: u64,
 }
 
-/// What a subscriber finds.
-enum Found {
+/// The next event of a subscriber, if it has come.
+enum NextEvent {
     Event(Arc<Stamped>),
     /// Nothing yet.
     None,
@@ -60,7 +61,7 @@ enum Found {
     InLog,
 }
 
-impl Held {
+impl EventBuffer {
     /// Lets go of the first of its events.
     fn drop_first(&mut self, count: usize) {
         if let Some(last) = self.events.drain(..count).next_back() {
@@ -90,7 +91,7 @@ impl Held {
 impl Hub {
     /// A hub for the events of this epoch.
     pub(crate) fn new(epoch: u64) -> Arc<Self> {
-        let held = Held {
+        let held = EventBuffer {
             events: VecDeque::new(),
             dropped: 0,
             floor: (epoch > 1).then(|| EventId {
@@ -260,11 +261,11 @@ impl Subscription {
         loop {
             let is_closed = self.hub.closed.load(Ordering::Acquire);
             match self.find() {
-                Found::Event(event) => return Ok(Some(event)),
-                Found::InLog => self.read_more().await?,
-                Found::None if is_closed => return Ok(None),
+                NextEvent::Event(event) => return Ok(Some(event)),
+                NextEvent::InLog => self.read_more().await?,
+                NextEvent::None if is_closed => return Ok(None),
                 // The hub lives as long as this subscription, so its sender cannot be gone.
-                Found::None => drop(self.published.changed().await),
+                NextEvent::None => drop(self.published.changed().await),
             }
         }
     }
@@ -273,15 +274,15 @@ impl Subscription {
     /// [`Subscription::next`].
     pub fn try_next(&mut self) -> Option<Arc<Stamped>> {
         match self.find() {
-            Found::Event(event) => Some(event),
-            Found::None | Found::InLog => None,
+            NextEvent::Event(event) => Some(event),
+            NextEvent::None | NextEvent::InLog => None,
         }
     }
 
-    fn find(&mut self) -> Found {
+    fn find(&mut self) -> NextEvent {
         if let Some(event) = self.read.pop_front() {
             self.after = Some(event.id);
-            return Found::Event(event);
+            return NextEvent::Event(event);
         }
         self.published.mark_unchanged();
         let held = self.hub.held.read().unwrap_or_else(PoisonError::into_inner);
@@ -289,19 +290,19 @@ impl Subscription {
             // What is next was dropped, unless it has been read elsewhere already.
             self.is_behind = self.after < held.floor;
             if self.is_behind {
-                return Found::InLog;
+                return NextEvent::InLog;
             }
             self.next = held.behind(self.after);
         }
         loop {
             let here = usize::try_from(self.next - held.dropped).unwrap_or(usize::MAX);
             let Some(event) = held.events.get(here).cloned() else {
-                return Found::None;
+                return NextEvent::None;
             };
             self.next += 1;
             if Some(event.id) > self.after {
                 self.after = Some(event.id);
-                return Found::Event(event);
+                return NextEvent::Event(event);
             }
         }
     }
@@ -332,7 +333,7 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use conjure_store::{InMemory, Record, ThreadLog};
+    use conjure_store::{MemoryLog, Record, ThreadLog};
 
     fn id(seq: u64) -> EventId {
         EventId { epoch: 1, seq }
@@ -355,14 +356,14 @@ mod tests {
     /// A thread that writes to its log what it shows.
     struct Thread {
         hub: Arc<Hub>,
-        log: Arc<InMemory>,
+        log: Arc<MemoryLog>,
         open: Box<dyn conjure_store::ThreadLog>,
         id: ThreadId,
     }
 
     impl Thread {
         async fn new() -> Self {
-            let (log, id) = (Arc::new(InMemory::default()), ThreadId::fresh());
+            let (log, id) = (Arc::new(MemoryLog::default()), ThreadId::fresh());
             Self {
                 hub: Hub::new(1),
                 open: log.open(&id).await.unwrap(),
@@ -470,7 +471,7 @@ mod tests {
     }
 
     /// A log whose events cannot be read so many times.
-    struct Failing(Arc<InMemory>, AtomicUsize);
+    struct Failing(Arc<MemoryLog>, AtomicUsize);
 
     impl Log for Failing {
         fn open<'a>(

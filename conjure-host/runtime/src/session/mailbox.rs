@@ -5,12 +5,12 @@ use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::oneshot;
 
 use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
-use super::handle::{SessionError, Settings};
+use super::handle::{SessionError, SessionSettings};
 use super::tool_preview::ToolPreview;
 use super::turns::AnswerTo;
 use crate::backend::BackendStatus;
@@ -21,7 +21,7 @@ pub(crate) const MAILBOX: usize = 256;
 
 /// What clients ask of a session. Boxed in the mailbox, as all that arrives: a mailbox takes up the
 /// room of dozens as soon as it is made.
-pub(crate) enum Command {
+pub(crate) enum SessionCommand {
     /// Begin a turn in which this is said, or nothing new.
     Begin {
         turn_id: String,
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     },
     Decide {
         call_id: String,
-        decision: Decision,
+        decision: ApprovalDecision,
     },
     Attend(ApprovalMode),
     /// What holds for the next turn, in place of what held for the one before.
@@ -43,7 +43,7 @@ pub(crate) enum Command {
     },
     Pending(oneshot::Sender<Vec<PendingApproval>>),
     Change {
-        settings: Settings,
+        settings: SessionSettings,
         when: When,
         done: oneshot::Sender<Result<(), SessionError>>,
     },
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     },
     Messages(oneshot::Sender<Vec<Message>>),
     Check {
-        settings: Settings,
+        settings: SessionSettings,
         done: oneshot::Sender<Result<SwitchReport, SessionError>>,
     },
     Unfold {

@@ -56,21 +56,21 @@ pub(crate) use host_state::HostState;
 pub(crate) use opening::Saved;
 pub(crate) use preview::Preview;
 pub use preview::ServerTool;
-pub(crate) use questions::{NotTaken, Questions};
-pub use questions::{Question, QuestionReply};
-pub(crate) use reading::Thread;
+pub(crate) use questions::{AnswerRefusal, Questions};
+pub use questions::{PendingQuestion, QuestionReply};
+pub(crate) use reading::LoadedThread;
 pub(crate) use recorder::Recorder;
 pub(crate) use session_dirs::{SessionDirs, sessions_dir};
 pub(crate) use switching::check;
 pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
 
 pub use approvals::{ApprovalMode, PendingApproval};
-pub use calls::Calls;
+pub use calls::ToolSession;
 pub use compaction::{CompactError, UnfoldError};
 pub use conjure_config::{
     BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,
     SpecError, TimeoutSpec,
 };
-pub use handle::{Answer, ChatError, Session, SessionError, Settings};
+pub use handle::{ChatError, Session, SessionError, SessionSettings, TurnSummary};
 pub use hub::{Stamped, Subscription};
 pub use tool_preview::ToolPreview;

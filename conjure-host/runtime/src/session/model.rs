@@ -7,7 +7,7 @@ use std::time::Instant;
 use conjure_core::chat::{Meta, Response, StreamEvent, Usage};
 use conjure_core::log::Spending;
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::{Input, ModelFailure};
+use conjure_core::turn::{ModelFailure, TurnInput};
 use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -15,12 +15,12 @@ use tracing::Span;
 
 use super::wake_coalescer::WakeCoalescer;
 use crate::backend::contributors::Share;
-use crate::backend::reports::{Report, Reports};
+use crate::backend::reports::{Reports, TaskReport};
 use crate::spans;
 use conjure_providers::{Provider, ProviderError, ReplySink};
 
-/// A request on its way.
-pub(crate) struct Request {
+/// A model request that is being answered.
+pub(crate) struct ActiveRequest {
     number: u64,
     task: JoinHandle<()>,
     pieces: Arc<Pieces>,
@@ -87,7 +87,7 @@ impl Pieces {
     }
 }
 
-impl Request {
+impl ActiveRequest {
     /// Sends a request, with the share that backends have in it.
     pub(crate) fn send(
         number: u64,
@@ -119,17 +119,17 @@ impl Request {
                 let nothing_came = answer.as_ref().is_err_and(|error| error.partial.is_none())
                     && sink.partial().is_none();
                 if let Some(lost) = lost(&meta, &sink, nothing_came) {
-                    let _ = done.send(Report::Input(Box::new(lost))).await;
+                    let _ = done.send(TaskReport::Input(Box::new(lost))).await;
                 }
                 let input = match answer {
-                    Ok(response) => Input::ModelDone {
+                    Ok(response) => TurnInput::ModelDone {
                         request: number,
                         meta: finished(meta, &response, begun, &sink),
                         response,
                     },
                     Err(error) => {
                         let partial = error.partial.clone().map(|p| *p).or_else(|| sink.partial());
-                        Input::ModelFailed {
+                        TurnInput::ModelFailed {
                             request: number,
                             partial: partial.map(|response| {
                                 let meta = finished(meta, &response, begun, &sink);
@@ -145,7 +145,7 @@ impl Request {
                 spans::replied(&span, &input);
                 drop(span);
                 // Nobody listens any more when the session is gone.
-                let _ = done.send(Report::Input(Box::new(input))).await;
+                let _ = done.send(TaskReport::Input(Box::new(input))).await;
             }
         });
         Self {
@@ -160,8 +160,8 @@ impl Request {
     }
 
     /// The end of a request that was stopped before it left.
-    pub(crate) fn never_sent(number: u64) -> Input {
-        Input::ModelFailed {
+    pub(crate) fn never_sent(number: u64) -> TurnInput {
+        TurnInput::ModelFailed {
             request: number,
             failure: ModelFailure {
                 error: "stopped".to_owned(),
@@ -180,18 +180,18 @@ impl Request {
     }
 
     /// What a request that is stopped now has cost without anything that is kept.
-    pub(crate) fn lost(&self) -> Option<Input> {
+    pub(crate) fn lost(&self) -> Option<TurnInput> {
         lost(&self.meta, &self.sink, self.sink.partial().is_none())
     }
 
     /// Ends the request; what came so far is kept.
-    pub(crate) fn stop(self) -> Input {
+    pub(crate) fn stop(self) -> TurnInput {
         self.task.abort();
         let partial = self.sink.partial().map(|response| {
             let meta = finished(self.meta, &response, self.begun, &self.sink);
             (response, meta)
         });
-        let stopped = Input::ModelFailed {
+        let stopped = TurnInput::ModelFailed {
             request: self.number,
             failure: ModelFailure {
                 error: "stopped".to_owned(),
@@ -221,9 +221,9 @@ async fn respond(
 }
 
 /// What attempts have cost of which nothing is kept.
-fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<Input> {
+fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<TurnInput> {
     let usage = sink.lost(newest);
-    (usage != Usage::default()).then(|| Input::Spent {
+    (usage != Usage::default()).then(|| TurnInput::Spent {
         on: Spending::Attempt,
         meta: Meta {
             usage,

@@ -3,29 +3,29 @@
 
 use std::sync::Arc;
 
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 
-use super::compaction::{CompactError, Compacted, Compaction};
-use super::model::{Piece, Request};
+use super::compaction::{CompactError, Compaction, CompactionResult};
+use super::model::{ActiveRequest, Piece};
 use super::thread_resources::ThreadResources;
 use crate::backend::contributors::{Contributors, Observed};
 
 /// The requests of an open thread that are on their way.
 #[derive(Default)]
 pub(super) struct ModelRequests {
-    reply: Option<Box<Request>>,
+    reply: Option<Box<ActiveRequest>>,
     summary: Option<Box<Compaction>>,
     /// Who wants that summary, where no turn does.
-    wanted: Option<oneshot::Sender<Compacted>>,
+    wanted: Option<oneshot::Sender<CompactionResult>>,
     /// Resolves when the backends have seen the newest reply.
     observed: Observed,
 }
 
 impl ModelRequests {
     /// A reply is on its way.
-    pub(super) fn asked(&mut self, request: Request) {
+    pub(super) fn asked(&mut self, request: ActiveRequest) {
         self.reply = Some(Box::new(request));
     }
 
@@ -52,7 +52,7 @@ impl ModelRequests {
     }
 
     /// The running reply, which is to be stopped.
-    pub(super) fn take_reply(&mut self) -> Option<Request> {
+    pub(super) fn take_reply(&mut self) -> Option<ActiveRequest> {
         self.reply.take().map(|request| *request)
     }
 
@@ -72,12 +72,12 @@ impl ModelRequests {
     }
 
     /// Gives the summary up; what had come of it was paid.
-    pub(super) fn stop_summary(&mut self) -> Option<Input> {
+    pub(super) fn stop_summary(&mut self) -> Option<TurnInput> {
         self.summary.take().and_then(|summary| summary.stop())
     }
 
     /// Somebody waits for the summary, and turns wait behind it.
-    pub(super) fn want_summary(&mut self, done: oneshot::Sender<Compacted>) {
+    pub(super) fn want_summary(&mut self, done: oneshot::Sender<CompactionResult>) {
         self.wanted = Some(done);
     }
 
@@ -85,12 +85,12 @@ impl ModelRequests {
         self.wanted.is_some()
     }
 
-    pub(super) fn take_wanted(&mut self) -> Option<oneshot::Sender<Compacted>> {
+    pub(super) fn take_wanted(&mut self) -> Option<oneshot::Sender<CompactionResult>> {
         self.wanted.take()
     }
 
     /// Gives up the summary that somebody wanted; what had come of it was paid.
-    pub(super) fn cancel_wanted(&mut self) -> Option<Input> {
+    pub(super) fn cancel_wanted(&mut self) -> Option<TurnInput> {
         let done = self.wanted.take()?;
         let error = "it was cancelled".to_owned();
         let _ = done.send(Err(CompactError::Failed { error }));

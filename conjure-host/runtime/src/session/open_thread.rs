@@ -8,7 +8,7 @@ use conjure_core::cost::ThreadCost;
 use conjure_core::log::{EntryBody, folds, limit_words};
 use conjure_core::routing::Rule;
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{self, Action, Decision, Input, Machine, When};
+use conjure_core::turn::{self, ApprovalDecision, HostAction, Machine, TurnInput, When};
 use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -17,13 +17,13 @@ use super::after_log::{AfterLog, Deferred};
 use super::approvals::{ApprovalMode, Approvals, PendingApproval};
 use super::budget::Budget;
 use super::compaction::{
-    AfterSummary, CompactError, Compacted, SummaryPlan, UnfoldError, unfolding,
+    AfterSummary, CompactError, CompactionResult, SummaryPlan, UnfoldError, unfolding,
 };
 use super::current_settings::CurrentSettings;
 use super::deadline::passed;
 use super::derived::{room, whom};
-use super::handle::{SessionError, Settings};
-use super::model::Request;
+use super::handle::{SessionError, SessionSettings};
+use super::model::ActiveRequest;
 use super::model_requests::ModelRequests;
 use super::naming::ThreadName;
 use super::outgoing_request::OutgoingRequest;
@@ -38,7 +38,7 @@ use super::thread_resources::ThreadResources;
 use super::tool_preview::{self, ToolPreview};
 use super::tools::{TableUpdate, ToolChange, Tools};
 use super::turns::{AnswerTo, Turns};
-use crate::backend::reports::Report;
+use crate::backend::reports::TaskReport;
 use conjure_config::SessionSpec;
 use conjure_store::StoreError;
 
@@ -118,8 +118,8 @@ impl OpenThread {
     pub(crate) fn begin(&mut self, turn_id: String, message: Option<Message>, answer: AnswerTo) {
         self.turns.wait(turn_id.clone(), answer);
         self.input(match message {
-            Some(message) => Input::User { turn_id, message },
-            None => Input::GoOn { turn_id },
+            Some(message) => TurnInput::User { turn_id, message },
+            None => TurnInput::GoOn { turn_id },
         });
     }
 
@@ -127,13 +127,13 @@ impl OpenThread {
     pub(crate) fn cancel(&mut self, drop_queued: bool) {
         let paid = self.model.cancel_wanted();
         self.inputs(paid);
-        self.input(Input::Cancel { drop_queued });
+        self.input(TurnInput::Cancel { drop_queued });
     }
 
     /// Decides about a call that waits.
-    pub(crate) fn decide(&mut self, call_id: String, decision: Decision) {
+    pub(crate) fn decide(&mut self, call_id: String, decision: ApprovalDecision) {
         self.approvals.take(&call_id);
-        self.input(Input::Decided { call_id, decision });
+        self.input(TurnInput::Decided { call_id, decision });
     }
 
     /// Says whether somebody is there to decide.
@@ -167,7 +167,11 @@ impl OpenThread {
     }
 
     /// Changes settings on top of those that are to come.
-    pub(crate) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
+    pub(crate) fn change(
+        &mut self,
+        change: &SessionSettings,
+        when: When,
+    ) -> Result<(), SessionError> {
         let spec = self.settings.changed(change);
         self.reconfigure(spec, when)
     }
@@ -191,7 +195,7 @@ impl OpenThread {
     }
 
     /// What changing these settings would change about the next request.
-    pub(crate) fn check(&self, change: &Settings) -> Result<SwitchReport, SessionError> {
+    pub(crate) fn check(&self, change: &SessionSettings) -> Result<SwitchReport, SessionError> {
         let spec = change.applied_to(self.settings.spec());
         let snapshot = self.tools.current();
         switch_report(
@@ -227,16 +231,16 @@ impl OpenThread {
     /// Lets the model read again what a compaction hides.
     pub(crate) fn unfold(&mut self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
         let (fold, tokens) = unfolding(self.recorder.entries(), fold)?;
-        self.input(Input::Unfold { fold, tokens });
+        self.input(TurnInput::Unfold { fold, tokens });
         Ok((fold, tokens))
     }
 
     /// Asks for a summary because a person wants it, while no turn runs.
-    pub(crate) fn compact(&mut self, done: oneshot::Sender<Compacted>) {
+    pub(crate) fn compact(&mut self, done: oneshot::Sender<CompactionResult>) {
         let room = room(self.settings.spec(), &self.resources.host.models);
         let refused = if self.machine.is_busy() || self.model.is_summarising() {
             CompactError::Busy
-        } else if let Some(Input::Exhausted { limit, value }) = self.exhausted() {
+        } else if let Some(TurnInput::Exhausted { limit, value }) = self.exhausted() {
             CompactError::Failed {
                 error: format!("the limit {} is reached", limit_words(&limit, value)),
             }
@@ -295,7 +299,7 @@ impl OpenThread {
     }
 
     /// Gives an input to the machine and does what it says, until nothing is left to do.
-    pub(super) fn input(&mut self, input: Input) {
+    pub(super) fn input(&mut self, input: TurnInput) {
         let mut inputs = vec![input];
         while !inputs.is_empty() {
             for input in std::mem::take(&mut inputs) {
@@ -308,16 +312,16 @@ impl OpenThread {
         }
     }
 
-    fn inputs(&mut self, inputs: impl IntoIterator<Item = Input>) {
+    fn inputs(&mut self, inputs: impl IntoIterator<Item = TurnInput>) {
         for input in inputs {
             self.input(input);
         }
     }
 
-    fn perform(&mut self, action: Action) -> Option<Input> {
+    fn perform(&mut self, action: HostAction) -> Option<TurnInput> {
         match action {
-            Action::Write(body) => self.write(body),
-            Action::Tell(event) => {
+            HostAction::Write(body) => self.write(body),
+            HostAction::Tell(event) => {
                 if matches!(event, Event::Done { .. }) {
                     let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
                     let cost = self.budget.cost_of_turn(entries, models);
@@ -325,22 +329,22 @@ impl OpenThread {
                 }
                 self.recorder.event(event);
             }
-            Action::UseTable { .. } => self.tools.use_newest(),
-            Action::UseSettings(settings) => self.use_settings(&settings),
-            Action::Request { request, .. } => {
+            HostAction::UseTable { .. } => self.tools.use_newest(),
+            HostAction::UseSettings(settings) => self.use_settings(&settings),
+            HostAction::Request { request, .. } => {
                 self.after_log.defer(Deferred::Send(request));
                 return self.exhausted();
             }
-            Action::StopModel { request } => {
+            HostAction::StopModel { request } => {
                 self.show_pieces();
                 if self.after_log.take_back(request) {
-                    return Some(Request::never_sent(request));
+                    return Some(ActiveRequest::never_sent(request));
                 }
                 let stopped = self.model.take_reply()?;
                 self.inputs(stopped.lost());
                 return Some(stopped.stop());
             }
-            Action::Observe {
+            HostAction::Observe {
                 provider,
                 model,
                 server_items,
@@ -354,19 +358,19 @@ impl OpenThread {
                     error: None,
                 });
             }
-            Action::RunCall { call, route } => {
+            HostAction::RunCall { call, route } => {
                 self.calls.add(&call);
                 self.after_log.defer(Deferred::Run { call, route });
             }
-            Action::StopCall { call_id } => self.calls.stop(&call_id),
-            Action::AskPerson { call, reason } => {
+            HostAction::StopCall { call_id } => self.calls.stop(&call_id),
+            HostAction::AskPerson { call, reason } => {
                 return self.approvals.ask(call, reason, &self.tools.current());
             }
-            Action::Unask { call_id } => self.approvals.take(&call_id),
-            Action::Compact { refused } => return self.compact_for_turn(refused),
-            Action::StopCompaction => return self.model.stop_summary(),
-            Action::Dropped { turn_id } => self.after_log.answer(self.turns.dropped(&turn_id)),
-            Action::TurnOver { turn_id } => {
+            HostAction::Unask { call_id } => self.approvals.take(&call_id),
+            HostAction::Compact { refused } => return self.compact_for_turn(refused),
+            HostAction::StopCompaction => return self.model.stop_summary(),
+            HostAction::Dropped { turn_id } => self.after_log.answer(self.turns.dropped(&turn_id)),
+            HostAction::TurnOver { turn_id } => {
                 self.budget.end_turn();
                 self.name.give(&self.resources.host, &self.recorder);
                 let answer = self.turns.over(&turn_id, self.recorder.entries());
@@ -392,22 +396,22 @@ impl OpenThread {
     }
 
     /// The limit that stands in the way of another request.
-    fn exhausted(&mut self) -> Option<Input> {
+    fn exhausted(&mut self) -> Option<TurnInput> {
         let limits = &self.settings.spec().budget;
         let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
         self.budget.exhausted(limits, entries, models)
     }
 
     /// Shows a reply to the backends; where none is to see it, it is seen.
-    fn observe(&mut self, reply: Observe) -> Option<Input> {
+    fn observe(&mut self, reply: Observe) -> Option<TurnInput> {
         let contributors = self.tools.contributors();
         if !self.model.observe(reply, contributors, &self.resources) {
-            return Some(Input::Observed);
+            return Some(TurnInput::Observed);
         }
         let (observed, reports) = (self.model.observed(), self.resources.reports.clone());
         tokio::spawn(async move {
             observed.wait().await;
-            let seen = Report::Input(Box::new(Input::Observed));
+            let seen = TaskReport::Input(Box::new(TurnInput::Observed));
             let _ = reports.send(seen).await;
         });
         None
@@ -445,7 +449,7 @@ impl OpenThread {
     }
 
     /// Asks the session's own provider for a summary of the older part of the log.
-    fn compact_for_turn(&mut self, refused: bool) -> Option<Input> {
+    fn compact_for_turn(&mut self, refused: bool) -> Option<TurnInput> {
         let mut room = room(self.settings.spec(), &self.resources.host.models);
         if refused {
             // Whatever is known of the window: so much was too much for it.
@@ -453,7 +457,7 @@ impl OpenThread {
             room.window = Some(room.window.unwrap_or(tokens).min(tokens));
         }
         let Some(plan) = SummaryPlan::of(self.recorder.entries(), room) else {
-            return Some(Input::CompactionFailed {
+            return Some(TurnInput::CompactionFailed {
                 error: "there is nothing before its newest part that is worth it".to_owned(),
             });
         };
@@ -476,8 +480,8 @@ impl OpenThread {
             return self.input(input);
         };
         let told = match input {
-            Input::CompactionFailed { error } => Err(CompactError::Failed { error }),
-            Input::Compacted { tokens, .. } => {
+            TurnInput::CompactionFailed { error } => Err(CompactError::Failed { error }),
+            TurnInput::Compacted { tokens, .. } => {
                 self.input(input);
                 let folds = folds(self.recorder.entries());
                 let newest = folds.last().map_or(0, |fold| fold.seq);
@@ -491,7 +495,7 @@ impl OpenThread {
         let _ = done.send(told);
     }
 
-    fn use_settings(&mut self, settings: &turn::Settings) {
+    fn use_settings(&mut self, settings: &turn::TurnSettings) {
         let Some(spec) = self.settings.take_revision(settings.revision) else {
             return;
         };
@@ -518,22 +522,22 @@ impl OpenThread {
         let Some(change) = change else { return };
         let text = table_notice(&change);
         self.recorder.event(Event::Notice { text });
-        self.input(Input::Table(change));
+        self.input(TurnInput::Table(change));
         if !self.machine.is_busy() {
             // Nothing runs, so nothing holds on to the table before.
             self.tools.use_newest();
         }
     }
 
-    fn report(&mut self, report: Report) {
+    fn report(&mut self, report: TaskReport) {
         match report {
-            Report::Input(input) => self.reported(*input),
-            Report::CallDone(report) => {
+            TaskReport::Input(input) => self.reported(*input),
+            TaskReport::CallDone(report) => {
                 self.calls.remove(&report.output.call_id);
                 let inputs = showing::call_report(&mut self.recorder, *report);
                 self.inputs(inputs);
             }
-            Report::Output {
+            TaskReport::Output {
                 call_id,
                 kind,
                 bytes,
@@ -542,26 +546,26 @@ impl OpenThread {
                 output.into_iter().for_each(|it| self.recorder.event(it));
             }
             // An answer that a switch has overtaken is another model's.
-            Report::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
-            Report::Catalog {
+            TaskReport::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
+            TaskReport::Catalog {
                 backend, catalog, ..
             } => {
                 self.tools.toolbox.set_catalog(&backend, catalog);
                 self.tools_changed();
             }
-            Report::SkillTools(listed) => {
+            TaskReport::SkillTools(listed) => {
                 for (skill, tools) in listed {
                     self.tools.toolbox.set_skill_tools(&skill, tools);
                 }
                 self.tools_changed();
             }
-            Report::BackendState { backend, state } => {
+            TaskReport::BackendState { backend, state } => {
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });
             }
-            Report::Event(event) => self.recorder.event(event),
-            Report::Notice { text } => showing::note(&mut self.recorder, text),
-            Report::Files { backend, files } => {
+            TaskReport::Event(event) => self.recorder.event(event),
+            TaskReport::Notice { text } => showing::note(&mut self.recorder, text),
+            TaskReport::Files { backend, files } => {
                 for artifact in files {
                     showing::file(&mut self.recorder, &artifact, &backend, None);
                 }
@@ -569,8 +573,10 @@ impl OpenThread {
         }
     }
 
-    fn reported(&mut self, input: Input) {
-        if let Input::ModelDone { request, .. } | Input::ModelFailed { request, .. } = &input {
+    fn reported(&mut self, input: TurnInput) {
+        if let TurnInput::ModelDone { request, .. } | TurnInput::ModelFailed { request, .. } =
+            &input
+        {
             if let Some(summary) = self.model.take_summary_by(*request) {
                 let end = summary.end(input, self.recorder.entries());
                 if let Some(reply) = end.observe {

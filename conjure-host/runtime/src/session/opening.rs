@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_core::turn::{Input, Machine};
+use conjure_core::turn::{Machine, TurnInput};
 
 use super::after_log::AfterLog;
 use super::approvals::{ApprovalMode, Approvals};
@@ -141,7 +141,7 @@ fn begin(thread: &mut OpenThread, records: bool) {
     if let Some(change) = thread.tools.versions_since(thread.recorder.entries()) {
         let text = reopened_notice(&change);
         thread.recorder.event(Event::Notice { text });
-        thread.input(Input::Table(change));
+        thread.input(TurnInput::Table(change));
     }
     if let Some(text) = thread.settings.provider().notice() {
         thread.recorder.event(Event::Notice { text });

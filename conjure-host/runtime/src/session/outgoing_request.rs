@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Meta;
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::{ModelRequest, compile};
 use conjure_core::turn;
 use tracing::Span;
@@ -11,7 +11,7 @@ use tracing::Span;
 use super::compaction::{Compaction, SummaryPlan};
 use super::current_settings::CurrentSettings;
 use super::derived::compile_settings;
-use super::model::Request;
+use super::model::ActiveRequest;
 use super::recorder::Recorder;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
@@ -23,7 +23,7 @@ pub(super) struct OutgoingRequest<'a> {
     pub(super) resources: &'a ThreadResources,
     pub(super) settings: &'a CurrentSettings,
     /// The settings that the turn machine uses now.
-    pub(super) now: &'a turn::Settings,
+    pub(super) now: &'a turn::TurnSettings,
     pub(super) tools: &'a mut Tools,
     pub(super) recorder: &'a Recorder,
     /// The span of the turn that it is part of.
@@ -33,7 +33,7 @@ pub(super) struct OutgoingRequest<'a> {
 
 impl OutgoingRequest<'_> {
     /// Asks for the reply that a turn waits for.
-    pub(super) fn reply(self, number: u64) -> Request {
+    pub(super) fn reply(self, number: u64) -> ActiveRequest {
         let request = self.compiled();
         self.send(number, request)
     }
@@ -48,8 +48,8 @@ impl OutgoingRequest<'_> {
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
-    fn target(&self) -> Target {
-        Target {
+    fn target(&self) -> RepairTarget {
+        RepairTarget {
             provider: self.now.provider.clone(),
             ..self.settings.provider().target(&self.now.model)
         }
@@ -64,7 +64,7 @@ impl OutgoingRequest<'_> {
     }
 
     /// Lets a request leave, with what backends add to it.
-    fn send(self, number: u64, request: ModelRequest) -> Request {
+    fn send(self, number: u64, request: ModelRequest) -> ActiveRequest {
         let Self {
             resources, tools, ..
         } = self;
@@ -90,6 +90,6 @@ impl OutgoingRequest<'_> {
         let thread = self.recorder.thread().as_str();
         let span = spans::model_call(self.turn, thread, &meta.provider, &meta.model);
         let (done, wakes) = (resources.reports.clone(), Arc::clone(&resources.host.wakes));
-        Request::send(number, provider, meta, share, span, done, wakes)
+        ActiveRequest::send(number, provider, meta, share, span, done, wakes)
     }
 }

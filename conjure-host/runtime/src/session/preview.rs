@@ -16,7 +16,7 @@ use super::derived::{compile_settings, instructions_told};
 use super::handle::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::SessionDirs;
-use crate::backend::Snapshot;
+use crate::backend::ToolSnapshot;
 use crate::backend::contributors::Contributors;
 use crate::backend::request_context::RequestContext;
 use conjure_config::SessionSpec;
@@ -92,7 +92,7 @@ impl Preview {
         policy: &Policy,
         request_context: &RequestContext,
         contributors: &Contributors,
-        snapshot: &Snapshot,
+        snapshot: &ToolSnapshot,
     ) -> Self {
         let mut preview = Self {
             table: Arc::clone(snapshot.table()),

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::backend::Asker;
-use crate::backend::reports::{Report, Reports};
+use crate::backend::reports::{Reports, TaskReport};
 
 /// Questions that may wait in one session; one more is cancelled.
 const MOST: usize = 32;
@@ -30,7 +30,7 @@ const MOST_SCHEMA: usize = 256 * 1024;
 pub(crate) struct Questions {
     /// How long each waits.
     patience: Duration,
-    open: Mutex<BTreeMap<String, Open>>,
+    open: Mutex<BTreeMap<String, OpenQuestion>>,
     /// Whether somebody may come; where nobody does, a question is cancelled at once.
     attended: AtomicBool,
     /// Where the session's actor hears of them.
@@ -39,7 +39,7 @@ pub(crate) struct Questions {
 
 /// A question that waits for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Question {
+pub struct PendingQuestion {
     /// What is asked.
     #[serde(flatten)]
     pub asked: QuestionAsked,
@@ -47,7 +47,7 @@ pub struct Question {
     pub cancelled_in_ms: u64,
 }
 
-struct Open {
+struct OpenQuestion {
     asked: QuestionAsked,
     until: Instant,
     answer: oneshot::Sender<Elicited>,
@@ -64,9 +64,9 @@ pub enum QuestionReply {
     Cancel,
 }
 
-/// Why an answer is not taken.
+/// The reason why an answer is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+pub(crate) enum AnswerRefusal {
     /// No such question waits.
     Gone,
     /// The answer does not fit the form.
@@ -86,7 +86,7 @@ impl Questions {
 
     /// The one who asks the person of a session.
     pub(super) fn asker(self: &Arc<Self>) -> Arc<dyn Asker> {
-        Arc::new(Asking(Arc::clone(self)))
+        Arc::new(QuestionAsker(Arc::clone(self)))
     }
 
     /// From here on the actor is told.
@@ -104,10 +104,10 @@ impl Questions {
     }
 
     /// Those that wait, the oldest first.
-    pub(crate) fn pending(&self) -> Vec<Question> {
+    pub(crate) fn pending(&self) -> Vec<PendingQuestion> {
         let now = Instant::now();
         let open = self.lock();
-        let pending = open.values().map(|open| Question {
+        let pending = open.values().map(|open| PendingQuestion {
             asked: open.asked.clone(),
             cancelled_in_ms: u64::try_from(open.until.saturating_duration_since(now).as_millis())
                 .unwrap_or(u64::MAX),
@@ -116,23 +116,23 @@ impl Questions {
     }
 
     /// Answers one that waits. The first answer counts.
-    pub(crate) fn answer(&self, id: &str, reply: QuestionReply) -> Result<(), NotTaken> {
+    pub(crate) fn answer(&self, id: &str, reply: QuestionReply) -> Result<(), AnswerRefusal> {
         let asked = {
             let open = self.lock();
-            let open = open.get(id).ok_or(NotTaken::Gone)?;
+            let open = open.get(id).ok_or(AnswerRefusal::Gone)?;
             open.asked.clone()
         };
         let elicited = match reply {
             QuestionReply::Accept(content) => Elicited {
                 action: "accept".to_owned(),
-                content: fitting(&asked, content).map_err(NotTaken::Unfit)?,
+                content: fitting(&asked, content).map_err(AnswerRefusal::Unfit)?,
             },
             QuestionReply::Decline => ended("decline"),
             QuestionReply::Cancel => ended("cancel"),
         };
         // The form was looked at without the lock: somebody else may have been first.
-        let open = self.lock().remove(id).ok_or(NotTaken::Gone)?;
-        open.answer.send(elicited).map_err(|_| NotTaken::Gone)
+        let open = self.lock().remove(id).ok_or(AnswerRefusal::Gone)?;
+        open.answer.send(elicited).map_err(|_| AnswerRefusal::Gone)
     }
 
     fn put(&self, asked: QuestionAsked) -> Option<(oneshot::Receiver<Elicited>, Instant)> {
@@ -144,7 +144,7 @@ impl Questions {
         }
         open.insert(
             asked.id.clone(),
-            Open {
+            OpenQuestion {
                 asked,
                 until,
                 answer,
@@ -153,14 +153,14 @@ impl Questions {
         Some((answered, until))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenQuestion>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Asking(Arc<Questions>);
+struct QuestionAsker(Arc<Questions>);
 
-impl Asker for Asking {
+impl Asker for QuestionAsker {
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
         self.elicit_in(plugin, None, question)
     }
@@ -187,13 +187,13 @@ impl Asker for Asking {
             let Some((answered, until)) = questions.put(asked.clone()) else {
                 return ended("cancel");
             };
-            let mut waiting = Waiting {
+            let mut waiting = QuestionWait {
                 id: asked.id.clone(),
                 action: "cancel".to_owned(),
                 questions: Arc::clone(&questions),
                 actor: actor.clone(),
             };
-            let told = Report::Event(Event::Question(asked));
+            let told = TaskReport::Event(Event::Question(asked));
             if !actor.send(told).await {
                 return ended("cancel");
             }
@@ -209,18 +209,18 @@ impl Asker for Asking {
     }
 }
 
-/// A question while its asker waits. Dropped, it is over, also where its call was cancelled.
-struct Waiting {
+/// Ends a question when its asker stops waiting, also when the call is cancelled.
+struct QuestionWait {
     id: String,
     action: String,
     questions: Arc<Questions>,
     actor: Reports,
 }
 
-impl Drop for Waiting {
+impl Drop for QuestionWait {
     fn drop(&mut self) {
         self.questions.lock().remove(&self.id);
-        let over = Report::Event(Event::QuestionOver {
+        let over = TaskReport::Event(Event::QuestionOver {
             id: std::mem::take(&mut self.id),
             action: std::mem::take(&mut self.action),
         });
@@ -374,7 +374,7 @@ mod tests {
         let (actor, mut told) = Reports::channel();
         questions.tell(actor);
         let asking = tokio::spawn(questions.asker().elicit("p".to_owned(), elicit()));
-        let Some(Report::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
+        let Some(TaskReport::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
         else {
             panic!("nobody was told");
         };
@@ -383,10 +383,10 @@ mod tests {
         assert!(pending[0].cancelled_in_ms <= 60_000);
         questions.answer(&asked.id, QuestionReply::Decline).unwrap();
         let second = questions.answer(&asked.id, QuestionReply::Cancel);
-        assert_eq!(second, Err(NotTaken::Gone));
+        assert_eq!(second, Err(AnswerRefusal::Gone));
         assert_eq!(asking.await.unwrap().action, "decline");
-        let over = |told: Option<Box<Report>>| match told.map(|told| *told) {
-            Some(Report::Event(Event::QuestionOver { id, action })) => (id, action),
+        let over = |told: Option<Box<TaskReport>>| match told.map(|told| *told) {
+            Some(TaskReport::Event(Event::QuestionOver { id, action })) => (id, action),
             _ => panic!("it is not over"),
         };
         let declined = (asked.id, "decline".to_owned());

@@ -11,15 +11,15 @@ pub(crate) fn is_closed(entries: &[Entry]) -> bool {
     recover(entries).is_empty()
 }
 
-/// A thread, as it was read.
-pub(crate) struct Thread {
+/// The entries of a thread, as they were read.
+pub(crate) struct LoadedThread {
     pub(crate) entries: Vec<Entry>,
     /// What is to be written behind the entries before anything else: what a reply had shown when
     /// the host ended, and what [`recover`] makes of open calls and turns.
     pub(crate) closing: Vec<EntryBody>,
 }
 
-impl Thread {
+impl LoadedThread {
     /// Takes a thread's records apart.
     pub(crate) fn of(records: Vec<Record>) -> Self {
         let mut closing: Vec<EntryBody> = unfinished(&records).into_iter().collect();

@@ -11,7 +11,7 @@ use conjure_core::chat::{Content, Event, EventId, OutputPart};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
-use super::reading::{Thread, is_closed};
+use super::reading::{LoadedThread, is_closed};
 use conjure_store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
 /// The writer of one open thread.
@@ -52,7 +52,7 @@ impl Recorder {
         let (entries, closing) = match is_closed(&entries) {
             true => (entries, Vec::new()),
             false => {
-                let thread = Thread::of(log.read(thread).await?);
+                let thread = LoadedThread::of(log.read(thread).await?);
                 (thread.entries, thread.closing)
             }
         };

@@ -8,12 +8,12 @@ use conjure_core::log::CallEnd;
 use conjure_core::routing::{Route, RouteRef};
 
 use crate::backend::run::Runner;
-use crate::backend::{CallReport, Snapshot};
+use crate::backend::{CallReport, ToolSnapshot};
 
 /// A call that runs with the tools of one snapshot. Its name was looked up when it was judged.
 pub(super) struct RoutedCall {
     call: FunctionCall,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<ToolSnapshot>,
     route: Option<RouteRef>,
 }
 
@@ -22,7 +22,7 @@ impl RoutedCall {
     pub(super) fn new(
         call: FunctionCall,
         route: Option<RouteRef>,
-        snapshot: Arc<Snapshot>,
+        snapshot: Arc<ToolSnapshot>,
     ) -> Self {
         let table = snapshot.table();
         let known = route.filter(|route| table.position(*route).is_some());
@@ -38,7 +38,7 @@ impl RoutedCall {
         &self.call
     }
 
-    pub(super) fn snapshot(&self) -> &Snapshot {
+    pub(super) fn snapshot(&self) -> &ToolSnapshot {
         &self.snapshot
     }
 

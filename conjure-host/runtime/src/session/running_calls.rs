@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::derived::{call_timeout, most_bytes};
 use super::routed_call::RoutedCall;
-use super::skill_lists::{Kind, changed_lists, run_time_tools};
+use super::skill_lists::{ListKind, changed_lists, run_time_tools};
 use super::thread_resources::ThreadResources;
 use super::turns::Turns;
 use crate::backend::LiveOutput;
-use crate::backend::reports::{Report, Reports};
+use crate::backend::reports::{Reports, TaskReport};
 use crate::backend::run::Runner;
 use crate::backend::watching::updated_resource;
 use crate::spans;
@@ -161,7 +161,7 @@ impl RunningCalls {
             // Live output stands before the result in the log.
             let _ = shown.await;
             if let Some(text) = routed.take_outcome() {
-                let _ = reports.send(Report::Notice { text }).await;
+                let _ = reports.send(TaskReport::Notice { text }).await;
             }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.
@@ -171,9 +171,9 @@ impl RunningCalls {
                     &CancellationToken::new(),
                 )
                 .await;
-                let _ = reports.send(Report::SkillTools(listed)).await;
+                let _ = reports.send(TaskReport::SkillTools(listed)).await;
             }
-            let _ = reports.send(Report::CallDone(Box::new(report))).await;
+            let _ = reports.send(TaskReport::CallDone(Box::new(report))).await;
         });
     }
 }
@@ -189,7 +189,7 @@ fn live_output(
     Arc::new(move |kind, bytes| {
         if kind == EmitKind::Event {
             if let Some(kinds) = changed_lists(bytes, &session) {
-                tools_changed.fetch_or(kinds.contains(&Kind::Tools), Ordering::Relaxed);
+                tools_changed.fetch_or(kinds.contains(&ListKind::Tools), Ordering::Relaxed);
                 return;
             }
             if updated_resource(bytes, &session).is_some() {
@@ -210,7 +210,7 @@ async fn forward(
     while let Some((kind, bytes)) = pieces.recv().await {
         let call_id = call_id.clone();
         let sent = reports
-            .send(Report::Output {
+            .send(TaskReport::Output {
                 call_id,
                 kind,
                 bytes,

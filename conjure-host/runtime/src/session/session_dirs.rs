@@ -11,9 +11,9 @@ use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
 use super::host_state::HostState;
 use crate::artifacts::Artifacts;
-use crate::backend::questions::Client;
+use crate::backend::questions::SessionClient;
 use crate::backend::request_context::RequestContext;
-use crate::backend::sampling::{Asked, AskedModel};
+use crate::backend::sampling::{AskedModel, CurrentModel};
 use crate::backend::services::{Asker, SessionServices};
 use crate::backend::{Toolbox, ToolboxError};
 use conjure_config::SessionSpec;
@@ -26,7 +26,7 @@ pub(crate) struct SessionDirs {
     pub(crate) services: SessionServices,
     pub(crate) exchange: Exchange,
     /// Who answers plugins that ask the model.
-    pub(crate) asked: Asked,
+    pub(crate) asked: CurrentModel,
 }
 
 /// The exchange directory, which ends with the session.
@@ -70,7 +70,7 @@ impl SessionDirs {
         spec: &SessionSpec,
         thread: &ThreadId,
         provider: Option<&Arc<dyn Provider>>,
-        client: Option<Arc<dyn Client>>,
+        client: Option<Arc<dyn SessionClient>>,
     ) -> Result<Self, SessionError> {
         let own = session_dir(&shared.instances.data_dir, thread.as_str());
         let working_dir = match &spec.working_dir {
@@ -94,7 +94,7 @@ impl SessionDirs {
             .moving_out_of(&exchange_dir);
         let artifacts = Arc::new(artifacts);
         let model = spec.model.clone().unwrap_or_default();
-        let asked: Asked = Arc::new(ArcSwapOption::from(provider.map(|provider| {
+        let asked: CurrentModel = Arc::new(ArcSwapOption::from(provider.map(|provider| {
             Arc::new(AskedModel {
                 provider: Arc::clone(provider),
                 model,

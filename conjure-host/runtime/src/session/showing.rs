@@ -2,7 +2,7 @@
 
 use conjure_core::chat::{Event, Meta, StreamEvent, Usage};
 use conjure_core::log::{EntryBody, Spending};
-use conjure_core::turn::Input;
+use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::Spent;
 
 use super::model::Piece;
@@ -36,7 +36,7 @@ pub(super) fn file(
 }
 
 /// Writes what came of a call beside its result; the turn machine is told the rest.
-pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<Input> {
+pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<TurnInput> {
     let call_id = &report.output.call_id;
     for artifact in &report.files {
         file(recorder, artifact, &artifact.source, Some(call_id));
@@ -49,7 +49,7 @@ pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<In
     }
     let spent = report.spent.into_iter();
     let spent = spent.map(|(backend, spent)| delegated(backend, spent));
-    let done = Input::CallDone {
+    let done = TurnInput::CallDone {
         output: report.output,
         end: report.end,
         duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
@@ -59,8 +59,8 @@ pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<In
 }
 
 /// What a backend paid for at a model of its own.
-fn delegated(backend: String, spent: Spent) -> Input {
-    Input::Spent {
+fn delegated(backend: String, spent: Spent) -> TurnInput {
+    TurnInput::Spent {
         on: Spending::Delegated { backend },
         meta: Meta {
             provider: spent.provider,

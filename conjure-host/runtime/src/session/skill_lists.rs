@@ -7,10 +7,10 @@ use conjure_skill_sdk::protocol::ToolDecl;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::readers::Reader;
+use crate::backend::readers::SourceReader;
 use crate::backend::request_context::RequestContext;
-use crate::backend::sources::Source;
-use crate::backend::{LiveOutput, Snapshot};
+use crate::backend::sources::CatalogSource;
+use crate::backend::{LiveOutput, ToolSnapshot};
 use conjure_plugins::PluginId;
 
 /// Time for a skill to say what it offers.
@@ -18,14 +18,14 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// A kind of list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ListKind {
     Tools,
     Resources,
     Prompts,
 }
 
 /// The lists that an event says are others now; all of them when it names none.
-pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<Kind>> {
+pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<ListKind>> {
     #[derive(Deserialize)]
     struct Changed {
         event: String,
@@ -40,12 +40,16 @@ pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<Kind>> {
         return None;
     }
     if changed.what.is_empty() {
-        return Some(vec![Kind::Tools, Kind::Resources, Kind::Prompts]);
+        return Some(vec![
+            ListKind::Tools,
+            ListKind::Resources,
+            ListKind::Prompts,
+        ]);
     }
     let kinds = changed.what.iter().filter_map(|kind| match kind.as_str() {
-        "tools" => Some(Kind::Tools),
-        "resources" => Some(Kind::Resources),
-        "prompts" => Some(Kind::Prompts),
+        "tools" => Some(ListKind::Tools),
+        "resources" => Some(ListKind::Resources),
+        "prompts" => Some(ListKind::Prompts),
         _ => None,
     });
     Some(kinds.collect())
@@ -53,12 +57,12 @@ pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<Kind>> {
 
 /// Asks the skills that are in use for the tools that they have at run time only.
 pub(super) async fn run_time_tools(
-    snapshot: &Snapshot,
+    snapshot: &ToolSnapshot,
     request_context: &RequestContext,
     cancel: &CancellationToken,
 ) -> Vec<(PluginId, Vec<ToolDecl>)> {
     let live: LiveOutput = Arc::new(|_, _| {});
-    let reader = Reader {
+    let reader = SourceReader {
         snapshot,
         request_context,
         call_id: None,
@@ -68,7 +72,7 @@ pub(super) async fn run_time_tools(
     };
     let mut listed = Vec::new();
     for source in snapshot.sources() {
-        if let Source::Skill(lease) = source
+        if let CatalogSource::Skill(lease) = source
             && lease.made().is_some()
             && let Some(tools) = reader.skill_tools(source).await
         {
@@ -163,11 +167,15 @@ mod tests {
         let lists = |event: &str| changed_lists(event.as_bytes(), "s1");
         assert_eq!(
             lists(r#"{"event":"catalog_changed"}"#),
-            Some(vec![Kind::Tools, Kind::Resources, Kind::Prompts])
+            Some(vec![
+                ListKind::Tools,
+                ListKind::Resources,
+                ListKind::Prompts
+            ])
         );
         assert_eq!(
             lists(r#"{"event":"catalog_changed","what":["prompts","later"],"sessions":["s1"]}"#),
-            Some(vec![Kind::Prompts])
+            Some(vec![ListKind::Prompts])
         );
         assert_eq!(
             lists(r#"{"event":"catalog_changed","sessions":["s2"]}"#),

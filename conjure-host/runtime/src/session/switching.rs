@@ -6,12 +6,12 @@ use conjure_core::log::Entry;
 use conjure_core::request::{compile, conversation};
 use conjure_core::switch::{self, SwitchReport};
 
-use super::calls::Calls;
+use super::calls::ToolSession;
 use super::derived::compile_settings;
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::reading::Thread;
-use crate::backend::Snapshot;
+use super::reading::LoadedThread;
+use crate::backend::ToolSnapshot;
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
 
@@ -20,7 +20,7 @@ use conjure_store::ThreadId;
 pub(super) fn switch_report(
     host: &HostState,
     spec: &SessionSpec,
-    snapshot: &Snapshot,
+    snapshot: &ToolSnapshot,
     entries: &[Entry],
 ) -> Result<SwitchReport, SessionError> {
     let (target, endpoint) = host.recipient(spec)?;
@@ -40,8 +40,8 @@ pub(crate) async fn check(
     let spec = spec.with_base_url_at_its_provider();
     // Before anything is opened for it.
     shared.recipient(&spec)?;
-    let entries = Thread::of(shared.log.read(thread).await?).closed();
-    let calls = Calls::open(Arc::clone(&shared), spec.clone()).await?;
+    let entries = LoadedThread::of(shared.log.read(thread).await?).closed();
+    let calls = ToolSession::open(Arc::clone(&shared), spec.clone()).await?;
     let report = switch_report(&shared, &spec, &calls.snapshot(), &entries);
     calls.close().await;
     report

@@ -1,7 +1,7 @@
 //! What an open thread waits for while whoever has it drives it.
 
 use super::tools::ToolChange;
-use crate::backend::reports::Report;
+use crate::backend::reports::TaskReport;
 use conjure_store::StoreError;
 
 /// Something that happens to an open thread.
@@ -9,7 +9,7 @@ pub(crate) enum ThreadEvent {
     /// The log has what was handed to it, or failed.
     Written(Result<(), StoreError>),
     /// One of its tasks reports.
-    Report(Box<Report>),
+    Report(Box<TaskReport>),
     /// Pieces of the reply came.
     Pieces,
     /// Something changes its tools.

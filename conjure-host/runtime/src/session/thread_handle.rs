@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use crate::artifacts::{Artifact, Artifacts, FileError};
-use crate::backend::Snapshot;
+use crate::backend::ToolSnapshot;
 use conjure_store::{Log, ThreadId};
 
 /// What can be had of an open thread without asking its actor: its events, its files, and the
@@ -24,7 +24,7 @@ pub(crate) struct ThreadHandle {
     log: Arc<dyn Log>,
     artifacts: Arc<Artifacts>,
     questions: Option<Arc<Questions>>,
-    snapshot: Arc<ArcSwap<Snapshot>>,
+    snapshot: Arc<ArcSwap<ToolSnapshot>>,
     epoch: u64,
 }
 

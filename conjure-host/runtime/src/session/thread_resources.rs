@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use super::host_state::HostState;
 use super::session_dirs::{Exchange, SessionDirs};
 use crate::artifacts::Artifacts;
-use crate::backend::reports::{Report, Reports};
+use crate::backend::reports::{Reports, TaskReport};
 use crate::backend::request_context::RequestContext;
-use crate::backend::sampling::{Asked, AskedModel};
+use crate::backend::sampling::{AskedModel, CurrentModel};
 
 /// What the tasks of an open thread are given, and where their reports arrive.
 pub(super) struct ThreadResources {
@@ -19,11 +19,11 @@ pub(super) struct ThreadResources {
     pub(super) request_context: RequestContext,
     pub(super) artifacts: Arc<Artifacts>,
     /// Who answers plugins that ask the model.
-    asked: Asked,
+    asked: CurrentModel,
     /// Ends with the thread.
     _exchange: Exchange,
     pub(super) reports: Reports,
-    pub(super) received: mpsc::Receiver<Box<Report>>,
+    pub(super) received: mpsc::Receiver<Box<TaskReport>>,
 }
 
 impl ThreadResources {

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 
 use crate::backend::catalogs::Renewal;
 use crate::backend::contributors::Contributors;
-use crate::backend::reports::{Report, Reports};
-use crate::backend::watching::Change;
-use crate::backend::{BackendStatus, Snapshot, Toolbox};
+use crate::backend::reports::{Reports, TaskReport};
+use crate::backend::watching::BackendChange;
+use crate::backend::{BackendStatus, ToolSnapshot, Toolbox};
 
 /// The tools of an open thread.
 pub(super) struct Tools {
@@ -24,9 +24,9 @@ pub(super) struct Tools {
     /// Tells of plugins that come and go.
     registry: watch::Receiver<u64>,
     /// The snapshot that the next step uses.
-    newest: Arc<Snapshot>,
+    newest: Arc<ToolSnapshot>,
     /// The snapshot of the running step.
-    current: Arc<ArcSwap<Snapshot>>,
+    current: Arc<ArcSwap<ToolSnapshot>>,
     /// Tools that the thread once had.
     removed: BTreeSet<String>,
     /// Tokens of the tools of the newest table that was asked for, by its version.
@@ -57,7 +57,7 @@ impl Tools {
     pub(super) fn new(
         toolbox: Toolbox,
         registry: watch::Receiver<u64>,
-        first: Arc<Snapshot>,
+        first: Arc<ToolSnapshot>,
         entries: &[Entry],
     ) -> Self {
         Self {
@@ -72,17 +72,17 @@ impl Tools {
     }
 
     /// The tools of the running step.
-    pub(super) fn current(&self) -> Arc<Snapshot> {
+    pub(super) fn current(&self) -> Arc<ToolSnapshot> {
         self.current.load_full()
     }
 
     /// The same, for whoever looks at it from elsewhere.
-    pub(super) fn shown(&self) -> &Arc<ArcSwap<Snapshot>> {
+    pub(super) fn shown(&self) -> &Arc<ArcSwap<ToolSnapshot>> {
         &self.current
     }
 
     /// The tools of the next step.
-    pub(super) fn newest(&self) -> &Arc<Snapshot> {
+    pub(super) fn newest(&self) -> &Arc<ToolSnapshot> {
         &self.newest
     }
 
@@ -221,10 +221,10 @@ impl Tools {
         let mut told = Vec::new();
         for change in self.toolbox.changes().take() {
             match change {
-                Change::Notice { text } => told.push(Event::Notice { text }),
+                BackendChange::Notice { text } => told.push(Event::Notice { text }),
                 // Nobody subscribes to a resource in a conversation.
-                Change::Resource { .. } => {}
-                Change::Catalog { backend } => {
+                BackendChange::Resource { .. } => {}
+                BackendChange::Catalog { backend } => {
                     let Some(asked) = self.toolbox.ask_catalog(&backend) else {
                         continue;
                     };
@@ -232,7 +232,7 @@ impl Tools {
                     tokio::spawn(async move {
                         match asked.await {
                             Ok(catalog) => {
-                                let renewed = Report::Catalog {
+                                let renewed = TaskReport::Catalog {
                                     backend,
                                     provider,
                                     catalog,

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conjure_core::chat::Usage;
-use conjure_core::log::{Entry, EntryBody, Outcome};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::handle::{Answer, ChatError};
+use super::handle::{ChatError, TurnSummary};
 use crate::spans;
 use conjure_store::ThreadId;
 
-/// What a turn came to, for whoever waits for it.
-pub(crate) type Answered = Result<Answer, ChatError>;
+/// The result of a turn, for whoever waits for it.
+pub(crate) type TurnResult = Result<TurnSummary, ChatError>;
 
 /// Who waits for that.
-pub(crate) type AnswerTo = oneshot::Sender<Answered>;
+pub(crate) type AnswerTo = oneshot::Sender<TurnResult>;
 
 /// The turns that were begun or wait to be.
 pub(super) struct Turns {
@@ -51,7 +51,7 @@ impl Turns {
     }
 
     /// It has come to its end.
-    pub(super) fn end(&mut self, outcome: &Outcome, usage: &Usage) {
+    pub(super) fn end(&mut self, outcome: &TurnOutcome, usage: &Usage) {
         spans::turn_ended(&self.span, outcome, usage);
         self.span = Span::none();
     }
@@ -67,7 +67,7 @@ impl Turns {
     }
 
     /// Who waits for a turn that never begins.
-    pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, Answered)> {
+    pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
         Some((answer_to, Err(ChatError::Cancelled)))
     }
@@ -77,7 +77,7 @@ impl Turns {
         &mut self,
         turn_id: &str,
         entries: &[Entry],
-    ) -> Option<(AnswerTo, Answered)> {
+    ) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
         Some((answer_to, answered(turn_id, entries)?))
     }
@@ -97,7 +97,7 @@ impl Turns {
 }
 
 /// What the log says that a turn came to.
-fn answered(turn_id: &str, entries: &[Entry]) -> Option<Answered> {
+fn answered(turn_id: &str, entries: &[Entry]) -> Option<TurnResult> {
     let (turn, outcome, usage, stop_reason) =
         entries.iter().rev().find_map(|entry| match &entry.body {
             EntryBody::TurnEnded {
@@ -116,16 +116,16 @@ fn answered(turn_id: &str, entries: &[Entry]) -> Option<Answered> {
         })
         .find(|text| !text.is_empty());
     Some(match outcome {
-        Outcome::Completed | Outcome::CutShort => Ok(Answer {
+        TurnOutcome::Completed | TurnOutcome::CutShort => Ok(TurnSummary {
             turn_id: turn_id.to_owned(),
             text: text.unwrap_or_default(),
             outcome,
             usage,
             stop_reason,
         }),
-        Outcome::Cancelled => Err(ChatError::Cancelled),
-        Outcome::Limit { limit, value } => Err(ChatError::Limit { limit, value }),
-        Outcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
-        Outcome::Interrupted => Err(ChatError::Ended { reason: None }),
+        TurnOutcome::Cancelled => Err(ChatError::Cancelled),
+        TurnOutcome::Limit { limit, value } => Err(ChatError::Limit { limit, value }),
+        TurnOutcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
+        TurnOutcome::Interrupted => Err(ChatError::Ended { reason: None }),
     })
 }

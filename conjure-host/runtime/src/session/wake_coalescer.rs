@@ -31,7 +31,7 @@ impl WakeCoalescer {
             waiting.len() == 1
         };
         if is_first {
-            let end = End(Arc::clone(self));
+            let end = WindowGuard(Arc::clone(self));
             if let Ok(runtime) = Handle::try_current() {
                 runtime.spawn(async move {
                     tokio::time::sleep(WINDOW).await;
@@ -42,10 +42,10 @@ impl WakeCoalescer {
     }
 }
 
-/// The end of a window, also when the runtime that it was opened on ends before.
-struct End(Arc<WakeCoalescer>);
+/// Ends a window when dropped, also when the runtime ends first.
+struct WindowGuard(Arc<WakeCoalescer>);
 
-impl Drop for End {
+impl Drop for WindowGuard {
     fn drop(&mut self) {
         let waiting = {
             let mut waiting = self

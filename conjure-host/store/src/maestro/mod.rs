@@ -22,8 +22,8 @@ use crate::StoreError;
 pub use report::{Left, LeftOut, MaestroReport};
 pub use write::MaestroChoices;
 
-use source::{Fields, Source};
-use threads::Thread;
+use source::{Fields, MaestroSource};
+use threads::MaestroThread;
 
 /// What was read there, at one moment.
 pub struct Maestro {
@@ -32,17 +32,17 @@ pub struct Maestro {
     agents: BTreeMap<String, Fields>,
     /// Texts of base prompts, by their ids.
     prompts: BTreeMap<String, String>,
-    personas: Vec<Persona>,
+    personas: Vec<MaestroPersona>,
     /// Prompts of other kinds, which nothing here stands for.
     other_prompts: u64,
     servers: BTreeMap<String, Fields>,
     /// Ids of servers, by the ids of sessions that they are attached to.
     attached: BTreeMap<String, Vec<String>>,
-    threads: Vec<Thread>,
+    threads: Vec<MaestroThread>,
 }
 
-/// A persona there, with the id that agents refer to.
-struct Persona {
+/// A persona of Maestro, with the id that agents refer to.
+struct MaestroPersona {
     id: String,
     name: String,
     version: String,
@@ -80,13 +80,13 @@ impl Maestro {
     /// [`StoreError::BadLocation`] when the URL is none of PostgreSQL, or what is there is not the
     /// database of that application; what the database says.
     pub async fn read(url: &SecretString) -> Result<Self, StoreError> {
-        let source = Source::open(url).await?;
+        let source = MaestroSource::open(url).await?;
         let read = Self::read_from(&source).await;
         source.close().await;
         read
     }
 
-    async fn read_from(source: &Source) -> Result<Self, StoreError> {
+    async fn read_from(source: &MaestroSource) -> Result<Self, StoreError> {
         let sessions = source.table(settings::SESSIONS).await?;
         let agents = source.table(settings::AGENTS).await?;
         let prompts = source.table(settings::PROMPTS).await?;

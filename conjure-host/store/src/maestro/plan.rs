@@ -7,22 +7,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use conjure_core::chat::Role;
-use conjure_core::log::{Entry, EntryBody, Outcome, call_ids};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome, call_ids};
 
 use crate::{Store, StoreError, ThreadId, Window};
 
 use super::Maestro;
 use super::chat::{Draft, drafts};
 use super::report::{Left, LeftOut};
-use super::settings::Settings;
-use super::threads::Thread;
+use super::settings::MaestroSettings;
+use super::threads::MaestroThread;
 
 /// Entries that are read at once.
 const PAGE: u64 = 1_000;
 
 /// A thread that is to be made.
 pub(super) struct Planned<'a> {
-    pub(super) thread: &'a Thread,
+    pub(super) thread: &'a MaestroThread,
     /// The thread that it is a fork of, and behind which entry.
     pub(super) fork: Option<(ThreadId, u64)>,
     /// Its own entries.
@@ -30,8 +30,8 @@ pub(super) struct Planned<'a> {
     pub(super) left_out: LeftOut,
 }
 
-/// What a thread shows.
-struct Shown {
+/// The entries that a thread shows, imported now or here before.
+struct PlannedThread {
     drafts: Vec<Draft>,
     /// Whether drafts know their messages: not those of a thread that was here before.
     knows_messages: bool,
@@ -40,7 +40,7 @@ struct Shown {
 /// Threads that are not here yet, parents before their forks.
 pub(super) async fn plan<'a>(
     maestro: &'a Maestro,
-    settings: &[Settings],
+    settings: &[MaestroSettings],
     store: &Store,
 ) -> Result<(Vec<Planned<'a>>, usize), StoreError> {
     let personas: BTreeMap<&str, &str> = settings
@@ -52,7 +52,7 @@ pub(super) async fn plan<'a>(
         .iter()
         .filter_map(|thread| thread.parent.as_ref())
         .collect();
-    let mut shown: BTreeMap<ThreadId, Shown> = BTreeMap::new();
+    let mut shown: BTreeMap<ThreadId, PlannedThread> = BTreeMap::new();
     let mut planned = Vec::new();
     let mut known = 0;
     for (thread, parent) in in_order(&maestro.threads) {
@@ -69,7 +69,7 @@ pub(super) async fn plan<'a>(
         let persona = persona.unwrap_or_default();
         let mut left_out = thread.left_out.clone();
         let own = drafts(&thread.chat, persona, BTreeSet::new(), &mut left_out);
-        let mut all = Shown {
+        let mut all = PlannedThread {
             drafts: own,
             knows_messages: true,
         };
@@ -112,12 +112,12 @@ pub(super) async fn plan<'a>(
 
 /// Threads, each behind its parent. One whose parents lead back to itself has none, as has one whose
 /// parent is not there.
-fn in_order(threads: &[Thread]) -> Vec<(&Thread, Option<&ThreadId>)> {
-    let by_id: BTreeMap<&ThreadId, &Thread> = threads.iter().map(|t| (&t.id, t)).collect();
+fn in_order(threads: &[MaestroThread]) -> Vec<(&MaestroThread, Option<&ThreadId>)> {
+    let by_id: BTreeMap<&ThreadId, &MaestroThread> = threads.iter().map(|t| (&t.id, t)).collect();
     let mut done: BTreeSet<&ThreadId> = BTreeSet::new();
     let mut ordered = Vec::with_capacity(threads.len());
     for thread in threads {
-        let mut path: Vec<(&Thread, Option<&ThreadId>)> = Vec::new();
+        let mut path: Vec<(&MaestroThread, Option<&ThreadId>)> = Vec::new();
         let mut on_path = BTreeSet::new();
         let mut next = Some(thread);
         while let Some(thread) = next.filter(|thread| !done.contains(&thread.id)) {
@@ -135,7 +135,7 @@ fn in_order(threads: &[Thread]) -> Vec<(&Thread, Option<&ThreadId>)> {
 
 /// How many entries two threads begin with alike; nothing where no message of the conversation is
 /// among them: what the host says is in each.
-fn alike(parent: &Shown, fork: &Shown) -> Option<usize> {
+fn alike(parent: &PlannedThread, fork: &PlannedThread) -> Option<usize> {
     let both = parent.drafts.iter().zip(&fork.drafts);
     let alike = both.take_while(|(one, other)| (one.turn, &one.body) == (other.turn, &other.body));
     let mut count = 0;
@@ -160,8 +160,8 @@ fn alike(parent: &Shown, fork: &Shown) -> Option<usize> {
 /// A fork that holds nothing of what is before it: its parent's entries up to so many messages, how
 /// many these are, and its own behind them.
 fn behind(
-    parent: &Shown,
-    fork: &Thread,
+    parent: &PlannedThread,
+    fork: &MaestroThread,
     persona: &str,
     messages: usize,
 ) -> Option<(usize, Vec<Draft>)> {
@@ -195,7 +195,7 @@ fn behind(
             message: 0,
             body: EntryBody::TurnEnded {
                 turn_id,
-                outcome: Outcome::Interrupted,
+                outcome: TurnOutcome::Interrupted,
                 usage: conjure_core::chat::Usage::default(),
                 stop_reason: None,
             },
@@ -267,7 +267,7 @@ async fn is_here(store: &Store, thread: &ThreadId) -> Result<bool, StoreError> {
 }
 
 /// What a thread shows that is here; nothing where its beginning was cleared.
-async fn read(store: &Store, thread: &ThreadId) -> Result<Option<Shown>, StoreError> {
+async fn read(store: &Store, thread: &ThreadId) -> Result<Option<PlannedThread>, StoreError> {
     let mut drafts = Vec::new();
     let mut after = 0;
     loop {
@@ -288,7 +288,7 @@ async fn read(store: &Store, thread: &ThreadId) -> Result<Option<Shown>, StoreEr
             body: entry.body,
         }));
     }
-    Ok(Some(Shown {
+    Ok(Some(PlannedThread {
         drafts,
         knows_messages: false,
     }))

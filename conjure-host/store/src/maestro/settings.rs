@@ -9,11 +9,11 @@ use serde_json::{Map, Value as Json, json};
 use crate::StoreError;
 
 use super::report::{Left, LeftOut};
-use super::source::{Fields, Source, Wanted};
+use super::source::{Fields, MaestroSource, SourceTable};
 use super::threads::cut;
-use super::{Maestro, MaestroAuth, MaestroSecret, Persona};
+use super::{Maestro, MaestroAuth, MaestroPersona, MaestroSecret};
 
-pub(super) const AUTHS: Wanted = Wanted {
+pub(super) const AUTHS: SourceTable = SourceTable {
     table: "saved_authentications",
     columns: &[
         "id",
@@ -24,7 +24,7 @@ pub(super) const AUTHS: Wanted = Wanted {
         "expires_at",
     ],
 };
-pub(super) const SESSIONS: Wanted = Wanted {
+pub(super) const SESSIONS: SourceTable = SourceTable {
     table: "sessions",
     columns: &[
         "id",
@@ -42,7 +42,7 @@ pub(super) const SESSIONS: Wanted = Wanted {
         "updated_at",
     ],
 };
-pub(super) const AGENTS: Wanted = Wanted {
+pub(super) const AGENTS: SourceTable = SourceTable {
     table: "agents",
     columns: &[
         "id",
@@ -56,11 +56,11 @@ pub(super) const AGENTS: Wanted = Wanted {
         "mcps",
     ],
 };
-pub(super) const PROMPTS: Wanted = Wanted {
+pub(super) const PROMPTS: SourceTable = SourceTable {
     table: "base_system_prompts",
     columns: &["id", "prompt_text"],
 };
-pub(super) const SERVERS: Wanted = Wanted {
+pub(super) const SERVERS: SourceTable = SourceTable {
     table: "mcp_servers",
     columns: &[
         "id",
@@ -75,15 +75,15 @@ pub(super) const SERVERS: Wanted = Wanted {
         "is_enabled",
     ],
 };
-pub(super) const ATTACHED: Wanted = Wanted {
+pub(super) const ATTACHED: SourceTable = SourceTable {
     table: "session_mcp_servers",
     columns: &["id", "session_id", "mcp_server_id"],
 };
-const PERSONAS: Wanted = Wanted {
+const PERSONAS: SourceTable = SourceTable {
     table: "personas",
     columns: &["id", "name", "prompt_text"],
 };
-const ITEMS: Wanted = Wanted {
+const ITEMS: SourceTable = SourceTable {
     table: "supplied_context_items",
     columns: &["id", "type", "name", "text", "version"],
 };
@@ -95,8 +95,8 @@ const LONGEST_NAME: usize = 100;
 /// A text of so many letters and digits in one piece is no word.
 const LONG: usize = 24;
 
-/// A session there.
-pub(super) struct Settings {
+/// The settings of a Maestro session.
+pub(super) struct MaestroSettings {
     pub(super) id: String,
     pub(super) name: Option<String>,
     /// The saved authentication there.
@@ -113,7 +113,7 @@ pub(super) struct Settings {
     pub(super) left_out: LeftOut,
 }
 
-impl Settings {
+impl MaestroSettings {
     /// What it is called: its name, or `session-` and the beginning of its id.
     pub(super) fn label(&self) -> String {
         let short = || format!("session-{}", self.id.chars().take(8).collect::<String>());
@@ -129,11 +129,11 @@ impl Settings {
 
 impl Maestro {
     /// The sessions. What a session does not say, its agent does.
-    pub(super) fn settings(&self) -> impl Iterator<Item = Settings> {
+    pub(super) fn settings(&self) -> impl Iterator<Item = MaestroSettings> {
         self.sessions.iter().filter_map(|row| self.settings_of(row))
     }
 
-    fn settings_of(&self, row: &Fields) -> Option<Settings> {
+    fn settings_of(&self, row: &Fields) -> Option<MaestroSettings> {
         let id = row.filled("id")?.to_owned();
         let none = Fields::default();
         let agent = row
@@ -160,7 +160,7 @@ impl Maestro {
             let text = row.filled(here).or_else(|| agent.filled(there));
             text.map(str::to_owned)
         };
-        Some(Settings {
+        Some(MaestroSettings {
             name: row.filled("name").map(|name| {
                 let short = cut(name, LONGEST_NAME);
                 if short != name {
@@ -391,14 +391,16 @@ fn secret(row: &Fields) -> MaestroSecret {
 }
 
 /// The personas, those of both forms that the application kept, and how many prompts are none.
-pub(super) async fn personas(source: &Source) -> Result<(Vec<Persona>, u64), StoreError> {
+pub(super) async fn personas(
+    source: &MaestroSource,
+) -> Result<(Vec<MaestroPersona>, u64), StoreError> {
     let mut rows = source.table(PERSONAS).await?;
     let items = source.table(ITEMS).await?;
     let is_persona = |row: &Fields| row.text("type") == Some("persona");
     let (items, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_persona);
     rows.extend(items);
     let persona = |row: Fields| {
-        Some(Persona {
+        Some(MaestroPersona {
             id: row.filled("id")?.to_owned(),
             name: row.filled("name")?.to_owned(),
             version: row.filled("version").unwrap_or(NAMELESS.1).to_owned(),

@@ -13,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::database::connecting;
 use crate::row::{column, text};
-use crate::sql::{Mode, Pool, SqlTransaction};
+use crate::sql::{Pool, SqlTransaction, TransactionMode};
 use crate::{Location, StoreError};
 
 /// What is said of a failure.
@@ -27,9 +27,9 @@ const NEEDED: [(&str, &str); 3] = [
     ("saved_authentications", "credentials"),
 ];
 
-/// A table with the columns that are read.
+/// A table and the columns that are read of it.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct SourceTable {
     pub(super) table: &'static str,
     pub(super) columns: &'static [&'static str],
 }
@@ -57,15 +57,15 @@ impl Fields {
     }
 }
 
-/// The other database, as it is at one moment.
-pub(super) struct Source {
+/// A consistent view of the Maestro database.
+pub(super) struct MaestroSource {
     db: Pool,
     tx: SqlTransaction,
     /// The types of columns, by tables.
     columns: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-impl Source {
+impl MaestroSource {
     pub(super) async fn open(url: &SecretString) -> Result<Self, StoreError> {
         let location = Location::parse(url.expose_secret())?;
         let bad = |reason: &str| StoreError::BadLocation {
@@ -87,7 +87,7 @@ impl Source {
             .acquire_timeout(PATIENCE);
         let pool = pool.connect_with(options).await.map_err(connecting)?;
         let db = Pool::Postgres(pool);
-        let tx = db.begin(Mode::Read).await;
+        let tx = db.begin(TransactionMode::Read).await;
         let tx = tx.map_err(StoreError::of(READING))?;
         let columns = columns(&tx).await?;
         for (table, column) in NEEDED {
@@ -115,14 +115,14 @@ impl Source {
     }
 
     /// All rows of a table, by the first of the columns; none where there is no such table.
-    pub(super) async fn table(&self, wanted: Wanted) -> Result<Vec<Fields>, StoreError> {
+    pub(super) async fn table(&self, wanted: SourceTable) -> Result<Vec<Fields>, StoreError> {
         self.table_with(wanted, &[]).await
     }
 
     /// The same, with columns that are computed: a name, and SQL of a text.
     pub(super) async fn table_with(
         &self,
-        wanted: Wanted,
+        wanted: SourceTable,
         computed: &[(&'static str, &str)],
     ) -> Result<Vec<Fields>, StoreError> {
         let Some(there) = self.columns.get(wanted.table) else {

@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 use crate::{StoreError, ThreadId};
 
 use super::report::{Left, LeftOut};
-use super::source::{Fields, Source, Wanted};
+use super::source::{Fields, MaestroSource, SourceTable};
 
-const HISTORY: Wanted = Wanted {
+const HISTORY: SourceTable = SourceTable {
     table: "chat_history",
     columns: &[
         "id",
@@ -32,8 +32,8 @@ const MESSAGES: (&str, &str) = (
 /// The longest label, in characters.
 const LONGEST_LABEL: usize = 200;
 
-/// A thread there.
-pub(super) struct Thread {
+/// A thread of Maestro.
+pub(super) struct MaestroThread {
     /// Its id there, or one made of its session's.
     pub(super) id: ThreadId,
     /// The session that it was used in last.
@@ -53,7 +53,7 @@ pub(super) struct Thread {
     pub(super) left_out: LeftOut,
 }
 
-impl Thread {
+impl MaestroThread {
     /// When a message was said, in milliseconds since 1970.
     pub(super) fn at_ms(&self, message: usize) -> i64 {
         let said = self.times.iter().find(|(messages, _)| *messages > message);
@@ -68,7 +68,7 @@ impl Thread {
 }
 
 /// Reads all threads.
-pub(super) async fn read(source: &Source) -> Result<Vec<Thread>, StoreError> {
+pub(super) async fn read(source: &MaestroSource) -> Result<Vec<MaestroThread>, StoreError> {
     let rows = source.table_with(HISTORY, &[MESSAGES]).await?;
     let mut groups: BTreeMap<ThreadId, Vec<&Fields>> = BTreeMap::new();
     // Where a fork can begin: the thread of a row, and its messages.
@@ -113,7 +113,7 @@ pub(super) async fn read(source: &Source) -> Result<Vec<Thread>, StoreError> {
             said.max_by_key(by_time).and_then(|row| row.filled(column))
         };
         let (parent, fork_at) = lineage(&id, &rows, &points);
-        threads.push(Thread {
+        threads.push(MaestroThread {
             session: newest_of("session_id").map(str::to_owned),
             label: newest_of("thread_label").map(|label| cut(label, LONGEST_LABEL)),
             parent,

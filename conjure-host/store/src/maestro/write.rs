@@ -14,7 +14,7 @@ use crate::{Store, StoreError, ThreadId};
 use super::Maestro;
 use super::plan::{Planned, plan};
 use super::report::{Left, MaestroReport};
-use super::settings::Settings;
+use super::settings::MaestroSettings;
 use super::threads::of_session;
 
 /// What is chosen where the other application does not say it.
@@ -43,7 +43,7 @@ impl Store {
         maestro: &Maestro,
         choices: &MaestroChoices,
     ) -> Result<MaestroReport, StoreError> {
-        let settings: Vec<Settings> = maestro.settings().collect();
+        let settings: Vec<MaestroSettings> = maestro.settings().collect();
         let (planned, known) = plan(maestro, &settings, self).await?;
         let mut report = MaestroReport {
             known_threads: known,
@@ -55,7 +55,7 @@ impl Store {
         personas(&tx, maestro, &mut report).await?;
         servers(&tx, maestro, &mut report).await?;
         let mut labels = Labels::default();
-        let by_id: BTreeMap<&str, &Settings> = settings
+        let by_id: BTreeMap<&str, &MaestroSettings> = settings
             .iter()
             .map(|session| (session.id.as_str(), session))
             .collect();
@@ -150,14 +150,14 @@ struct Labels(BTreeMap<String, Vec<String>>);
 
 impl Labels {
     /// A thread's own label, else its session's with a number where another thread of it has that.
-    fn of(&mut self, planned: &Planned<'_>, session: Option<&Settings>) -> String {
+    fn of(&mut self, planned: &Planned<'_>, session: Option<&MaestroSettings>) -> String {
         let thread = planned.thread;
         let short = || {
             let of = thread.session.as_deref().unwrap_or(thread.id.as_str());
             let of = of.strip_prefix("the-maestro-").unwrap_or(of);
             format!("session-{}", of.chars().take(8).collect::<String>())
         };
-        let base = session.map_or_else(short, Settings::label);
+        let base = session.map_or_else(short, MaestroSettings::label);
         let key = thread.session.clone().unwrap_or_default();
         let given = self.0.entry(key).or_default();
         let label = thread.label.clone().filter(|label| !label.is_empty());
@@ -220,7 +220,7 @@ async fn make(
     let (created, updated) = span_ms.unzip();
     let mut turn = 0;
     if let Some((parent, from)) = fork {
-        let shown = crate::lineage::Shown::read(tx.inner(), parent).await?;
+        let shown = crate::lineage::VisibleEntries::read(tx.inner(), parent).await?;
         if *from <= shown.floor || *from > shown.last {
             return Err(StoreError::NoEntry {
                 thread: parent.clone(),
@@ -264,7 +264,7 @@ async fn make(
 async fn session(
     tx: &Transaction<'_>,
     maestro: &Maestro,
-    session: &Settings,
+    session: &MaestroSettings,
     choices: &MaestroChoices,
     report: &mut MaestroReport,
 ) -> Result<(), StoreError> {
@@ -347,12 +347,12 @@ async fn session(
 async fn active(
     tx: &Transaction<'_>,
     maestro: &Maestro,
-    session: &Settings,
+    session: &MaestroSettings,
     report: &mut MaestroReport,
 ) -> Result<Option<(ThreadId, u64)>, StoreError> {
-    let of_session = |thread: &&super::Thread| thread.session.as_ref() == Some(&session.id);
+    let of_session = |thread: &&super::MaestroThread| thread.session.as_ref() == Some(&session.id);
     let threads = || maestro.threads.iter().filter(of_session);
-    let has_latest = |thread: &&super::Thread| {
+    let has_latest = |thread: &&super::MaestroThread| {
         let latest = session.latest_row.as_ref();
         latest.is_some_and(|row| thread.rows.contains(row))
     };
@@ -377,8 +377,8 @@ async fn active(
 }
 
 /// The model that answered last in a session's threads.
-fn last_model(maestro: &Maestro, session: &Settings) -> Option<String> {
-    let of_session = |thread: &&super::Thread| thread.session.as_ref() == Some(&session.id);
+fn last_model(maestro: &Maestro, session: &MaestroSettings) -> Option<String> {
+    let of_session = |thread: &&super::MaestroThread| thread.session.as_ref() == Some(&session.id);
     let newest = maestro.threads.iter().filter(of_session);
     let newest = newest.max_by_key(|thread| thread.span_ms().map(|(_, last)| last))?;
     let messages = newest.chat.get("messages")?.as_array()?;

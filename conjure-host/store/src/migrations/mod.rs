@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::database::{Database, Transaction};
 use crate::schema::applied;
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Location, StoreError, backup};
 
 pub(crate) use statements::statements;
@@ -74,7 +74,7 @@ pub(crate) async fn migrate(
         backup::before(db, location, backups, newest).await?;
     }
     let tx = db.begin(true, MIGRATING).await?;
-    if tx.backend() == Backend::Postgres {
+    if tx.backend() == DatabaseKind::Postgres {
         // Of hosts that start at the same time one does it, and the others find it done.
         tx.execute("SELECT pg_advisory_xact_lock(8101520364)", [])
             .await?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::database::Database;
 use crate::row::column;
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Location, Options, Store, StoreError, backup, transfer};
 
 use super::{STEPS, Step, apply};
@@ -76,7 +76,7 @@ async fn restore_rows(steps: &[Step], location: &Location, from: &Path) -> Resul
     let steps = steps.ok_or(StoreError::Newer { migration })?;
     let db = Database::connect(location).await?;
     let tx = db.begin(true, RESTORING).await?;
-    if tx.backend() == Backend::Postgres {
+    if tx.backend() == DatabaseKind::Postgres {
         let sql = "SELECT CAST(table_name AS TEXT) AS t FROM information_schema.tables \
                    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'";
         for row in tx.all(sql, []).await? {

@@ -1,6 +1,6 @@
 //! The statements of a step, out of its file.
 
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 
 /// Types as the files name them, which is PostgreSQL's way, and what SQLite's databases call them.
 const TYPES: [(&str, &str); 4] = [
@@ -12,7 +12,7 @@ const TYPES: [(&str, &str); 4] = [
 
 /// The statements of a file, each in one line, as a database keeps them. A statement ends with a
 /// line that ends with `;`, and a comment is a line of its own.
-pub(crate) fn statements(sql: &str, backend: Backend) -> Vec<String> {
+pub(crate) fn statements(sql: &str, backend: DatabaseKind) -> Vec<String> {
     let lines = sql.lines().map(str::trim);
     let lines: Vec<&str> = lines
         .filter(|line| !line.is_empty() && !line.starts_with("--"))
@@ -23,8 +23,8 @@ pub(crate) fn statements(sql: &str, backend: Backend) -> Vec<String> {
             let statement = statement.join(" ");
             let statement = statement.trim_end_matches(';').to_owned();
             match backend {
-                Backend::Postgres => statement,
-                Backend::Sqlite => TYPES
+                DatabaseKind::Postgres => statement,
+                DatabaseKind::Sqlite => TYPES
                     .iter()
                     .fold(statement, |text, (from, to)| text.replace(from, to)),
             }

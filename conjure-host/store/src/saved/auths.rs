@@ -7,7 +7,7 @@ use conjure_config::AuthName;
 
 use crate::{Store, StoreError};
 
-use super::{READING, Session, TableRow, fresh, not_found, now_ms, select, table_row};
+use super::{READING, SavedSession, TableRow, fresh, not_found, now_ms, select, table_row};
 
 /// A saved authentication. Unique by provider, kind and name.
 #[derive(Clone, PartialEq, Eq)]
@@ -160,8 +160,8 @@ impl Store {
         let auths = read(&select::<SavedAuth>("id = $1")).await?;
         let auth = auths.first().ok_or_else(|| not_found::<SavedAuth>(id))?;
         let auth: SavedAuth = super::read(auth)?;
-        let used = read(&select::<Session>("auth_id = $1 ORDER BY id")).await?;
-        let used: Result<Vec<Session>, StoreError> = used.iter().map(super::read).collect();
+        let used = read(&select::<SavedSession>("auth_id = $1 ORDER BY id")).await?;
+        let used: Result<Vec<SavedSession>, StoreError> = used.iter().map(super::read).collect();
         let used = used?;
         if !used.is_empty() {
             return Err(StoreError::InUse {
@@ -178,7 +178,7 @@ impl Store {
 }
 
 /// What people call a session.
-fn known_as(session: &Session) -> String {
+fn known_as(session: &SavedSession) -> String {
     let name = session.name.as_ref().filter(|name| !name.is_empty());
     name.map_or_else(|| session.id.clone(), |name| format!("`{name}`"))
 }

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use sqlx::error::DatabaseError;
 
 use crate::database::{for_update, places};
-use crate::sql::{FromColumn, Row, SqlError, Value};
+use crate::sql::{DatabaseRow, FromColumn, SqlError, Value};
 use crate::{Store, StoreError};
 
 pub use auths::SavedAuth;
@@ -24,7 +24,7 @@ pub use mcp_servers::McpServer;
 pub use personas::Persona;
 pub use plugins::Plugin;
 use row::{TableRow, table_row};
-pub use sessions::Session;
+pub use sessions::SavedSession;
 pub(crate) use sessions::free_name;
 
 /// What is said of a failure.
@@ -56,7 +56,7 @@ impl From<JsonText> for Value {
 }
 
 impl FromColumn for JsonText {
-    fn from_column(row: &Row, name: &str) -> Result<Self, SqlError> {
+    fn from_column(row: &DatabaseRow, name: &str) -> Result<Self, SqlError> {
         let text: String = row.get(name)?;
         text.parse().map_err(SqlError::Json)
     }
@@ -202,7 +202,7 @@ fn select<S: TableRow>(condition: &str) -> String {
     format!("SELECT {columns} FROM {} WHERE {condition}", S::TABLE)
 }
 
-fn read<S: TableRow>(row: &Row) -> Result<S, StoreError> {
+fn read<S: TableRow>(row: &DatabaseRow) -> Result<S, StoreError> {
     S::from_row(row).map_err(StoreError::of(READING))
 }
 

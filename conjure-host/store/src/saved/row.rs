@@ -1,6 +1,6 @@
 //! Rows of the tables of what is saved.
 
-use crate::sql::{Row, SqlError, Value};
+use crate::sql::{DatabaseRow, SqlError, Value};
 
 /// A row of a table of what is saved.
 pub(super) trait TableRow: Sized {
@@ -20,7 +20,7 @@ pub(super) trait TableRow: Sized {
     fn into_values(self) -> Vec<Value>;
 
     /// Reads it out of the columns.
-    fn from_row(row: &Row) -> Result<Self, SqlError>;
+    fn from_row(row: &DatabaseRow) -> Result<Self, SqlError>;
 }
 
 /// Makes a struct the row of a table: what people call it, the table, and its columns, the one of ids
@@ -42,7 +42,7 @@ macro_rules! table_row {
                 vec![self.$id.into() $(, self.$column.into())*]
             }
 
-            fn from_row(row: &$crate::sql::Row) -> Result<Self, $crate::sql::SqlError> {
+            fn from_row(row: &$crate::sql::DatabaseRow) -> Result<Self, $crate::sql::SqlError> {
                 Ok(Self {
                     $id: row.get(stringify!($id))?,
                     $($column: row.get(stringify!($column))?,)*

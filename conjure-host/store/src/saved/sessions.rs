@@ -11,7 +11,7 @@ use super::{
 
 /// A session. Its provider is not saved: it is its authentication's.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Session {
+pub struct SavedSession {
     /// Its id.
     pub id: String,
     /// Its name, which no other session has: 1 to 100 characters, none of them a control
@@ -45,7 +45,7 @@ pub struct Session {
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 100;
 
-table_row!(Session: "session", "sessions", [
+table_row!(SavedSession: "session", "sessions", [
     id,
     name,
     auth_id,
@@ -61,7 +61,7 @@ table_row!(Session: "session", "sessions", [
     updated_at_ms,
 ]);
 
-impl Session {
+impl SavedSession {
     /// A new session without persona, memory, tools and thread, not saved yet.
     pub fn new(
         auth_id: impl Into<String>,
@@ -114,7 +114,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
     /// no such authentication or thread, and what the database says.
-    pub async fn create_session(&self, session: Session) -> Result<Session, StoreError> {
+    pub async fn create_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
         let called = session.called();
         self.insert(session, &called).await
@@ -124,7 +124,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn session(&self, id: &str) -> Result<Session, StoreError> {
+    pub async fn session(&self, id: &str) -> Result<SavedSession, StoreError> {
         self.get(id).await
     }
 
@@ -132,22 +132,22 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn session_named(&self, name: &str) -> Result<Session, StoreError> {
+    pub async fn session_named(&self, name: &str) -> Result<SavedSession, StoreError> {
         // No name holds it, and PostgreSQL refuses to compare with it.
         if name.contains('\0') {
-            return Err(not_found::<Session>(name));
+            return Err(not_found::<SavedSession>(name));
         }
-        let sql = select::<Session>("name = $1");
+        let sql = select::<SavedSession>("name = $1");
         let found = self.db().reader().one(&sql, vec![name.into()]).await;
         let found = found.map_err(StoreError::of(READING))?;
-        super::read(&found.ok_or_else(|| not_found::<Session>(name))?)
+        super::read(&found.ok_or_else(|| not_found::<SavedSession>(name))?)
     }
 
     /// The sessions that ask with a saved authentication, the oldest first.
     ///
     /// # Errors
     /// What the database says.
-    pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<Session>, StoreError> {
+    pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<SavedSession>, StoreError> {
         // No id holds it, and PostgreSQL refuses to compare with it.
         let auth = auth.replace('\0', "");
         self.sessions_with("auth_id", &auth).await
@@ -157,12 +157,19 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn thread_sessions(&self, thread: &ThreadId) -> Result<Vec<Session>, StoreError> {
+    pub async fn thread_sessions(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Vec<SavedSession>, StoreError> {
         self.sessions_with("chat_thread_id", thread.as_str()).await
     }
 
-    async fn sessions_with(&self, column: &str, value: &str) -> Result<Vec<Session>, StoreError> {
-        let sql = select::<Session>(&format!("{column} = $1 ORDER BY id"));
+    async fn sessions_with(
+        &self,
+        column: &str,
+        value: &str,
+    ) -> Result<Vec<SavedSession>, StoreError> {
+        let sql = select::<SavedSession>(&format!("{column} = $1 ORDER BY id"));
         let rows = self.db().reader().all(&sql, vec![value.into()]).await;
         let rows = rows.map_err(StoreError::of(READING))?;
         rows.iter().map(super::read).collect()
@@ -176,7 +183,7 @@ impl Store {
         &self,
         after: Option<&str>,
         limit: u64,
-    ) -> Result<Vec<Session>, StoreError> {
+    ) -> Result<Vec<SavedSession>, StoreError> {
         self.list(after, limit).await
     }
 
@@ -187,11 +194,11 @@ impl Store {
     /// [`StoreError::Changed`], [`StoreError::BadName`], [`StoreError::NameTaken`],
     /// [`StoreError::NotFound`] when there is no such session, authentication or thread, and what
     /// the database says.
-    pub async fn update_session(&self, session: Session) -> Result<Session, StoreError> {
+    pub async fn update_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
         let called = session.called();
         let seen_ms = session.updated_at_ms;
-        let session = Session {
+        let session = SavedSession {
             updated_at_ms: after_ms(seen_ms),
             ..session
         };
@@ -226,7 +233,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
-        self.delete::<Session>(id).await
+        self.delete::<SavedSession>(id).await
     }
 }
 

@@ -6,21 +6,21 @@ use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, query_with, raw_sql};
 
-use super::{Backend, Row, SqlError, Value, value};
+use super::{DatabaseKind, DatabaseRow, SqlError, Value, value};
 
 /// A connection to either database, for one statement. Statements with values are prepared, and
 /// kept for the next time with the connection; their placeholders are `$1`, `$2`, … with either
 /// database.
-pub(crate) enum Connection<'a> {
+pub(crate) enum DatabaseConnection<'a> {
     Sqlite(&'a mut SqliteConnection),
     Postgres(&'a mut PgConnection),
 }
 
-impl<'a> Connection<'a> {
-    pub(crate) fn backend(&self) -> Backend {
+impl<'a> DatabaseConnection<'a> {
+    pub(crate) fn backend(&self) -> DatabaseKind {
         match self {
-            Self::Sqlite(_) => Backend::Sqlite,
-            Self::Postgres(_) => Backend::Postgres,
+            Self::Sqlite(_) => DatabaseKind::Sqlite,
+            Self::Postgres(_) => DatabaseKind::Postgres,
         }
     }
 
@@ -51,23 +51,31 @@ impl<'a> Connection<'a> {
     }
 
     /// The first row that a statement gives.
-    pub(crate) async fn one(self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, SqlError> {
+    pub(crate) async fn one(
+        self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Option<DatabaseRow>, SqlError> {
         let sql = AssertSqlSafe(sql);
         let row = match self {
             Self::Sqlite(connection) => query_with(sql, value::sqlite(values)?)
                 .fetch_optional(connection)
                 .await
-                .map(|row| row.map(Row::Sqlite)),
+                .map(|row| row.map(DatabaseRow::Sqlite)),
             Self::Postgres(connection) => query_with(sql, value::postgres(values)?)
                 .fetch_optional(connection)
                 .await
-                .map(|row| row.map(Row::Postgres)),
+                .map(|row| row.map(DatabaseRow::Postgres)),
         };
         row.map_err(SqlError::Query)
     }
 
     /// All rows that a statement gives.
-    pub(crate) async fn all(self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, SqlError> {
+    pub(crate) async fn all(
+        self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<DatabaseRow>, SqlError> {
         let mut all = Vec::new();
         let mut rows = self.stream(sql, values)?;
         while let Some(row) = rows.next().await {
@@ -81,16 +89,16 @@ impl<'a> Connection<'a> {
         self,
         sql: &str,
         values: Vec<Value>,
-    ) -> Result<BoxStream<'a, Result<Row, SqlError>>, SqlError> {
+    ) -> Result<BoxStream<'a, Result<DatabaseRow, SqlError>>, SqlError> {
         let sql = AssertSqlSafe(sql);
         Ok(match self {
             Self::Sqlite(connection) => query_with(sql, value::sqlite(values)?)
                 .fetch(connection)
-                .map(|row| row.map(Row::Sqlite).map_err(SqlError::Query))
+                .map(|row| row.map(DatabaseRow::Sqlite).map_err(SqlError::Query))
                 .boxed(),
             Self::Postgres(connection) => query_with(sql, value::postgres(values)?)
                 .fetch(connection)
-                .map(|row| row.map(Row::Postgres).map_err(SqlError::Query))
+                .map(|row| row.map(DatabaseRow::Postgres).map_err(SqlError::Query))
                 .boxed(),
         })
     }

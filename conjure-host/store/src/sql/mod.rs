@@ -11,16 +11,16 @@ mod row;
 mod transaction;
 mod value;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::DatabaseConnection;
 pub(crate) use error::SqlError;
 pub(crate) use pool::Pool;
-pub(crate) use row::{FromColumn, Row};
-pub(crate) use transaction::{Mode, SqlTransaction};
+pub(crate) use row::{DatabaseRow, FromColumn};
+pub(crate) use transaction::{SqlTransaction, TransactionMode};
 pub(crate) use value::Value;
 
-/// Which database it is.
+/// The kind of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backend {
+pub(crate) enum DatabaseKind {
     Sqlite,
     Postgres,
 }

@@ -9,7 +9,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgPool, Postgres};
 use sqlx::sqlite::{Sqlite, SqlitePool};
 
-use super::{Backend, Connection, Mode, Row, SqlError, SqlTransaction, Value};
+use super::{
+    DatabaseConnection, DatabaseKind, DatabaseRow, SqlError, SqlTransaction, TransactionMode, Value,
+};
 
 /// The connections to a database. Clones are the same connections.
 #[derive(Clone)]
@@ -32,15 +34,20 @@ impl Pool {
     }
 
     /// Begins a transaction.
-    pub(crate) fn begin(&self, mode: Mode) -> BoxFuture<'_, Result<SqlTransaction, SqlError>> {
+    pub(crate) fn begin(
+        &self,
+        mode: TransactionMode,
+    ) -> BoxFuture<'_, Result<SqlTransaction, SqlError>> {
         async move {
             let tx = match self {
                 Self::Sqlite(pool) => {
-                    let begun = pool.begin_with(mode.statement(Backend::Sqlite)).await;
+                    let begun = pool.begin_with(mode.statement(DatabaseKind::Sqlite)).await;
                     begun.map(SqlTransaction::sqlite)
                 }
                 Self::Postgres(pool) => {
-                    let begun = pool.begin_with(mode.statement(Backend::Postgres)).await;
+                    let begun = pool
+                        .begin_with(mode.statement(DatabaseKind::Postgres))
+                        .await;
                     begun.map(SqlTransaction::postgres)
                 }
             };
@@ -73,7 +80,7 @@ impl Pool {
         &'a self,
         sql: &'a str,
         values: Vec<Value>,
-    ) -> BoxFuture<'a, Result<Option<Row>, SqlError>> {
+    ) -> BoxFuture<'a, Result<Option<DatabaseRow>, SqlError>> {
         async move {
             let mut pooled = self.acquire().await?;
             pooled.connection().one(sql, values).await
@@ -86,7 +93,7 @@ impl Pool {
         &'a self,
         sql: &'a str,
         values: Vec<Value>,
-    ) -> BoxFuture<'a, Result<Vec<Row>, SqlError>> {
+    ) -> BoxFuture<'a, Result<Vec<DatabaseRow>, SqlError>> {
         async move {
             let mut pooled = self.acquire().await?;
             pooled.connection().all(sql, values).await
@@ -110,10 +117,10 @@ pub(crate) enum Pooled {
 }
 
 impl Pooled {
-    pub(crate) fn connection(&mut self) -> Connection<'_> {
+    pub(crate) fn connection(&mut self) -> DatabaseConnection<'_> {
         match self {
-            Self::Sqlite(pooled) => Connection::Sqlite(pooled),
-            Self::Postgres(pooled) => Connection::Postgres(pooled),
+            Self::Sqlite(pooled) => DatabaseConnection::Sqlite(pooled),
+            Self::Postgres(pooled) => DatabaseConnection::Postgres(pooled),
         }
     }
 }

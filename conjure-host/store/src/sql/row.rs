@@ -7,12 +7,12 @@ use sqlx::sqlite::SqliteRow;
 use super::SqlError;
 
 /// A row of either database.
-pub(crate) enum Row {
+pub(crate) enum DatabaseRow {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
 
-impl Row {
+impl DatabaseRow {
     /// What a column holds, by its name.
     pub(crate) fn get<T: FromColumn>(&self, name: &str) -> Result<T, SqlError> {
         T::from_column(self, name)
@@ -21,24 +21,24 @@ impl Row {
 
 /// What a column may hold.
 pub(crate) trait FromColumn: Sized {
-    fn from_column(row: &Row, name: &str) -> Result<Self, SqlError>;
+    fn from_column(row: &DatabaseRow, name: &str) -> Result<Self, SqlError>;
 }
 
 /// Types that both databases have, and each of them where a column may hold nothing.
 macro_rules! columns {
     ($($kind:ty)*) => { $(
         impl FromColumn for Option<$kind> {
-            fn from_column(row: &Row, name: &str) -> Result<Self, SqlError> {
+            fn from_column(row: &DatabaseRow, name: &str) -> Result<Self, SqlError> {
                 match row {
-                    Row::Sqlite(row) => row.try_get(name),
-                    Row::Postgres(row) => row.try_get(name),
+                    DatabaseRow::Sqlite(row) => row.try_get(name),
+                    DatabaseRow::Postgres(row) => row.try_get(name),
                 }
                 .map_err(SqlError::Query)
             }
         }
 
         impl FromColumn for $kind {
-            fn from_column(row: &Row, name: &str) -> Result<Self, SqlError> {
+            fn from_column(row: &DatabaseRow, name: &str) -> Result<Self, SqlError> {
                 let held: Option<Self> = row.get(name)?;
                 held.ok_or_else(|| SqlError::Null(name.to_owned()))
             }

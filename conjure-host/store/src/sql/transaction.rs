@@ -7,11 +7,11 @@ use sqlx::postgres::Postgres;
 use sqlx::sqlite::Sqlite;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::{Backend, Connection, Row, SqlError, Value};
+use super::{DatabaseConnection, DatabaseKind, DatabaseRow, SqlError, Value};
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum TransactionMode {
     /// Reading: all reads see the database as it is at the first.
     Read,
     /// Writing, and on the disk when it is committed where the connection says so.
@@ -20,36 +20,40 @@ pub(crate) enum Mode {
     WriteLater,
 }
 
-impl Mode {
-    pub(super) fn statement(self, backend: Backend) -> &'static str {
+impl TransactionMode {
+    pub(super) fn statement(self, backend: DatabaseKind) -> &'static str {
         match (backend, self) {
-            (Backend::Sqlite, Self::Read) => "BEGIN",
+            (DatabaseKind::Sqlite, Self::Read) => "BEGIN",
             // A transaction that begins by reading could not write once another program has.
-            (Backend::Sqlite, Self::Write | Self::WriteLater) => "BEGIN IMMEDIATE",
-            (Backend::Postgres, Self::Read) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            (Backend::Postgres, Self::Write) => "BEGIN",
-            (Backend::Postgres, Self::WriteLater) => "BEGIN; SET LOCAL synchronous_commit = off",
+            (DatabaseKind::Sqlite, Self::Write | Self::WriteLater) => "BEGIN IMMEDIATE",
+            (DatabaseKind::Postgres, Self::Read) => {
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            }
+            (DatabaseKind::Postgres, Self::Write) => "BEGIN",
+            (DatabaseKind::Postgres, Self::WriteLater) => {
+                "BEGIN; SET LOCAL synchronous_commit = off"
+            }
         }
     }
 }
 
 /// A transaction; dropping it takes everything back. Statements come one after the other.
 pub(crate) struct SqlTransaction {
-    backend: Backend,
-    inner: Mutex<Inner>,
+    backend: DatabaseKind,
+    inner: Mutex<DatabaseTransaction>,
 }
 
 /// A transaction of either database, while nobody else executes a statement in it.
-pub(crate) enum Inner {
+pub(crate) enum DatabaseTransaction {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
 
-impl Inner {
-    pub(crate) fn connection(&mut self) -> Connection<'_> {
+impl DatabaseTransaction {
+    pub(crate) fn connection(&mut self) -> DatabaseConnection<'_> {
         match self {
-            Self::Sqlite(tx) => Connection::Sqlite(tx),
-            Self::Postgres(tx) => Connection::Postgres(tx),
+            Self::Sqlite(tx) => DatabaseConnection::Sqlite(tx),
+            Self::Postgres(tx) => DatabaseConnection::Postgres(tx),
         }
     }
 }
@@ -57,24 +61,24 @@ impl Inner {
 impl SqlTransaction {
     pub(super) fn sqlite(tx: Transaction<'static, Sqlite>) -> Self {
         Self {
-            backend: Backend::Sqlite,
-            inner: Mutex::new(Inner::Sqlite(tx)),
+            backend: DatabaseKind::Sqlite,
+            inner: Mutex::new(DatabaseTransaction::Sqlite(tx)),
         }
     }
 
     pub(super) fn postgres(tx: Transaction<'static, Postgres>) -> Self {
         Self {
-            backend: Backend::Postgres,
-            inner: Mutex::new(Inner::Postgres(tx)),
+            backend: DatabaseKind::Postgres,
+            inner: Mutex::new(DatabaseTransaction::Postgres(tx)),
         }
     }
 
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> DatabaseKind {
         self.backend
     }
 
     /// For rows that are read one at a time.
-    pub(crate) async fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) async fn lock(&self) -> MutexGuard<'_, DatabaseTransaction> {
         self.inner.lock().await
     }
 
@@ -92,7 +96,7 @@ impl SqlTransaction {
         &'a self,
         sql: &'a str,
         values: Vec<Value>,
-    ) -> BoxFuture<'a, Result<Option<Row>, SqlError>> {
+    ) -> BoxFuture<'a, Result<Option<DatabaseRow>, SqlError>> {
         async move { self.lock().await.connection().one(sql, values).await }.boxed()
     }
 
@@ -101,22 +105,22 @@ impl SqlTransaction {
         &'a self,
         sql: &'a str,
         values: Vec<Value>,
-    ) -> BoxFuture<'a, Result<Vec<Row>, SqlError>> {
+    ) -> BoxFuture<'a, Result<Vec<DatabaseRow>, SqlError>> {
         async move { self.lock().await.connection().all(sql, values).await }.boxed()
     }
 
     pub(crate) async fn commit(self) -> Result<(), SqlError> {
         let done = match self.inner.into_inner() {
-            Inner::Sqlite(tx) => tx.commit().await,
-            Inner::Postgres(tx) => tx.commit().await,
+            DatabaseTransaction::Sqlite(tx) => tx.commit().await,
+            DatabaseTransaction::Postgres(tx) => tx.commit().await,
         };
         done.map_err(SqlError::Query)
     }
 
     pub(crate) async fn rollback(self) -> Result<(), SqlError> {
         let done = match self.inner.into_inner() {
-            Inner::Sqlite(tx) => tx.rollback().await,
-            Inner::Postgres(tx) => tx.rollback().await,
+            DatabaseTransaction::Sqlite(tx) => tx.rollback().await,
+            DatabaseTransaction::Postgres(tx) => tx.rollback().await,
         };
         done.map_err(SqlError::Query)
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use conjure_core::log::{Entry, EntryBody};
 use secrecy::ExposeSecret as _;
 
-use crate::sql::Mode;
+use crate::sql::TransactionMode;
 use crate::{Location, Log as _, Options, Record, Store, StoreError, Window};
 
 use super::postgres::Server;
@@ -204,7 +204,7 @@ async fn locked(bed: &Bed, statements: &[&str]) {
     let mut log = open(&store, "t").await;
     log.append(&[entry(1)], true).await.unwrap();
     let other = other_program(&url(bed)).await;
-    let holds = other.begin(Mode::Write).await.unwrap();
+    let holds = other.begin(TransactionMode::Write).await.unwrap();
     for statement in statements {
         holds.execute(statement, Vec::new()).await.unwrap();
     }

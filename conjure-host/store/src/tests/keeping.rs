@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     Cursor, JsonText, McpServer, Options, Persona, Plugin, Quotas, Record, RunsOf, SavedAuth,
-    Session, Store, StoreError,
+    SavedSession, Store, StoreError,
 };
 
 use super::{Bed, cases, entry, id, open};
@@ -42,7 +42,7 @@ async fn a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used(bed: Bed)
     assert!(!format!("{kept:?}").contains("255"), "{kept:?}");
 
     let session = store
-        .create_session(Session::new(&kept.id, "gpt", "/home/me"))
+        .create_session(SavedSession::new(&kept.id, "gpt", "/home/me"))
         .await
         .unwrap();
     let error = store.delete_auth(&kept.id).await.unwrap_err();
@@ -65,7 +65,7 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
     let auth = store.create_auth(auth).await.unwrap();
     store.create_thread(&id("t"), "").await.unwrap();
-    let mut session = Session::new(&auth.id, "gpt", "/home/me");
+    let mut session = SavedSession::new(&auth.id, "gpt", "/home/me");
     session.memory = JsonText(json!({"name": "m", "odd": "nul \0 and ü", "list": [1, 2.5, null]}));
     session.chat_thread_id = Some("t".to_owned());
     let mut session = store.create_session(session).await.unwrap();
@@ -79,7 +79,7 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     let error = store.update_session(session.clone()).await.unwrap_err();
     assert!(matches!(error, StoreError::Changed { .. }), "{error}");
     assert_eq!(store.session(&session.id).await.unwrap(), changed);
-    let lost = Session {
+    let lost = SavedSession {
         auth_id: "nobody".to_owned(),
         ..changed
     };
@@ -134,10 +134,10 @@ async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {
     let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
     let auth = store.create_auth(auth).await.unwrap();
     store.create_thread(&id("t"), "").await.unwrap();
-    let named = |name: Option<&str>| Session {
+    let named = |name: Option<&str>| SavedSession {
         name: name.map(str::to_owned),
         chat_thread_id: Some("t".to_owned()),
-        ..Session::new(&auth.id, "gpt", "/home/me")
+        ..SavedSession::new(&auth.id, "gpt", "/home/me")
     };
     let login = store.create_session(named(Some("Die Anmeldung"))).await;
     let login = login.unwrap();
@@ -148,7 +148,7 @@ async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {
         let error = store.session_named(name).await.unwrap_err();
         assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
     }
-    let taken = Session {
+    let taken = SavedSession {
         name: login.name.clone(),
         ..other.clone()
     };
@@ -167,14 +167,14 @@ async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {
         assert!(matches!(error, StoreError::BadName { .. }), "{error}");
     }
     let longest = "ü".repeat(100);
-    let renamed = Session {
+    let renamed = SavedSession {
         name: Some(longest.clone()),
         ..login.clone()
     };
     store.update_session(renamed).await.unwrap();
     assert_eq!(store.session_named(&longest).await.unwrap().id, login.id);
 
-    let ids = |sessions: Vec<Session>| sessions.into_iter().map(|s| s.id).collect::<Vec<_>>();
+    let ids = |sessions: Vec<SavedSession>| sessions.into_iter().map(|s| s.id).collect::<Vec<_>>();
     let all = [login.id, nameless.id, other.id];
     assert_eq!(ids(store.auth_sessions(&auth.id).await.unwrap()), all);
     assert_eq!(ids(store.thread_sessions(&id("t")).await.unwrap()), all);
@@ -189,9 +189,9 @@ async fn the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still(b
     for thread in ["t", "u"] {
         store.create_thread(&id(thread), "").await.unwrap();
     }
-    let session = Session {
+    let session = SavedSession {
         chat_thread_id: Some("t".to_owned()),
-        ..Session::new(&auth.id, "gpt", "/home/me")
+        ..SavedSession::new(&auth.id, "gpt", "/home/me")
     };
     let session = store.create_session(session).await.unwrap();
     let latest = |thread: &'static str, seq| {

@@ -10,7 +10,7 @@ use conjure_core::log::CallEnd;
 
 use crate::migrations::rollback::restore_newest;
 use crate::migrations::{STEPS, Step, statements};
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Location, Options, Record, Store, StoreError};
 
 use super::postgres::Server;
@@ -26,11 +26,11 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// The schema of version 1 as SQL, a statement a line.
-fn schema(backend: Backend) -> String {
+fn schema(backend: DatabaseKind) -> String {
     let first = statements(STEPS[0].sql, backend).into_iter();
     let text = match backend {
-        Backend::Postgres => "varchar",
-        Backend::Sqlite => "varchar NOT NULL",
+        DatabaseKind::Postgres => "varchar",
+        DatabaseKind::Sqlite => "varchar NOT NULL",
     };
     let steps = [
         format!(
@@ -127,8 +127,8 @@ fn fixture_records() -> Vec<Record> {
 #[test]
 fn the_first_schema_is_what_was_released() {
     for (backend, name) in [
-        (Backend::Sqlite, "v1-sqlite.sql"),
-        (Backend::Postgres, "v1-postgres.sql"),
+        (DatabaseKind::Sqlite, "v1-sqlite.sql"),
+        (DatabaseKind::Postgres, "v1-postgres.sql"),
     ] {
         if std::env::var_os(WRITE).is_some() {
             std::fs::write(fixture(name), schema(backend)).unwrap();

@@ -388,7 +388,7 @@ impl World {
         let mut rows = std::collections::BTreeSet::new();
         for thread in self.model.keys() {
             let tx = self.store.db().snapshot("test").await.unwrap();
-            let shown = crate::lineage::Shown::read(&tx, &name(*thread)).await;
+            let shown = crate::lineage::VisibleEntries::read(&tx, &name(*thread)).await;
             for stretch in shown.unwrap().stretches {
                 for seq in stretch.above + 1..=stretch.upto {
                     rows.insert((stretch.thread.clone(), seq));

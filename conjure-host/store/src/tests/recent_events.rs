@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conjure_core::chat::EventId;
 
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Location, Options, Record, Store};
 
 use super::transfer::same_threads;
@@ -45,8 +45,8 @@ async fn append(log: &mut Box<dyn crate::ThreadLog>, seqs: std::ops::RangeInclus
 /// How many of so many rows are recent ones.
 fn recent(store: &Store, rows: usize) -> usize {
     match store.db().backend() {
-        Backend::Sqlite => rows,
-        Backend::Postgres => 0,
+        DatabaseKind::Sqlite => rows,
+        DatabaseKind::Postgres => 0,
     }
 }
 
@@ -154,7 +154,7 @@ async fn recent_events_are_in_an_export_and_in_a_backup(bed: Bed) {
     assert_eq!(read(&copy, "t").await.len(), 4);
     let file = dir.path().join("copy.db");
     store.backup(&file).await.unwrap();
-    if store.db().backend() == Backend::Sqlite {
+    if store.db().backend() == DatabaseKind::Sqlite {
         let copy = Store::open(&Location::File(file), &options).await.unwrap();
         same_threads(&store, &copy).await;
         copy.close().await;
@@ -181,7 +181,7 @@ async fn events_that_a_killed_process_left_are_moved_by_the_next_writer(bed: Bed
 
 async fn a_check_reads_recent_events(bed: Bed) {
     let store = store(&bed).await;
-    if store.db().backend() == Backend::Postgres {
+    if store.db().backend() == DatabaseKind::Postgres {
         // There are none.
         return;
     }

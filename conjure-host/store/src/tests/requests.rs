@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::tests::{Bed, cases, entry, id, open};
-use crate::{Owner, Reply, Run, Signal, Store};
+use crate::{Owner, RequestReply, Run, Store, StoreSignal};
 
 cases! {
     a_request_is_taken_once_and_answered
@@ -56,7 +56,7 @@ async fn a_request_is_taken_once_and_answered(bed: Bed) {
         one.answer_request(&taken[0].id, "done").await.unwrap();
     };
     let (reply, ()) = tokio::join!(asking, answering);
-    assert_eq!(reply.unwrap(), Reply::Answer("done".to_owned()));
+    assert_eq!(reply.unwrap(), RequestReply::Answer("done".to_owned()));
 }
 
 async fn a_request_that_nobody_takes_is_taken_back(bed: Bed) {
@@ -64,7 +64,7 @@ async fn a_request_that_nobody_takes_is_taken_back(bed: Bed) {
     let session = owned(&one).await;
     let owner = two.session_owner(&session).await.unwrap().unwrap();
     let reply = two.request(&owner, "cancel", SOON).await.unwrap();
-    assert_eq!(reply, Reply::NotTaken);
+    assert_eq!(reply, RequestReply::NotTaken);
     assert_eq!(one.take_requests().await.unwrap(), []);
 }
 
@@ -74,7 +74,7 @@ async fn who_took_a_request_has_so_long_and_no_longer(bed: Bed) {
     let owner = two.session_owner(&session).await.unwrap().unwrap();
     let asking = two.request(&owner, "cancel", NOW);
     let (reply, ()) = tokio::join!(asking, taken(&one));
-    assert_eq!(reply.unwrap(), Reply::NoAnswer);
+    assert_eq!(reply.unwrap(), RequestReply::NoAnswer);
 }
 
 async fn a_request_ends_with_whoever_took_it(bed: Bed) {
@@ -88,7 +88,7 @@ async fn a_request_ends_with_whoever_took_it(bed: Bed) {
     };
     let both = async { tokio::join!(asking, ending) };
     let (reply, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
-    assert_eq!(reply.unwrap(), Reply::NoAnswer);
+    assert_eq!(reply.unwrap(), RequestReply::NoAnswer);
 }
 
 /// Takes a request, and leaves it at that.
@@ -120,9 +120,12 @@ async fn what_another_process_writes_is_heard_of(bed: Bed) {
     let mut thread = open(&one, "t").await;
     let mut signals = two.signals();
     // From when it listens.
-    let is_heard = async |signals: &mut crate::Signals| {
+    let is_heard = async |signals: &mut crate::StoreSignals| {
         let heard = tokio::time::timeout(PATIENCE, signals.next()).await;
-        matches!(heard.unwrap(), Signal::Anywhere | Signal::Thread(_))
+        matches!(
+            heard.unwrap(),
+            StoreSignal::Anywhere | StoreSignal::Thread(_)
+        )
     };
     for seq in 1..4 {
         thread.append(&[entry(seq)], true).await.unwrap();

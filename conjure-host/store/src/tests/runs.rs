@@ -8,7 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::{Begun, Location, Run, RunState, RunsOf, SavedAuth, Session, Spent, Store, StoreError};
+use crate::{
+    KeyStatus, Location, Run, RunState, RunUsage, RunsOf, SavedAuth, SavedSession, Store,
+    StoreError,
+};
 
 use super::postgres::Server;
 use super::{Bed, cases, id, open, runtime};
@@ -32,7 +35,7 @@ async fn with_thread(bed: &Bed) -> Store {
     store
 }
 
-pub(super) async fn session(store: &Store) -> Session {
+pub(super) async fn session(store: &Store) -> SavedSession {
     let auths = store.auths(None, 1).await.unwrap();
     let auth = match auths.into_iter().next() {
         Some(auth) => auth,
@@ -41,7 +44,7 @@ pub(super) async fn session(store: &Store) -> Session {
             store.create_auth(auth).await.unwrap()
         }
     };
-    let session = Session::new(&auth.id, "gpt", "/home/me");
+    let session = SavedSession::new(&auth.id, "gpt", "/home/me");
     store.create_session(session).await.unwrap()
 }
 
@@ -49,8 +52,8 @@ fn run(name: &str) -> Run {
     Run::new(name, None, id("t"))
 }
 
-fn spent(tokens: u64, usd: Option<f64>) -> Spent {
-    Spent {
+fn spent(tokens: u64, usd: Option<f64>) -> RunUsage {
+    RunUsage {
         usage: Usage {
             input: tokens,
             cache_read: 2,
@@ -356,7 +359,7 @@ async fn the_totals_of_a_session_are_the_sums_of_its_runs(bed: Bed) {
         output: 12,
         reasoning: 3,
     };
-    let expected = Spent {
+    let expected = RunUsage {
         usage,
         calls: 15,
         usd: Some(0.75),
@@ -405,7 +408,7 @@ async fn runs_go_with_their_thread_and_outlive_their_session(bed: Bed) {
 
 async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed) {
     let store = with_thread(&bed).await;
-    let session = Session {
+    let session = SavedSession {
         name: Some("login".to_owned()),
         ..session(&store).await
     };
@@ -432,7 +435,7 @@ async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed
     let other = Bed { place }.open().await;
     // Another session has the name already.
     let theirs = self::session(&other).await;
-    let theirs = Session {
+    let theirs = SavedSession {
         name: Some("login".to_owned()),
         ..theirs
     };
@@ -450,7 +453,7 @@ async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].id, "runs");
     let begun = other.idempotent_begin("k", "s", "00").await.unwrap();
-    assert_eq!(begun, Begun::Fresh);
+    assert_eq!(begun, KeyStatus::Fresh);
     assert!(other.check().await.unwrap().is_sound());
 }
 

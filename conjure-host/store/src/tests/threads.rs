@@ -3,7 +3,7 @@
 use conjure_core::chat::{CallAnnounced, Event, EventId, FunctionCallOutput, Message, Meta, Usage};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Log as _, Record, StoreError, Window};
 
 use super::{Bed, cases, entry, event, id, of_turn, open, read};
@@ -497,8 +497,8 @@ async fn long_bodies_and_odd_text_come_back(bed: Bed) {
         .await
         .unwrap();
     let stored: i64 = match store.db().backend() {
-        Backend::Postgres => i64::from(crate::row::column::<i32>(&rows[0], "n").unwrap()),
-        Backend::Sqlite => crate::row::column(&rows[0], "n").unwrap(),
+        DatabaseKind::Postgres => i64::from(crate::row::column::<i32>(&rows[0], "n").unwrap()),
+        DatabaseKind::Sqlite => crate::row::column(&rows[0], "n").unwrap(),
     };
     assert!(stored < 10_000, "{stored}");
 }

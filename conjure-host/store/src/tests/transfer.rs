@@ -6,10 +6,10 @@ use conjure_core::log::CallEnd;
 use serde_json::json;
 
 use crate::recent_events::all_events;
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{
-    Imported, JsonText, Location, Log as _, Options, Record, SavedAuth, Session, Store, StoreError,
-    Window,
+    Imported, JsonText, Location, Log as _, Options, Record, SavedAuth, SavedSession, Store,
+    StoreError, Window,
 };
 
 use super::threads::{began, ended};
@@ -50,7 +50,7 @@ pub(super) async fn fill(store: &Store) {
         .await
         .unwrap();
     store.rename_thread(&id("t"), "A label").await.unwrap();
-    let mut session = Session::new(&auth.id, "gpt", "/home/me");
+    let mut session = SavedSession::new(&auth.id, "gpt", "/home/me");
     session.memory = JsonText(json!({"odd": "nul \0"}));
     session.chat_thread_id = Some("t".to_owned());
     store.create_session(session).await.unwrap();
@@ -204,8 +204,8 @@ async fn a_check_finds_what_is_wrong_and_nothing_else(bed: Bed) {
     );
     let backend = store.db().backend();
     let bad_body = match backend {
-        Backend::Postgres => "'\\x7b'::bytea",
-        Backend::Sqlite => "X'7b'",
+        DatabaseKind::Postgres => "'\\x7b'::bytea",
+        DatabaseKind::Sqlite => "X'7b'",
     };
     for (sql, told) in [
         (

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
 
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 use crate::{Log as _, Store, StoreError};
 
 use super::threads::notice;
@@ -229,7 +229,7 @@ async fn two_hosts_that_want_each_others_threads_do_not_stop_each_other(bed: Bed
 
 async fn a_thread_whose_row_another_host_keeps_holds_up_no_other(bed: Bed) {
     let (store, other) = (bed.open().await, bed.open().await);
-    if store.db().backend() == Backend::Sqlite {
+    if store.db().backend() == DatabaseKind::Sqlite {
         // There a transaction keeps the whole database.
         return;
     }

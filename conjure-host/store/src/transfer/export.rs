@@ -11,16 +11,16 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 use crate::database::Database;
 use crate::recent_events::all_events;
 use crate::row::column;
-use crate::sql::{Row, SqlTransaction};
+use crate::sql::{DatabaseRow, SqlTransaction};
 use crate::{Store, StoreError, body};
 
-use super::{Kind, Line, Table, VERSION, tables};
+use super::{ColumnKind, ExportTable, Line, VERSION, tables};
 
 const EXPORTING: &str = "export the database";
 
 /// Whether sealed secrets are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Secrets {
+pub(crate) enum SecretHandling {
     Kept,
     LeftOut,
 }
@@ -33,7 +33,7 @@ impl Store {
     /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
     /// database says. No file is left behind then.
     pub async fn export(&self, path: &Path) -> Result<(), StoreError> {
-        write_all(self.db(), path, Secrets::LeftOut).await
+        write_all(self.db(), path, SecretHandling::LeftOut).await
     }
 }
 
@@ -41,7 +41,7 @@ impl Store {
 pub(crate) async fn write_all(
     db: &Database,
     path: &Path,
-    secrets: Secrets,
+    secrets: SecretHandling,
 ) -> Result<(), StoreError> {
     let tx = db.snapshot(EXPORTING).await?;
     let migration = crate::schema::applied(&tx).await?.pop();
@@ -60,7 +60,7 @@ async fn write(
     to: &mut BufWriter<tokio::fs::File>,
     path: &Path,
     migration: &str,
-    secrets: Secrets,
+    secrets: SecretHandling,
 ) -> Result<(), StoreError> {
     let first = Line::Conjure {
         version: VERSION,
@@ -94,23 +94,27 @@ async fn write(
     synced.await.map_err(StoreError::io("write", path))
 }
 
-fn columns(table: &Table, row: &Row, secrets: Secrets) -> Result<Map<String, Json>, StoreError> {
+fn columns(
+    table: &ExportTable,
+    row: &DatabaseRow,
+    secrets: SecretHandling,
+) -> Result<Map<String, Json>, StoreError> {
     let mut columns = Map::new();
     for (name, kind) in &table.columns {
         let is_secret = table.name == "saved_authentications" && name == "sealed";
-        let value = if is_secret && secrets == Secrets::LeftOut {
+        let value = if is_secret && secrets == SecretHandling::LeftOut {
             Some(Json::from(""))
         } else if table.name == "threads" && name == "owner" {
             None
         } else {
             match kind {
-                Kind::Text => column::<Option<String>>(row, name)?.map(Json::from),
-                Kind::Number => column::<Option<i64>>(row, name)?.map(Json::from),
-                Kind::Float => column::<Option<f64>>(row, name)?.map(Json::from),
-                Kind::Bool => column::<Option<bool>>(row, name)?.map(Json::from),
-                Kind::Bytes => column::<Option<Vec<u8>>>(row, name)?
+                ColumnKind::Text => column::<Option<String>>(row, name)?.map(Json::from),
+                ColumnKind::Number => column::<Option<i64>>(row, name)?.map(Json::from),
+                ColumnKind::Float => column::<Option<f64>>(row, name)?.map(Json::from),
+                ColumnKind::Bool => column::<Option<bool>>(row, name)?.map(Json::from),
+                ColumnKind::Bytes => column::<Option<Vec<u8>>>(row, name)?
                     .map(|bytes| Json::from(BASE64_STANDARD.encode(bytes))),
-                Kind::Body => Some(body::read(column(row, name)?, || {
+                ColumnKind::Body => Some(body::read(column(row, name)?, || {
                     format!("a row of `{}`", table.name)
                 })?),
             }

@@ -13,7 +13,7 @@ use crate::row::column;
 use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId, body};
 
-use super::{Kind, Line, Table, VERSION, tables};
+use super::{ColumnKind, ExportTable, Line, VERSION, tables};
 
 impl Store {
     /// Reads what [`Store::export`] wrote, all or nothing. What is here already stays: a saved
@@ -34,7 +34,7 @@ impl Store {
 
 /// The newest step of the schema that a file was written with.
 pub(crate) async fn migration_of(path: &Path) -> Result<String, StoreError> {
-    let mut lines = Lines::open(path).await?;
+    let mut lines = ImportLines::open(path).await?;
     match lines.next().await? {
         Some(Line::Conjure { migration, .. }) => Ok(migration),
         _ => Err(lines.damaged("it does not begin as an export of Conjure does")),
@@ -43,7 +43,7 @@ pub(crate) async fn migration_of(path: &Path) -> Result<String, StoreError> {
 
 /// Reads all lines of a file into the tables. How many rows are new.
 pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, StoreError> {
-    let mut lines = Lines::open(path).await?;
+    let mut lines = ImportLines::open(path).await?;
     match lines.next().await? {
         Some(Line::Conjure { version, migration }) => {
             // A step that this database does not have is one of a newer Conjure.
@@ -54,7 +54,7 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
         }
         _ => return Err(lines.damaged("it does not begin as an export of Conjure does")),
     }
-    let mut import = Import {
+    let mut import = DatabaseImport {
         tx,
         tables: tables(tx.inner()).await?,
         parents: Vec::new(),
@@ -68,8 +68,8 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
                 read += 1;
                 match import.row(&table, columns).await {
                     Ok(rows) => new += rows,
-                    Err(Refused::Row(reason)) => return Err(lines.damaged(&reason)),
-                    Err(Refused::Store(error)) => return Err(error),
+                    Err(ImportRefusal::Row(reason)) => return Err(lines.damaged(&reason)),
+                    Err(ImportRefusal::Store(error)) => return Err(error),
                 }
             }
             Some(Line::End { rows }) if rows == read => break,
@@ -80,13 +80,13 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
     Ok(new)
 }
 
-struct Lines<'a> {
+struct ImportLines<'a> {
     path: &'a Path,
     lines: tokio::io::Lines<BufReader<tokio::fs::File>>,
     number: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> ImportLines<'a> {
     async fn open(path: &'a Path) -> Result<Self, StoreError> {
         let file = tokio::fs::File::open(path)
             .await
@@ -116,9 +116,9 @@ impl<'a> Lines<'a> {
     }
 }
 
-struct Import<'a, 'b> {
+struct DatabaseImport<'a, 'b> {
     tx: &'a Transaction<'b>,
-    tables: Vec<Table>,
+    tables: Vec<ExportTable>,
     /// Forks and their parents: linked when all threads are there.
     parents: Vec<(String, String)>,
     /// Saved authentications of the file that are here already, by another id.
@@ -127,19 +127,19 @@ struct Import<'a, 'b> {
     known_uploads: HashSet<String>,
 }
 
-enum Refused {
+enum ImportRefusal {
     Row(String),
     Store(StoreError),
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ImportRefusal {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl Import<'_, '_> {
-    async fn row(&mut self, name: &str, mut row: Map<String, Json>) -> Result<u64, Refused> {
+impl DatabaseImport<'_, '_> {
+    async fn row(&mut self, name: &str, mut row: Map<String, Json>) -> Result<u64, ImportRefusal> {
         let field = |row: &Map<String, Json>, name: &str| {
             let value = row.get(name).and_then(Json::as_str);
             value.unwrap_or_default().to_owned()
@@ -174,7 +174,7 @@ impl Import<'_, '_> {
         Ok(rows)
     }
 
-    async fn thread(&mut self, row: &mut Map<String, Json>) -> Result<(), Refused> {
+    async fn thread(&mut self, row: &mut Map<String, Json>) -> Result<(), ImportRefusal> {
         let id = row.get("id").and_then(Json::as_str).unwrap_or_default();
         let thread = ThreadId::parse(id)?;
         let sql = "SELECT 1 AS one FROM threads WHERE id = $1";
@@ -188,7 +188,7 @@ impl Import<'_, '_> {
     }
 
     /// Gives a session another name where one that is here already, and is another, has it.
-    async fn free_name(&self, row: &mut Map<String, Json>) -> Result<(), Refused> {
+    async fn free_name(&self, row: &mut Map<String, Json>) -> Result<(), ImportRefusal> {
         let field = |name: &str| row.get(name).and_then(Json::as_str).map(str::to_owned);
         let (Some(id), Some(name)) = (field("id"), field("name")) else {
             return Ok(());
@@ -198,16 +198,17 @@ impl Import<'_, '_> {
         Ok(())
     }
 
-    async fn insert(&self, name: &str, row: &Map<String, Json>) -> Result<u64, Refused> {
+    async fn insert(&self, name: &str, row: &Map<String, Json>) -> Result<u64, ImportRefusal> {
         let table = self.tables.iter().find(|table| table.name == name);
-        let table = table.ok_or_else(|| Refused::Row(format!("there is no table `{name}`")))?;
+        let table =
+            table.ok_or_else(|| ImportRefusal::Row(format!("there is no table `{name}`")))?;
         let mut names = Vec::with_capacity(row.len());
         let mut values = Vec::with_capacity(row.len());
         for (name, value) in row {
             let kind = table.columns.iter().find(|(column, _)| column == name);
             let value = kind.and_then(|(_, kind)| of_json(*kind, value));
             values.push(value.ok_or_else(|| {
-                Refused::Row(format!("`{name}` of `{}` cannot be that", table.name))
+                ImportRefusal::Row(format!("`{name}` of `{}` cannot be that", table.name))
             })?);
             names.push(name.as_str());
         }
@@ -231,18 +232,18 @@ impl Import<'_, '_> {
 }
 
 /// A column's value, if it can be one.
-fn of_json(kind: Kind, value: &Json) -> Option<Value> {
+fn of_json(kind: ColumnKind, value: &Json) -> Option<Value> {
     let text = || value.as_str().map(str::to_owned);
     let bytes = |text: String| BASE64_STANDARD.decode(text).ok();
     Some(match (kind, value) {
-        (Kind::Text, Json::Null) => Value::Text(None),
-        (Kind::Text, _) => text()?.into(),
-        (Kind::Number, Json::Null) => Value::Integer(None),
-        (Kind::Number, _) => value.as_i64()?.into(),
-        (Kind::Float, Json::Null) => Value::Real(None),
-        (Kind::Float, _) => value.as_f64()?.into(),
-        (Kind::Bool, _) => value.as_bool()?.into(),
-        (Kind::Bytes, _) => bytes(text()?)?.into(),
-        (Kind::Body, _) => body::pack(serde_json::to_vec(value).ok()?).into(),
+        (ColumnKind::Text, Json::Null) => Value::Text(None),
+        (ColumnKind::Text, _) => text()?.into(),
+        (ColumnKind::Number, Json::Null) => Value::Integer(None),
+        (ColumnKind::Number, _) => value.as_i64()?.into(),
+        (ColumnKind::Float, Json::Null) => Value::Real(None),
+        (ColumnKind::Float, _) => value.as_f64()?.into(),
+        (ColumnKind::Bool, _) => value.as_bool()?.into(),
+        (ColumnKind::Bytes, _) => bytes(text()?)?.into(),
+        (ColumnKind::Body, _) => body::pack(serde_json::to_vec(value).ok()?).into(),
     })
 }

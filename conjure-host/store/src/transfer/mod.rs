@@ -14,9 +14,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::StoreError;
 use crate::row::column;
-use crate::sql::{Backend, SqlTransaction};
+use crate::sql::{DatabaseKind, SqlTransaction};
 
-pub(crate) use export::{Secrets, write_all};
+pub(crate) use export::{SecretHandling, write_all};
 pub(crate) use import::{migration_of, read_all};
 pub use jsonl::{Imported, json_lines};
 
@@ -53,16 +53,16 @@ enum Line {
     End { rows: u64 },
 }
 
-/// A table, as the database has it.
+/// A table and its columns, as the database describes them.
 #[derive(Debug)]
-struct Table {
+struct ExportTable {
     name: String,
-    columns: Vec<(String, Kind)>,
+    columns: Vec<(String, ColumnKind)>,
 }
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Text,
     Number,
     Float,
@@ -72,7 +72,7 @@ enum Kind {
     Body,
 }
 
-impl Kind {
+impl ColumnKind {
     fn of(table: &str, column: &str, declared: &str) -> Self {
         if column == "body" && (table == "entries" || table == "events") {
             return Self::Body;
@@ -89,35 +89,35 @@ impl Kind {
 }
 
 /// The tables, those that others refer to first.
-async fn tables(tx: &SqlTransaction) -> Result<Vec<Table>, StoreError> {
+async fn tables(tx: &SqlTransaction) -> Result<Vec<ExportTable>, StoreError> {
     let sql = match tx.backend() {
-        Backend::Postgres => {
+        DatabaseKind::Postgres => {
             "SELECT CAST(table_name AS TEXT) AS t, CAST(column_name AS TEXT) AS c, \
              CAST(data_type AS TEXT) AS d FROM information_schema.columns \
              WHERE table_schema = current_schema() ORDER BY table_name, ordinal_position"
         }
-        Backend::Sqlite => {
+        DatabaseKind::Sqlite => {
             "SELECT m.name AS t, p.name AS c, lower(p.type) AS d FROM sqlite_master m \
              JOIN pragma_table_info(m.name) p WHERE m.type = 'table' \
              AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, p.cid"
         }
     };
-    let mut tables: Vec<Table> = Vec::new();
+    let mut tables: Vec<ExportTable> = Vec::new();
     let rows = tx.all(sql, Vec::new()).await;
     for row in rows.map_err(StoreError::of("read the schema"))? {
         let (name, of): (String, String) = (column(&row, "t")?, column(&row, "c")?);
         let declared: String = column(&row, "d")?;
-        let kind = Kind::of(&name, &of, &declared);
+        let kind = ColumnKind::of(&name, &of, &declared);
         match tables.last_mut().filter(|table| table.name == name) {
             Some(table) => table.columns.push((of, kind)),
-            None => tables.push(Table {
+            None => tables.push(ExportTable {
                 name,
                 columns: vec![(of, kind)],
             }),
         }
     }
     tables.retain(|table| !LEFT_OUT.contains(&table.name.as_str()));
-    let place = |table: &Table| FIRST.iter().position(|first| *first == table.name);
+    let place = |table: &ExportTable| FIRST.iter().position(|first| *first == table.name);
     tables.sort_by_key(|table| place(table).unwrap_or(FIRST.len()));
     Ok(tables)
 }

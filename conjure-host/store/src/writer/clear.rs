@@ -8,10 +8,10 @@ use crate::row::{column, number, text};
 use crate::sql::Value;
 use crate::{StoreError, ThreadId};
 
-use super::Writer;
+use super::WriterTask;
 use super::lease::taken_meanwhile;
 
-impl Writer {
+impl WriterTask {
     /// Deletes what a thread shows, as far as no fork shows it.
     pub(super) async fn clear(&mut self, thread: &ThreadId) -> Result<(), StoreError> {
         let tx = self.db.begin_ahead(true, "clear the thread").await?;

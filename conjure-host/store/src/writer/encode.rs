@@ -22,7 +22,7 @@ pub(crate) struct Rows {
     pub(crate) events: Vec<EventRow>,
     pub(crate) calls: Vec<CallRow>,
     pub(crate) files: Vec<FileRow>,
-    pub(crate) spent: Spent,
+    pub(crate) spent: ReplyUsage,
     /// The newest cost event's account of the thread, as JSON.
     pub(crate) cost: Option<String>,
     /// What it costs in the queue, in bytes.
@@ -101,15 +101,15 @@ pub(crate) struct FileRow {
     pub(crate) remote: Option<String>,
 }
 
-/// What replies cost.
+/// The usage of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Spent {
+pub(crate) struct ReplyUsage {
     pub(crate) replies: u64,
     pub(crate) usage: Usage,
     pub(crate) latency_ms: u64,
 }
 
-impl Spent {
+impl ReplyUsage {
     pub(crate) fn add(&mut self, other: Self) {
         self.replies += other.replies;
         self.usage += other.usage;
@@ -153,7 +153,7 @@ impl Rows {
         let follows = self.entries.last().map(|last| last.seq + 1);
         in_order(thread, "entry", follows, entry.seq)?;
         if let Some(meta) = entry.body.meta() {
-            self.spent.add(Spent {
+            self.spent.add(ReplyUsage {
                 replies: 1,
                 usage: meta.usage,
                 latency_ms: meta.latency_ms,

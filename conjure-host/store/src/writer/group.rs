@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use crate::blob_rows;
 use crate::body;
 use crate::database::{Database, Transaction, now_ms};
-use crate::sql::{Backend, Value};
+use crate::sql::{DatabaseKind, Value};
 use crate::{StoreError, ThreadId, row};
 
 use super::encode::{
-    BLOB_PLACE, CallChange, CallRow, EntryRow, EventRow, FileRow, Rows, Spent, in_order,
+    BLOB_PLACE, CallChange, CallRow, EntryRow, EventRow, FileRow, ReplyUsage, Rows, in_order,
 };
-use super::insert::{ARTIFACTS, ENTRIES, EVENTS, MOST, RECENT_EVENTS, Statements, Table};
+use super::insert::{ARTIFACTS, ENTRIES, EVENTS, InsertTable, MOST, RECENT_EVENTS, Statements};
 use super::lease::{Position, SILENT};
-use super::{Append, PATIENCE, Writer, no_answer};
+use super::{Append, PATIENCE, WriterTask, no_answer};
 
 /// What is said of a failure.
 const APPENDING: &str = "append to the thread";
@@ -33,39 +33,39 @@ const SHORT: usize = 1024;
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A row of events of a thread, and the newest entry before them.
-type Events = (ThreadId, EventRow, u64);
+type EventRecord = (ThreadId, EventRow, u64);
 
 /// What one transaction writes.
 #[derive(Default)]
 struct Group {
     entries: Vec<(ThreadId, EntryRow)>,
-    events: Vec<Events>,
+    events: Vec<EventRecord>,
     calls: Vec<(ThreadId, CallRow)>,
     files: Vec<(ThreadId, FileRow)>,
     /// By lease.
-    threads: HashMap<u64, Change>,
+    threads: HashMap<u64, ThreadUpdate>,
     durable: bool,
 }
 
-/// What becomes of a thread.
-struct Change {
+/// The changes of one thread in a group.
+struct ThreadUpdate {
     thread: ThreadId,
     epoch: u64,
     position: Position,
-    spent: Spent,
+    spent: ReplyUsage,
     cost: Option<String>,
     has_changed: bool,
     /// Its newest row of events in the group.
     run: Option<usize>,
 }
 
-type Answer = tokio::sync::oneshot::Sender<Result<(), StoreError>>;
+type CommitSender = tokio::sync::oneshot::Sender<Result<(), StoreError>>;
 
-impl Writer {
+impl WriterTask {
     /// Writes appends and answers them.
     pub(super) async fn write(&mut self, appends: Vec<Append>) {
         let mut group = Group::default();
-        let mut answers: Vec<(ThreadId, Answer, Option<StoreError>)> =
+        let mut answers: Vec<(ThreadId, CommitSender, Option<StoreError>)> =
             Vec::with_capacity(appends.len());
         // What waits keeps its room in the queue until it is written.
         let mut rooms = Vec::with_capacity(appends.len());
@@ -103,7 +103,7 @@ impl Writer {
     }
 
     /// Where an append begins, behind those that the group has.
-    fn place(&self, group: &Group, append: &Append) -> Result<Change, StoreError> {
+    fn place(&self, group: &Group, append: &Append) -> Result<ThreadUpdate, StoreError> {
         let lease = self
             .leases
             .get(&append.lease)
@@ -131,11 +131,11 @@ impl Writer {
             )?;
             in_order(&lease.thread, "epoch", Some(lease.epoch), first.epoch)?;
         }
-        Ok(Change {
+        Ok(ThreadUpdate {
             thread: lease.thread.clone(),
             epoch: lease.epoch,
             position,
-            spent: Spent::default(),
+            spent: ReplyUsage::default(),
             cost: None,
             has_changed: false,
             run: None,
@@ -200,8 +200,8 @@ impl Writer {
     async fn execute(
         &mut self,
         group: Group,
-        table: &Table,
-        events: Vec<Events>,
+        table: &InsertTable,
+        events: Vec<EventRecord>,
     ) -> Result<(), StoreError> {
         let rows = events.len();
         let mut values = event_values(events);
@@ -228,7 +228,7 @@ impl Writer {
         Ok(())
     }
 
-    fn moved(&mut self, threads: HashMap<u64, Change>) {
+    fn moved(&mut self, threads: HashMap<u64, ThreadUpdate>) {
         for (lease, change) in threads {
             if let Some(lease) = self.leases.get_mut(&lease) {
                 lease.position = change.position;
@@ -278,7 +278,7 @@ impl Writer {
 }
 
 impl Group {
-    fn take(&mut self, lease: u64, rows: Rows, change: Change, durable: bool) {
+    fn take(&mut self, lease: u64, rows: Rows, change: ThreadUpdate, durable: bool) {
         self.durable |= durable;
         let change = self.threads.entry(lease).or_insert(change);
         let thread = &change.thread;
@@ -314,16 +314,17 @@ impl Group {
     }
 
     /// Takes the events out: the rows for `recent_events`, and those for `events`.
-    fn take_events(&mut self, backend: Backend) -> (Vec<Events>, Vec<Events>) {
+    fn take_events(&mut self, backend: DatabaseKind) -> (Vec<EventRecord>, Vec<EventRecord>) {
         let events = std::mem::take(&mut self.events);
         let is_recent =
-            |(_, row, _): &Events| backend == Backend::Sqlite && row.body.len() <= SHORT;
+            |(_, row, _): &EventRecord| backend == DatabaseKind::Sqlite && row.body.len() <= SHORT;
         events.into_iter().partition(is_recent)
     }
 
     /// Whether one statement writes it, if that takes its events.
     fn is_one_statement(&self, db: &Database) -> bool {
-        db.backend() == Backend::Sqlite && self.threads.values().all(|change| !change.has_changed)
+        db.backend() == DatabaseKind::Sqlite
+            && self.threads.values().all(|change| !change.has_changed)
     }
 
     /// Compresses long bodies, many or long ones on another thread.
@@ -365,11 +366,11 @@ impl Group {
             now_ms(tx.backend())
         );
         let changed = self.threads.values().filter(|change| change.has_changed);
-        let mut changed: Vec<&Change> = changed.collect();
+        let mut changed: Vec<&ThreadUpdate> = changed.collect();
         // In their order, so that no two processes wait for each other.
         changed.sort_unstable_by(|a, b| a.thread.cmp(&b.thread));
         for change in changed {
-            let Spent {
+            let ReplyUsage {
                 replies,
                 usage,
                 latency_ms,
@@ -416,7 +417,7 @@ pub(super) async fn insert_entries(
     statements.insert(tx, &ENTRIES, values).await
 }
 
-fn event_values(events: Vec<Events>) -> Vec<Value> {
+fn event_values(events: Vec<EventRecord>) -> Vec<Value> {
     let mut values = Vec::with_capacity(events.len() * EVENTS.columns.len() + 1);
     for (thread, row, after_entry) in events {
         values.extend([

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::StoreError;
 use crate::database::Transaction;
-use crate::sql::{Backend, Value};
+use crate::sql::{DatabaseKind, Value};
 
 /// Rows of one statement at most.
 pub(crate) const MOST: usize = 64;
@@ -16,12 +16,12 @@ pub(crate) const MOST: usize = 64;
 const STEP: usize = 16;
 
 /// A table with the columns that are written.
-pub(crate) struct Table {
+pub(crate) struct InsertTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [&'static str],
 }
 
-pub(crate) const ENTRIES: Table = Table {
+pub(crate) const ENTRIES: InsertTable = InsertTable {
     name: "entries",
     columns: &["thread_id", "seq", "turn_index", "kind", "at_ms", "body"],
 };
@@ -35,17 +35,17 @@ pub(crate) const EVENT_COLUMNS: &[&str] = &[
     "body",
 ];
 
-pub(crate) const EVENTS: Table = Table {
+pub(crate) const EVENTS: InsertTable = InsertTable {
     name: "events",
     columns: EVENT_COLUMNS,
 };
 
-pub(crate) const RECENT_EVENTS: Table = Table {
+pub(crate) const RECENT_EVENTS: InsertTable = InsertTable {
     name: "recent_events",
     columns: EVENT_COLUMNS,
 };
 
-pub(crate) const ARTIFACTS: Table = Table {
+pub(crate) const ARTIFACTS: InsertTable = InsertTable {
     name: "artifacts",
     columns: &[
         "thread_id",
@@ -71,7 +71,7 @@ impl Statements {
     pub(crate) async fn insert(
         &mut self,
         tx: &Transaction<'_>,
-        table: &Table,
+        table: &InsertTable,
         values: Vec<Value>,
     ) -> Result<(), StoreError> {
         let width = table.columns.len();
@@ -96,9 +96,9 @@ impl Statements {
 
     /// One statement that inserts rows if a writer is still one; its id is the last value. Only
     /// where a statement has the whole database to itself, which SQLite gives it.
-    pub(crate) fn if_writer(&mut self, table: &Table, rows: usize) -> &str {
+    pub(crate) fn if_writer(&mut self, table: &InsertTable, rows: usize) -> &str {
         self.0.entry((table.name, rows, true)).or_insert_with(|| {
-            let (insert, values) = parts(table, rows, Backend::Sqlite);
+            let (insert, values) = parts(table, rows, DatabaseKind::Sqlite);
             format!(
                 "{insert} SELECT * FROM (VALUES {values}) \
                  WHERE EXISTS (SELECT 1 FROM writers WHERE id = ? AND lost = FALSE)"
@@ -107,13 +107,13 @@ impl Statements {
     }
 }
 
-fn text(table: &Table, rows: usize, backend: Backend) -> String {
+fn text(table: &InsertTable, rows: usize, backend: DatabaseKind) -> String {
     let (insert, values) = parts(table, rows, backend);
     format!("{insert} VALUES {values}")
 }
 
 /// What is inserted into, and the places of the values.
-fn parts(table: &Table, rows: usize, backend: Backend) -> (String, String) {
+fn parts(table: &InsertTable, rows: usize, backend: DatabaseKind) -> (String, String) {
     let insert = format!("INSERT INTO {} ({})", table.name, table.columns.join(", "));
     let width = table.columns.len();
     let mut values = String::new();
@@ -123,8 +123,8 @@ fn parts(table: &Table, rows: usize, backend: Backend) -> (String, String) {
             values.push_str(if column == 1 { "" } else { ", " });
             // SQLite looks numbered places up by their names, one after the other.
             let _ = match backend {
-                Backend::Postgres => write!(values, "${}", row * width + column),
-                Backend::Sqlite => write!(values, "?"),
+                DatabaseKind::Postgres => write!(values, "${}", row * width + column),
+                DatabaseKind::Sqlite => write!(values, "?"),
             };
         }
         values.push(')');
@@ -138,16 +138,16 @@ mod tests {
 
     #[test]
     fn every_value_has_its_own_place() {
-        let table = Table {
+        let table = InsertTable {
             name: "t",
             columns: &["a", "b"],
         };
         assert_eq!(
-            text(&table, 2, Backend::Postgres),
+            text(&table, 2, DatabaseKind::Postgres),
             "INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)"
         );
         assert_eq!(
-            text(&table, 2, Backend::Sqlite),
+            text(&table, 2, DatabaseKind::Sqlite),
             "INSERT INTO t (a, b) VALUES (?, ?), (?, ?)"
         );
     }

@@ -10,12 +10,12 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::database::{Transaction, for_update, now_ms};
-use crate::platform::{Alive, Process};
+use crate::platform::{Alive, ProcessIdentity};
 use crate::row::text;
-use crate::sql::{Backend, Row, SqlError};
+use crate::sql::{DatabaseKind, DatabaseRow, SqlError};
 use crate::{StoreError, ThreadId};
 
-use super::Writer;
+use super::WriterTask;
 
 /// A writer that was silent for so long may be taken for dead.
 pub(crate) const SILENT: Duration = Duration::from_secs(15);
@@ -37,7 +37,7 @@ pub(super) struct Position {
     pub(super) last_event: u64,
 }
 
-impl Writer {
+impl WriterTask {
     /// Who has the thread, which is this writer, nobody, or one that is dead and was fenced off:
     /// what is done next is done on the condition that it is still so. Rows of writers are locked
     /// before those of threads, as groups do, so that no two wait for each other.
@@ -134,14 +134,14 @@ impl Writer {
         }
         let id = uuid::Uuid::now_v7().to_string();
         let alive = Alive::new(&id);
-        let this = Process::this();
+        let this = ProcessIdentity::this();
         let tx = self.db.begin_ahead(false, OPENING).await?;
         let sql = format!(
             "SELECT * FROM writers ORDER BY id{}",
             for_update(tx.backend())
         );
         for row in tx.all(&sql, []).await? {
-            let writer = Known::of(&row)?;
+            let writer = WriterRecord::of(&row)?;
             if writer.is_lost || writer.is_dead() {
                 forget(&tx, &writer.id).await?;
             }
@@ -192,19 +192,19 @@ pub(super) fn taken_meanwhile(thread: &ThreadId) -> StoreError {
 }
 
 /// A writer, as the database knows it.
-struct Known {
+struct WriterRecord {
     id: String,
-    process: Process,
+    process: ProcessIdentity,
     is_lost: bool,
 }
 
-impl Known {
-    fn of(row: &Row) -> Result<Self, StoreError> {
+impl WriterRecord {
+    fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         let read = StoreError::of(OPENING);
         let known = || -> Result<Self, SqlError> {
             Ok(Self {
                 id: row.get("id")?,
-                process: Process {
+                process: ProcessIdentity {
                     machine: row.get("machine")?,
                     pid: row.get("pid")?,
                     started: row.get("started")?,
@@ -221,8 +221,8 @@ impl Known {
 }
 
 /// Whether the writer of a row is a process of this machine that is there no more.
-pub(crate) fn is_dead(row: &Row) -> Result<bool, StoreError> {
-    Ok(Known::of(row)?.is_dead())
+pub(crate) fn is_dead(row: &DatabaseRow) -> Result<bool, StoreError> {
+    Ok(WriterRecord::of(row)?.is_dead())
 }
 
 /// Whether a writer is gone: dead, or silent for too long. What it may still try to write to its
@@ -250,7 +250,7 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
     let Some(row) = tx.one(&sql, [id.into()]).await? else {
         return Ok(None);
     };
-    let writer = Known::of(&row)?;
+    let writer = WriterRecord::of(&row)?;
     let silent_since = i64::try_from(SILENT.as_millis()).unwrap_or(i64::MAX);
     let sql = format!(
         "UPDATE writers SET lost = TRUE WHERE id = $1 AND (lost = TRUE OR beat_ms < {} - $2)",
@@ -264,10 +264,10 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
     if tx.execute(&sql, [id.into(), limit.into()]).await? > 0 {
         return Ok(None);
     }
-    let this = Process::this();
+    let this = ProcessIdentity::this();
     let owner = if writer.process == this {
         "this process".to_owned()
-    } else if writer.process.machine == this.machine && tx.backend() == Backend::Sqlite {
+    } else if writer.process.machine == this.machine && tx.backend() == DatabaseKind::Sqlite {
         format!("process {}", writer.process.pid)
     } else {
         format!("process {} of its machine", writer.process.pid)

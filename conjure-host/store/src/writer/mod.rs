@@ -49,10 +49,10 @@ const CLEARING: Duration = Duration::from_secs(300);
 /// A transaction takes in no more than this, in bytes.
 const GROUP: usize = 8 * 1024 * 1024;
 
-/// What is asked of the writer.
-enum Command {
+/// A command to the writer.
+enum WriterCommand {
     Append(Box<Append>),
-    Open(Opening),
+    Open(OpenRequest),
     Release {
         lease: u64,
     },
@@ -82,25 +82,25 @@ struct Append {
     room: OwnedSemaphorePermit,
 }
 
-/// A thread that somebody wants to write.
-struct Opening {
+/// A request to open a thread for writing.
+struct OpenRequest {
     thread: ThreadId,
-    answer: oneshot::Sender<Result<Opened, StoreError>>,
+    answer: oneshot::Sender<Result<WriteGrant, StoreError>>,
     /// How it gives the thread back.
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<WriterCommand>,
 }
 
-/// A thread that was opened.
-struct Opened {
-    held: Held,
+/// The right to write a thread, with where the thread stands.
+struct WriteGrant {
+    held: LeaseGuard,
     epoch: u64,
     last_seq: u64,
 }
 
-/// The way to the writer.
+/// The queue of commands to the writer.
 #[derive(Clone)]
-pub(crate) struct Queue {
-    commands: mpsc::UnboundedSender<Command>,
+pub(crate) struct WriterQueue {
+    commands: mpsc::UnboundedSender<WriterCommand>,
     /// What bounds the queue: a permit a byte.
     room: Arc<Semaphore>,
     /// Told of appends that should not wait for others.
@@ -111,7 +111,7 @@ pub(crate) struct Queue {
     address: Arc<RwLock<Option<String>>>,
 }
 
-impl Queue {
+impl WriterQueue {
     /// Starts a writer, on a thread of its own: a transaction is a handful of round trips between
     /// it and the database's thread, and none of them goes through the workers of a runtime.
     pub(crate) fn start(db: Arc<Database>) -> Result<Self, StoreError> {
@@ -123,7 +123,7 @@ impl Queue {
             id: Arc::default(),
             address: Arc::default(),
         };
-        let writer = Writer {
+        let writer = WriterTask {
             db,
             id: String::new(),
             shared_id: Arc::clone(&queue.id),
@@ -152,21 +152,21 @@ impl Queue {
     }
 
     /// Opens a thread.
-    pub(crate) async fn open(&self, thread: &ThreadId) -> Result<OpenThread, StoreError> {
-        let Opened {
+    pub(crate) async fn open(&self, thread: &ThreadId) -> Result<ThreadWriter, StoreError> {
+        let WriteGrant {
             held,
             epoch,
             last_seq,
         } = self
             .ask(|answer| {
-                Command::Open(Opening {
+                WriterCommand::Open(OpenRequest {
                     thread: thread.clone(),
                     answer,
                     commands: self.commands.clone(),
                 })
             })
             .await?;
-        Ok(OpenThread {
+        Ok(ThreadWriter {
             queue: self.clone(),
             thread: thread.clone(),
             held,
@@ -180,7 +180,7 @@ impl Queue {
         if let Some(id) = self.known_writer() {
             return Ok(id);
         }
-        self.ask(|answer| Command::Register { answer }).await
+        self.ask(|answer| WriterCommand::Register { answer }).await
     }
 
     /// Says where this process serves the API, whenever its writer is made known.
@@ -198,18 +198,20 @@ impl Queue {
 
     pub(crate) async fn clear(&self, thread: &ThreadId) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.ask(|answer| Command::Clear { thread, answer }).await
+        self.ask(|answer| WriterCommand::Clear { thread, answer })
+            .await
     }
 
     pub(crate) async fn remove(&self, thread: &ThreadId) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.ask(|answer| Command::Remove { thread, answer }).await
+        self.ask(|answer| WriterCommand::Remove { thread, answer })
+            .await
     }
 
     /// Writes what waits, gives all threads back, and ends the writer.
     pub(crate) async fn close(&self) {
         let (answer, done) = oneshot::channel();
-        if self.commands.send(Command::Close { answer }).is_ok() {
+        if self.commands.send(WriterCommand::Close { answer }).is_ok() {
             self.urgent.notify_one();
             let _ = done.await;
         }
@@ -217,7 +219,7 @@ impl Queue {
 
     async fn ask<T>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
+        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> WriterCommand,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.commands
@@ -229,15 +231,15 @@ impl Queue {
 }
 
 /// A thread that is open for writing.
-pub(crate) struct OpenThread {
-    queue: Queue,
+pub(crate) struct ThreadWriter {
+    queue: WriterQueue,
     thread: ThreadId,
-    held: Held,
+    held: LeaseGuard,
     epoch: u64,
     last_seq: u64,
 }
 
-impl ThreadLog for OpenThread {
+impl ThreadLog for ThreadWriter {
     fn thread(&self) -> &ThreadId {
         &self.thread
     }
@@ -256,7 +258,7 @@ impl ThreadLog for OpenThread {
     }
 }
 
-impl OpenThread {
+impl ThreadWriter {
     fn try_append(&mut self, records: &[Record], durable: bool) -> Result<Committed, StoreError> {
         let rows = encode::rows(&self.thread, records)?;
         let too_large = StoreError::TooLarge {
@@ -281,7 +283,7 @@ impl OpenThread {
         };
         self.queue
             .commands
-            .send(Command::Append(Box::new(append)))
+            .send(WriterCommand::Append(Box::new(append)))
             .map_err(|_| StoreError::Closed)?;
         if durable {
             self.queue.urgent.notify_one();
@@ -290,21 +292,21 @@ impl OpenThread {
     }
 }
 
-/// A lease that somebody has; dropping it gives the thread back.
-struct Held {
+/// The lease of a thread. Dropping it gives the thread back.
+struct LeaseGuard {
     lease: u64,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<WriterCommand>,
 }
 
-impl Drop for Held {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         let lease = self.lease;
-        let _ = self.commands.send(Command::Release { lease });
+        let _ = self.commands.send(WriterCommand::Release { lease });
     }
 }
 
-/// The task's state.
-struct Writer {
+/// The state of the writer's task.
+struct WriterTask {
     db: Arc<Database>,
     /// Its id in the database; empty while it has no thread open.
     id: String,
@@ -322,8 +324,12 @@ struct Writer {
     recent: usize,
 }
 
-impl Writer {
-    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, urgent: Arc<Notify>) {
+impl WriterTask {
+    async fn run(
+        mut self,
+        mut commands: mpsc::UnboundedReceiver<WriterCommand>,
+        urgent: Arc<Notify>,
+    ) {
         let mut ended = None;
         let mut beat = tokio::time::interval(BEAT);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -345,9 +351,11 @@ impl Writer {
             };
             let now = Instant::now();
             let begin = match &first {
-                Command::Append(append) if append.durable => now,
-                Command::Append(append) if append.rows.entries.is_empty() => due.max(now + GATHER),
-                Command::Append(_) => due,
+                WriterCommand::Append(append) if append.durable => now,
+                WriterCommand::Append(append) if append.rows.entries.is_empty() => {
+                    due.max(now + GATHER)
+                }
+                WriterCommand::Append(_) => due,
                 _ => now,
             };
             if now < begin {
@@ -372,26 +380,26 @@ impl Writer {
     /// Does what waits; who closed the store, when somebody did.
     async fn take(
         &mut self,
-        first: Command,
-        commands: &mut mpsc::UnboundedReceiver<Command>,
+        first: WriterCommand,
+        commands: &mut mpsc::UnboundedReceiver<WriterCommand>,
     ) -> Option<oneshot::Sender<()>> {
         let (mut appends, mut openings) = (Vec::new(), Vec::new());
         let mut size = 0;
         let mut next = Some(first);
         while let Some(command) = next {
             match command {
-                Command::Append(append) => {
+                WriterCommand::Append(append) => {
                     size += append.rows.size;
                     appends.push(*append);
                     if size > GROUP {
                         break;
                     }
                 }
-                Command::Open(opening) => openings.push(opening),
+                WriterCommand::Open(opening) => openings.push(opening),
                 other => {
                     self.write(std::mem::take(&mut appends)).await;
                     self.open_all(std::mem::take(&mut openings)).await;
-                    if let Command::Close { answer } = other {
+                    if let WriterCommand::Close { answer } = other {
                         return Some(answer);
                     }
                     self.control(other).await;
@@ -404,9 +412,9 @@ impl Writer {
         None
     }
 
-    async fn control(&mut self, command: Command) {
+    async fn control(&mut self, command: WriterCommand) {
         match command {
-            Command::Release { lease } => {
+            WriterCommand::Release { lease } => {
                 let released = async {
                     self.release(lease).await;
                     Ok(())
@@ -414,19 +422,19 @@ impl Writer {
                 // The thread is free when this writer is silent or gone, too.
                 let _ = within(PATIENCE, "close the thread", released).await;
             }
-            Command::Register { answer } => {
+            WriterCommand::Register { answer } => {
                 let registered = within(PATIENCE, "make this process known", self.register()).await;
                 let _ = answer.send(registered.map(|()| self.id.clone()));
             }
-            Command::Clear { thread, answer } => {
+            WriterCommand::Clear { thread, answer } => {
                 let cleared = within(CLEARING, "clear the thread", self.clear(&thread)).await;
                 let _ = answer.send(cleared);
             }
-            Command::Remove { thread, answer } => {
+            WriterCommand::Remove { thread, answer } => {
                 let removed = within(CLEARING, "remove the thread", self.remove(&thread)).await;
                 let _ = answer.send(removed);
             }
-            Command::Append(_) | Command::Open(_) | Command::Close { .. } => {}
+            WriterCommand::Append(_) | WriterCommand::Open(_) | WriterCommand::Close { .. } => {}
         }
     }
 }

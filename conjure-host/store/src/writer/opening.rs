@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 
 use crate::database::{Transaction, now_ms, places};
 use crate::row::{column, number};
-use crate::sql::{Backend, Row, Value};
+use crate::sql::{DatabaseKind, DatabaseRow, Value};
 use crate::{StoreError, ThreadId};
 
 use super::lease::{Lease, OPENING, Position, taken_meanwhile};
-use super::{Command, Held, Opened, Opening, PATIENCE, Writer, within};
+use super::{LeaseGuard, OpenRequest, PATIENCE, WriteGrant, WriterCommand, WriterTask, within};
 
 /// Threads that one transaction opens.
 const AT_ONCE: usize = 64;
@@ -21,9 +21,9 @@ const AT_ONCE: usize = 64;
 /// What is read of a thread that is opened.
 const READ: &str = "id, epoch, last_seq, last_turn";
 
-impl Writer {
+impl WriterTask {
     /// Opens threads and answers who asked for them.
-    pub(super) async fn open_all(&mut self, mut openings: Vec<Opening>) {
+    pub(super) async fn open_all(&mut self, mut openings: Vec<OpenRequest>) {
         while !openings.is_empty() {
             let rest = openings.split_off(openings.len().min(AT_ONCE));
             self.open_some(openings).await;
@@ -31,9 +31,9 @@ impl Writer {
         }
     }
 
-    async fn open_some(&mut self, openings: Vec<Opening>) {
+    async fn open_some(&mut self, openings: Vec<OpenRequest>) {
         let mut free: Vec<ThreadId> = Vec::with_capacity(openings.len());
-        for Opening { thread, .. } in &openings {
+        for OpenRequest { thread, .. } in &openings {
             if !self.has_open(thread) && !free.contains(thread) {
                 free.push(thread.clone());
             }
@@ -62,7 +62,7 @@ impl Writer {
         }
     }
 
-    fn answer(&mut self, opening: Opening, opened: Result<Lease, StoreError>) {
+    fn answer(&mut self, opening: OpenRequest, opened: Result<Lease, StoreError>) {
         let opened = opened.map(|lease| self.keep(lease, opening.commands));
         // Whoever asked may have gone; then the lease comes back by itself.
         let _ = opening.answer.send(opened);
@@ -89,8 +89,8 @@ impl Writer {
         pad(&mut padded);
         let places = places(2, padded.len());
         let skip = match tx.backend() {
-            Backend::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
-            Backend::Sqlite => "",
+            DatabaseKind::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
+            DatabaseKind::Sqlite => "",
         };
         let sql = format!(
             "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id IN \
@@ -117,7 +117,7 @@ impl Writer {
         &self,
         tx: &Transaction<'_>,
         mut new: Vec<ThreadId>,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<DatabaseRow>, StoreError> {
         let sql = format!(
             "SELECT id FROM threads WHERE id IN ({})",
             places(1, new.len())
@@ -178,9 +178,9 @@ impl Writer {
         Ok(lease)
     }
 
-    fn keep(&mut self, lease: Lease, commands: mpsc::UnboundedSender<Command>) -> Opened {
-        let opened = Opened {
-            held: Held {
+    fn keep(&mut self, lease: Lease, commands: mpsc::UnboundedSender<WriterCommand>) -> WriteGrant {
+        let opened = WriteGrant {
+            held: LeaseGuard {
                 lease: self.next_lease,
                 commands,
             },
@@ -213,7 +213,7 @@ fn pad(threads: &mut Vec<ThreadId>) {
 }
 
 /// A thread from its row.
-fn lease(row: &Row) -> Result<Lease, StoreError> {
+fn lease(row: &DatabaseRow) -> Result<Lease, StoreError> {
     Ok(Lease {
         thread: ThreadId::stored(column(row, "id")?),
         epoch: number(row, "epoch")?,

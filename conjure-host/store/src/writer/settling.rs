@@ -1,8 +1,8 @@
 //! Moving recent events to where they are found by their thread.
 
-use super::{PATIENCE, Writer, within};
+use super::{PATIENCE, WriterTask, within};
 use crate::recent_events;
-use crate::sql::Backend;
+use crate::sql::DatabaseKind;
 
 /// So many recent rows of each open thread are worth moving: they come to one place in `events`.
 const A_THREAD: usize = 16;
@@ -11,7 +11,7 @@ const LEAST: usize = if cfg!(test) { 8 } else { 1024 };
 /// The same, at most: who reads a thread reads all recent rows.
 const MOST: usize = if cfg!(test) { 8 } else { 8192 };
 
-impl Writer {
+impl WriterTask {
     /// How many recent rows there may be.
     pub(super) fn most_recent(&self) -> usize {
         (self.leases.len() * A_THREAD).clamp(LEAST, MOST)
@@ -20,7 +20,7 @@ impl Writer {
     /// Moves recent events, also those of processes that were killed. Where that fails they are as
     /// good where they are, and it is tried again later.
     pub(super) async fn settle(&mut self) {
-        if self.db.backend() != Backend::Sqlite {
+        if self.db.backend() != DatabaseKind::Sqlite {
             return;
         }
         const SETTLING: &str = "move recent events";

@@ -23,7 +23,7 @@ pub(crate) async fn write_whole(
     entries: &[Entry],
 ) -> Result<(), StoreError> {
     let mut statements = Statements::default();
-    let mut spent = encode::Spent::default();
+    let mut spent = encode::ReplyUsage::default();
     for entries in entries.chunks(AT_ONCE) {
         let records: Vec<Record> = entries.iter().cloned().map(Record::Entry).collect();
         let rows = encode::rows(thread, &records)?;

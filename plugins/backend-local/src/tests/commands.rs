@@ -6,7 +6,7 @@ use std::thread;
 use conjure_skill_sdk::protocol::{BashOutput, FileRef};
 use serde_json::json;
 
-use crate::testing::{Call, Host};
+use crate::testing::{LocalTestHost, TestCall};
 
 #[test]
 fn p6_an_echo_comes_back() {
@@ -16,7 +16,7 @@ fn p6_an_echo_comes_back() {
         stdout_bytes: 6,
         ..BashOutput::default()
     };
-    assert_eq!(Host::new().bash("echo hello"), expected);
+    assert_eq!(LocalTestHost::new().bash("echo hello"), expected);
 }
 
 #[test]
@@ -29,23 +29,26 @@ fn b1_p6_a_failing_command_keeps_its_output_and_its_code() {
         stderr_bytes: 4,
         ..BashOutput::default()
     };
-    assert_eq!(Host::new().bash("echo out; echo err >&2; exit 1"), expected);
+    assert_eq!(
+        LocalTestHost::new().bash("echo out; echo err >&2; exit 1"),
+        expected
+    );
 }
 
 #[test]
 fn a_signal_is_told() {
-    let output = Host::new().bash("echo before; kill -KILL $$");
+    let output = LocalTestHost::new().bash("echo before; kill -KILL $$");
     assert_eq!((output.exit_code, output.signal), (None, Some(9)));
     assert_eq!(output.stdout, "before\n");
 }
 
 #[test]
 fn p6_commands_run_in_the_working_directory_of_their_session() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let other = host.path("exchange");
     let more = json!({ "session": "t", "working_dir": other });
     let here = host.bash("pwd -P").stdout;
-    let there = host.bash_with("pwd -P", &more, &Call::new()).stdout;
+    let there = host.bash_with("pwd -P", &more, &TestCall::new()).stdout;
     let real = |path: std::path::PathBuf| format!("{}\n", path.canonicalize().unwrap().display());
     assert_eq!(here, real(host.path("work")));
     assert_eq!(there, real(other));
@@ -53,20 +56,20 @@ fn p6_commands_run_in_the_working_directory_of_their_session() {
 
 #[test]
 fn b28_bytes_that_are_not_utf8_are_replaced() {
-    let output = Host::new().bash(r"printf 'a\377b'");
+    let output = LocalTestHost::new().bash(r"printf 'a\377b'");
     assert_eq!(output.stdout, "a\u{fffd}b");
     assert_eq!(output.stdout_bytes, 3);
 }
 
 #[test]
 fn the_environment_is_clean() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let init = json!({ "env": { "FROM_INIT": "1", "BOTH": "init" } });
     host.call("executor.init", &init).unwrap();
     let body = json!({ "command": "env", "env": { "FROM_CALL": "2", "BOTH": "call" } });
     let more = json!({ "skill_dir": host.path("skill") });
     let reply = host
-        .call_with("executor.bash", &body, &more, &Call::new())
+        .call_with("executor.bash", &body, &more, &TestCall::new())
         .unwrap();
     let env = reply["stdout"].as_str().unwrap();
     let skill = format!("SKILL_DIR={}", host.path("skill").display());
@@ -83,19 +86,19 @@ fn the_environment_is_clean() {
 
 #[test]
 fn nobody_answers_on_standard_input() {
-    let output = Host::new().bash("cat; read answer || echo none");
+    let output = LocalTestHost::new().bash("cat; read answer || echo none");
     assert_eq!(output.stdout, "none\n");
 }
 
 #[test]
 fn a_command_may_begin_with_a_dash() {
-    let output = Host::new().bash("-x; echo went on");
+    let output = LocalTestHost::new().bash("-x; echo went on");
     assert_eq!(output.stdout, "went on\n");
 }
 
 #[test]
 fn what_cannot_be_started_is_an_error_with_a_reason() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let bash = |body| host.call("executor.bash", &body).unwrap_err();
     assert!(bash(json!({ "command": "a\0b" })).contains("NUL"));
     assert!(bash(json!({ "command": "x".repeat(200_000) })).contains("write it to a file"));
@@ -112,20 +115,20 @@ fn a_configuration_that_does_not_fit_refuses_the_instance() {
         json!({ "timeout_ms": 0 }),
         json!({ "colour": true }),
     ] {
-        assert!(Host::configured(&config).is_err(), "{config}");
+        assert!(LocalTestHost::configured(&config).is_err(), "{config}");
     }
 }
 
 #[test]
 fn another_shell_can_be_configured() {
-    let host = Host::configured(&json!({ "shell": "/bin/echo" })).unwrap();
+    let host = LocalTestHost::configured(&json!({ "shell": "/bin/echo" })).unwrap();
     assert_eq!(host.bash("hello").stdout, "-c -- hello\n");
 }
 
 #[test]
 fn output_is_shown_while_the_command_runs() {
-    let host = Host::new();
-    let call = Call::new();
+    let host = LocalTestHost::new();
+    let call = TestCall::new();
     let fifo = host.work("go");
     let output = thread::scope(|scope| {
         let command = "mkfifo go; echo one; read line < go; echo $line";
@@ -140,8 +143,8 @@ fn output_is_shown_while_the_command_runs() {
 
 #[test]
 fn a_host_that_takes_nothing_stops_no_command() {
-    let call = Call::never_takes();
-    let output = Host::new().bash_with("yes | head -c 3000000", &json!({}), &call);
+    let call = TestCall::never_takes();
+    let output = LocalTestHost::new().bash_with("yes | head -c 3000000", &json!({}), &call);
     assert_eq!(
         (output.exit_code, output.stdout_bytes),
         (Some(0), 3_000_000)
@@ -150,7 +153,7 @@ fn a_host_that_takes_nothing_stops_no_command() {
 
 #[test]
 fn too_much_output_keeps_its_end_and_goes_to_a_file() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let output = host.bash("seq 1 100000; echo problem >&2");
     let all: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(output.stdout, all[all.len() - 32 * 1024..]);
@@ -163,7 +166,7 @@ fn too_much_output_keeps_its_end_and_goes_to_a_file() {
 
 #[test]
 fn the_call_says_how_much_is_kept() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let body = json!({ "command": "echo 123456789", "keep_bytes": 4 });
     let reply = host.call("executor.bash", &body).unwrap();
     assert_eq!(reply["stdout"], "789\n");
@@ -171,7 +174,7 @@ fn the_call_says_how_much_is_kept() {
 
 #[test]
 fn b24_files_that_a_command_makes_are_told() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("old.txt"), "old").unwrap();
     let output = host.bash("mkdir out; echo hi > out/report.md; echo more >> old.txt");
     let file = |name: &str, size| FileRef {
@@ -184,8 +187,8 @@ fn b24_files_that_a_command_makes_are_told() {
 
 #[test]
 fn b24_files_that_a_reply_has_no_room_for_come_as_events() {
-    let host = Host::new();
-    let call = Call::new();
+    let host = LocalTestHost::new();
+    let call = TestCall::new();
     let output = host.bash_with("for n in $(seq 300); do : > $n; done", &json!({}), &call);
     let events = call.events();
     let files: Vec<_> = events.iter().filter(|e| e["event"] == "file").collect();

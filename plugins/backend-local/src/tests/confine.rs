@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
-use crate::testing::Host;
+use crate::testing::LocalTestHost;
 
 /// Set for the process that runs a test as an ordinary user.
 const ORDINARY: &str = "CONJURE_TEST_ORDINARY_USER";
@@ -20,7 +20,7 @@ const NOBODY: u32 = 65_534;
 
 /// Runs a test as the user who runs it, and as an ordinary user when that is root. `hidden` is a
 /// directory of the host's with a file `key`.
-fn as_everybody(name: &str, test: impl FnOnce(&Host, &Path)) {
+fn as_everybody(name: &str, test: impl FnOnce(&LocalTestHost, &Path)) {
     let ordinary = std::env::var_os(ORDINARY).is_some();
     if !ordinary {
         // Where an environment that is set when the process starts can be read.
@@ -48,8 +48,8 @@ fn as_everybody(name: &str, test: impl FnOnce(&Host, &Path)) {
     test(&host, hidden.path());
 }
 
-fn host(config: &Value) -> Host {
-    Host::configured(config).unwrap()
+fn host(config: &Value) -> LocalTestHost {
+    LocalTestHost::configured(config).unwrap()
 }
 
 /// Another process of the user's, with the key in its environment.
@@ -210,7 +210,7 @@ fn what_a_session_has_in_a_hidden_directory_is_seen_and_nothing_else_there() {
             "cat in; cat ../files/brought; echo out >out; ls {0} {0}/sessions; touch {0}/new",
             hidden.display()
         );
-        let ran = host.bash_with(&command, &more, &crate::testing::Call::new());
+        let ran = host.bash_with(&command, &more, &crate::testing::TestCall::new());
         let listed = format!("{0}:\nsessions\n\n{0}/sessions:\ns\n", hidden.display());
         assert_eq!(ran.stdout, format!("inbrought{listed}"), "{}", ran.stderr);
         assert_ne!(ran.exit_code, Some(0));
@@ -293,5 +293,5 @@ with tempfile.TemporaryDirectory() as d: open(os.path.join(d, \"x\"), \"w\").wri
 
 #[test]
 fn what_is_hidden_must_be_absolute() {
-    assert!(Host::configured(&json!({ "hide": ["key"] })).is_err());
+    assert!(LocalTestHost::configured(&json!({ "hide": ["key"] })).is_err());
 }

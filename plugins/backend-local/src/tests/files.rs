@@ -5,31 +5,31 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use crate::testing::Host;
+use crate::testing::LocalTestHost;
 
-fn view(host: &Host, path: &str) -> Value {
+fn view(host: &LocalTestHost, path: &str) -> Value {
     host.call("executor.view", &json!({ "path": path }))
         .unwrap()
 }
 
-fn view_range(host: &Host, path: &str, range: [i64; 2]) -> Result<Value, String> {
+fn view_range(host: &LocalTestHost, path: &str, range: [i64; 2]) -> Result<Value, String> {
     let body = json!({ "path": path, "view_range": range });
     host.call("executor.view", &body)
 }
 
-fn create(host: &Host, path: &str, text: &str) -> Result<Value, String> {
+fn create(host: &LocalTestHost, path: &str, text: &str) -> Result<Value, String> {
     let body = json!({ "path": path, "file_text": text });
     host.call("executor.create_file", &body)
 }
 
-fn replace(host: &Host, path: &str, old: &str, new: &str) -> Result<Value, String> {
+fn replace(host: &LocalTestHost, path: &str, old: &str, new: &str) -> Result<Value, String> {
     let body = json!({ "path": path, "old_str": old, "new_str": new });
     host.call("executor.str_replace", &body)
 }
 
 #[test]
 fn p6_a_file_is_shown_with_line_numbers() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("a.txt"), "one\n\ttwo\nthree").unwrap();
     assert_eq!(
         view(&host, "a.txt"),
@@ -42,7 +42,7 @@ fn p6_a_file_is_shown_with_line_numbers() {
 
 #[test]
 fn p6_a_range_begins_at_1_and_minus_1_is_the_end() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("a.txt"), "1\n2\n3\n4\n").unwrap();
     let content = |range| view_range(&host, "a.txt", range).unwrap()["content"].clone();
     assert_eq!(content([2, 3]), "     2\t2\n     3\t3\n");
@@ -60,7 +60,7 @@ fn p6_a_range_begins_at_1_and_minus_1_is_the_end() {
 
 #[test]
 fn p6_a_directory_is_listed_two_levels_deep() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::create_dir_all(host.work("src/deep/deeper")).unwrap();
     for name in [
         "README.md",
@@ -85,7 +85,7 @@ fn p6_a_directory_is_listed_two_levels_deep() {
 
 #[test]
 fn an_empty_file_has_no_lines() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("empty"), "").unwrap();
     assert_eq!(
         view(&host, "empty"),
@@ -95,14 +95,14 @@ fn an_empty_file_has_no_lines() {
 
 #[test]
 fn b28_a_file_that_is_not_utf8_is_still_shown() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("latin1"), b"caf\xe9\n").unwrap();
     assert_eq!(view(&host, "latin1")["content"], "     1\tcaf\u{fffd}\n");
 }
 
 #[test]
 fn what_is_no_text_is_named() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("a.png"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap();
     fs::write(host.work("blob"), b"ab\0cd").unwrap();
     assert_eq!(
@@ -117,7 +117,7 @@ fn what_is_no_text_is_named() {
 
 #[test]
 fn a_large_file_is_cut_and_all_of_it_is_referred_to() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let text: String = (1..=20_000).map(|n| format!("line {n}\n")).collect();
     fs::write(host.work("large"), &text).unwrap();
     let viewed = view(&host, "large");
@@ -143,7 +143,7 @@ fn a_large_file_is_cut_and_all_of_it_is_referred_to() {
 
 #[test]
 fn one_long_line_is_cut_too() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("long"), "é\u{1}".repeat(1_000_000)).unwrap();
     let viewed = view(&host, "long");
     assert_eq!(viewed["total_lines"], 1);
@@ -152,7 +152,7 @@ fn one_long_line_is_cut_too() {
 
 #[test]
 fn b7_b8_files_of_every_skill_are_readable_and_not_writable() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::create_dir(host.path("second")).unwrap();
     for name in ["skill/SKILL.md", "second/SKILL.md"] {
         fs::write(host.path(name), "text\n").unwrap();
@@ -178,7 +178,7 @@ fn b7_b8_files_of_every_skill_are_readable_and_not_writable() {
 
 #[test]
 fn p6_a_file_is_written_with_its_directories() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let path = host.work("a/b/c.txt");
     assert_eq!(
         create(&host, "a/b/c.txt", "text").unwrap(),
@@ -192,7 +192,7 @@ fn p6_a_file_is_written_with_its_directories() {
 
 #[test]
 fn a_file_that_is_replaced_keeps_its_mode() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("run.sh"), "old").unwrap();
     fs::set_permissions(host.work("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     create(&host, "run.sh", "new").unwrap();
@@ -205,7 +205,7 @@ fn a_file_that_is_replaced_keeps_its_mode() {
 
 #[test]
 fn a_link_inside_is_written_through() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("target"), "old").unwrap();
     symlink("target", host.work("link")).unwrap();
     create(&host, "link", "new").unwrap();
@@ -215,7 +215,7 @@ fn a_link_inside_is_written_through() {
 
 #[test]
 fn what_cannot_be_a_file_is_refused() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::create_dir(host.work("dir")).unwrap();
     fs::write(host.work("file"), "").unwrap();
     assert_eq!(
@@ -241,7 +241,7 @@ fn what_cannot_be_a_file_is_refused() {
 
 #[test]
 fn b5_a_missing_argument_is_an_error_that_names_it() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let error = |op, body| host.call(op, &body).unwrap_err();
     assert!(error("executor.create_file", json!({ "path": "x" })).contains("file_text"));
     assert!(error("executor.create_file", json!({ "file_text": "x" })).contains("path"));
@@ -252,7 +252,7 @@ fn b5_a_missing_argument_is_an_error_that_names_it() {
 
 #[test]
 fn a_large_content_comes_as_a_file() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let text = "x".repeat(200_000);
     fs::write(host.path("exchange/big"), &text).unwrap();
     let content = json!({ "name": "big", "path": host.path("exchange/big") });
@@ -266,7 +266,7 @@ fn a_large_content_comes_as_a_file() {
 
 #[test]
 fn p6_b9_b23_nothing_outside_is_read_or_written() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.path("secret"), "s").unwrap();
     symlink(host.path("secret"), host.work("link")).unwrap();
     symlink("../", host.work("up")).unwrap();
@@ -286,7 +286,7 @@ fn p6_b9_b23_nothing_outside_is_read_or_written() {
 
 #[test]
 fn p6_a_passage_that_is_there_once_is_replaced() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     fs::write(host.work("a"), b"x = 1\ny = \xff\n").unwrap();
     let reply = replace(&host, "a", "x = 1", "x = 2").unwrap();
     assert_eq!(reply["replaced"], true);
@@ -298,7 +298,7 @@ fn p6_a_passage_that_is_there_once_is_replaced() {
 
 #[test]
 fn p6_a_passage_that_is_not_there_or_twice_changes_nothing() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let text = "a\r\nb\n  c\na\n";
     fs::write(host.work("f"), text).unwrap();
     for (old, expected) in [

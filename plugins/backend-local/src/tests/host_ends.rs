@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::json;
 
-use crate::testing::{Call, Host, is_gone, pids, wait_until_gone};
+use crate::testing::{LocalTestHost, TestCall, is_gone, pids, wait_until_gone};
 
 /// The directory of a host that is to be killed, for the process that is to be that host.
 const DIR: &str = "CONJURE_TEST_KILLED_HOST";
@@ -29,8 +29,8 @@ fn a_host_that_is_killed() {
     let Some(dir) = std::env::var_os(DIR) else {
         return;
     };
-    let host = Host::new();
-    let call = Call::new();
+    let host = LocalTestHost::new();
+    let call = TestCall::new();
     let _pending = host.start("executor.bash", &json!({ "command": FAMILY }), &call);
     call.wait_for("ready");
     fs::copy(host.work("pids"), Path::new(&dir).join("pids")).unwrap();
@@ -70,7 +70,7 @@ fn a_host_and_its_agent_that_are_killed_leave_no_process_behind() {
 
 #[test]
 fn an_instance_that_is_dropped_leaves_no_agent_behind() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let agent = agent(&host);
     assert!(!is_gone(agent));
     drop(host);
@@ -79,18 +79,18 @@ fn an_instance_that_is_dropped_leaves_no_agent_behind() {
 
 #[test]
 fn an_instance_has_one_agent_for_all_commands() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let first = agent(&host);
     assert_eq!(agent(&host), first);
 }
 
 #[test]
 fn commands_run_when_the_agent_was_killed() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let first = agent(&host);
     kill(first, Signal::KILL);
     wait_until_gone(first);
-    let call = Call::new();
+    let call = TestCall::new();
     let body = json!({ "command": "echo on" });
     // The plugin may hear of it a moment later.
     let _ = host.call_with("executor.bash", &body, &json!({}), &call);
@@ -100,9 +100,9 @@ fn commands_run_when_the_agent_was_killed() {
 
 #[test]
 fn a_command_whose_agent_is_killed_says_so_and_ends() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let first = agent(&host);
-    let call = Call::new();
+    let call = TestCall::new();
     let error = std::thread::scope(|scope| {
         let body = json!({ "command": "echo $$ >pid; echo ready; sleep 1000" });
         let (host, call) = (&host, &call);
@@ -120,12 +120,12 @@ fn a_command_whose_agent_is_killed_says_so_and_ends() {
 
 #[test]
 fn an_agent_that_stands_still_is_replaced() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let first = agent(&host);
     kill(first, Signal::STOP);
     let body = json!({ "command": "echo on" });
     let more = json!({ "deadline_ms": 1_000 });
-    let stuck = host.call_with("executor.bash", &body, &more, &Call::new());
+    let stuck = host.call_with("executor.bash", &body, &more, &TestCall::new());
     assert!(stuck.unwrap_err().contains("does not answer"));
     wait_until_gone(first);
     assert_eq!(host.bash("echo on").stdout, "on\n");
@@ -160,7 +160,7 @@ fn ends_with_its_host(end: impl FnOnce(&mut Child)) {
 }
 
 /// The agent of the host's instance: the parent of the supervisor that each command has.
-fn agent(host: &Host) -> i32 {
+fn agent(host: &LocalTestHost) -> i32 {
     let supervisor = host.bash("echo $PPID").stdout;
     let status = host
         .bash("sed -n 's/^PPid:\\s*//p' /proc/$PPID/status")

@@ -6,7 +6,7 @@ use std::thread;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::testing::{Call, Host, is_gone, pids, wait_until_gone};
+use crate::testing::{LocalTestHost, TestCall, is_gone, pids, wait_until_gone};
 
 /// Starts a process in the group, one in a session of its own and one that also dropped its
 /// environment, and writes their numbers to the file `pids`.
@@ -17,9 +17,9 @@ const FAMILY: &str = "sleep 1000 & echo $! > pids
 
 #[test]
 fn b4_a_time_out_ends_the_whole_tree_and_keeps_the_output() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let command = format!("{FAMILY} wait");
-    let output = host.bash_with(&command, &json!({ "deadline_ms": 1_000 }), &Call::new());
+    let output = host.bash_with(&command, &json!({ "deadline_ms": 1_000 }), &TestCall::new());
     assert!(output.timed_out);
     assert_eq!((output.exit_code, output.signal), (None, Some(15)));
     assert_eq!(output.stdout, "ready\n");
@@ -32,19 +32,19 @@ fn b4_a_time_out_ends_the_whole_tree_and_keeps_the_output() {
 
 #[test]
 fn b4_what_ignores_sigterm_is_killed() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let command = "trap '' TERM; (sh -c 'trap \"\" TERM; echo $$ > pids; sleep 1000'; :)";
-    let output = host.bash_with(command, &json!({ "deadline_ms": 1_000 }), &Call::new());
+    let output = host.bash_with(command, &json!({ "deadline_ms": 1_000 }), &TestCall::new());
     assert_eq!((output.timed_out, output.signal), (true, Some(9)));
     assert!(is_gone(pids(&host.work("pids"))[0]));
 }
 
 #[test]
 fn what_left_its_parent_and_ignores_sigterm_is_killed() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let command = "env -i setsid sh -c 'trap \"\" TERM; echo $$ > pids; sleep 1000 & \
                    echo $! >> pids; echo ready; wait' & wait";
-    let call = Call::new();
+    let call = TestCall::new();
     thread::scope(|scope| {
         let (host, call) = (&host, &call);
         let running = scope.spawn(move || host.bash_with(command, &json!({}), call));
@@ -74,7 +74,7 @@ fn b4_the_tree_ends_also_when_descriptors_run_out() {
         assert!(status.success());
         return;
     }
-    let host = Host::new();
+    let host = LocalTestHost::new();
     host.bash("true");
     let open = fs::read_dir("/proc/self/fd").unwrap().count();
     let mut limit = getrlimit(Resource::Nofile);
@@ -93,17 +93,17 @@ fn b4_the_tree_ends_also_when_descriptors_run_out() {
 
 #[test]
 fn a_command_that_ends_on_sigterm_may_say_how() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     // Starts nothing after the signal: what is forked in that moment would say it too.
     let command = "trap 'echo bye; exit 7' TERM; sleep 1000 & while :; do wait $!; done";
-    let output = host.bash_with(command, &json!({ "deadline_ms": 1_000 }), &Call::new());
+    let output = host.bash_with(command, &json!({ "deadline_ms": 1_000 }), &TestCall::new());
     assert_eq!((output.timed_out, output.exit_code), (true, Some(7)));
     assert_eq!(output.stdout, "bye\n");
 }
 
 #[test]
 fn background_processes_end_with_their_command() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let output = host.bash("sleep 1000 & echo $! > pids; setsid sleep 1000 & echo $! >> pids");
     assert_eq!((output.exit_code, output.timed_out), (Some(0), false));
     for pid in pids(&host.work("pids")) {
@@ -113,7 +113,7 @@ fn background_processes_end_with_their_command() {
 
 #[test]
 fn what_is_about_to_finish_may_finish() {
-    let host = Host::configured(&json!({ "shell": "/bin/bash" })).unwrap();
+    let host = LocalTestHost::configured(&json!({ "shell": "/bin/bash" })).unwrap();
     let output = host.bash("echo text > >(cat > copy; echo copied >> copy)");
     assert_eq!(output.exit_code, Some(0));
     assert_eq!(
@@ -124,7 +124,7 @@ fn what_is_about_to_finish_may_finish() {
 
 #[test]
 fn a_process_that_hides_and_keeps_the_pipes_ends_with_its_command() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     // It leaves the group, its parent and its environment, and keeps the pipes.
     let output = host.bash(
         "mkfifo go; env -i setsid sh -c 'echo $$ > pid; exec cat go > /dev/stdout' & \
@@ -136,8 +136,8 @@ fn a_process_that_hides_and_keeps_the_pipes_ends_with_its_command() {
 
 #[test]
 fn of_two_commands_at_once_each_ends_with_its_own_processes() {
-    let host = Host::new();
-    let (one, two) = (Call::new(), Call::new());
+    let host = LocalTestHost::new();
+    let (one, two) = (TestCall::new(), TestCall::new());
     let hides = |file: &str| {
         format!(
             "env -i setsid sh -c '(sleep 1000 & echo $! >{file}) ' & \
@@ -162,8 +162,8 @@ fn of_two_commands_at_once_each_ends_with_its_own_processes() {
 
 #[test]
 fn a_cancel_ends_the_tree_and_keeps_the_output() {
-    let host = Host::new();
-    let call = Call::new();
+    let host = LocalTestHost::new();
+    let call = TestCall::new();
     let output = thread::scope(|scope| {
         let command = format!("{FAMILY} wait");
         let (host, call) = (&host, &call);
@@ -181,8 +181,8 @@ fn a_cancel_ends_the_tree_and_keeps_the_output() {
 
 #[test]
 fn the_end_of_a_session_ends_its_commands_and_no_others() {
-    let host = Host::new();
-    let (one, two) = (Call::new(), Call::new());
+    let host = LocalTestHost::new();
+    let (one, two) = (TestCall::new(), TestCall::new());
     let command = |file: &str| format!("echo $$ > {file}; echo ready; sleep 1000");
     thread::scope(|scope| {
         let (host, one, two) = (&host, &one, &two);
@@ -202,7 +202,7 @@ fn the_end_of_a_session_ends_its_commands_and_no_others() {
 
 #[test]
 fn commands_do_not_keep_the_session_of_the_hosts_terminal() {
-    let host = Host::new();
+    let host = LocalTestHost::new();
     let own = rustix::process::getsid(None).unwrap();
     let output = host.bash("sed 's/.*) //' /proc/self/stat | cut -d ' ' -f 4");
     let session: i32 = output.stdout.trim().parse().unwrap();
@@ -211,8 +211,8 @@ fn commands_do_not_keep_the_session_of_the_hosts_terminal() {
 
 #[test]
 fn a_call_that_nobody_waits_for_any_more_is_killed() {
-    let host = Host::new();
-    let call = Call::new();
+    let host = LocalTestHost::new();
+    let call = TestCall::new();
     let body =
         json!({ "command": "echo $$ > pid; setsid sleep 1000 & echo $! >> pid; echo ready; wait" });
     let pending = host.start("executor.bash", &body, &call);
@@ -226,8 +226,8 @@ fn a_call_that_nobody_waits_for_any_more_is_killed() {
 
 #[test]
 fn an_instance_that_is_dropped_leaves_nothing_running() {
-    let host = Host::new();
-    let call = Call::new();
+    let host = LocalTestHost::new();
+    let call = TestCall::new();
     let body = json!({ "command": "echo $$ > pid; echo ready; sleep 1000" });
     let pending = host.start("executor.bash", &body, &call);
     call.wait_for("ready");

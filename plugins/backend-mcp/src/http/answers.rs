@@ -17,14 +17,14 @@ use sse_stream::Sse;
 use crate::link::Link;
 use crate::wire;
 
-/// The answers to one request, or on a stream that belongs to none.
+/// Reads the answers to one request, or those of a stream without a request.
 #[derive(Clone)]
-pub(super) struct Answers {
+pub(super) struct AnswerFilter {
     link: Arc<Link>,
     request: Option<RequestId>,
 }
 
-impl Answers {
+impl AnswerFilter {
     /// To what is being posted.
     pub(super) fn to(link: &Arc<Link>, message: &ClientJsonRpcMessage) -> Self {
         let request = match message {

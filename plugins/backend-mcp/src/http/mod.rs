@@ -32,7 +32,7 @@ use sse_stream::Sse;
 use crate::link::{Admitted, Link};
 use crate::oauth::{Auth, Token};
 
-use answers::Answers;
+use answers::AnswerFilter;
 use pace::Pace;
 use post::Post;
 pub(crate) use trouble::judge;
@@ -44,12 +44,12 @@ const IDLE: Duration = Duration::from_secs(4);
 const CONNECTING: Duration = Duration::from_secs(10);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
-type Failed = StreamableHttpError<reqwest::Error>;
-type Events = BoxStream<'static, Result<Sse, SseError>>;
+type HttpTransportError = StreamableHttpError<reqwest::Error>;
+type SseEvents = BoxStream<'static, Result<Sse, SseError>>;
 
 /// A client for one server.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct McpHttpClient {
     kept: reqwest::Client,
     fresh: reqwest::Client,
     link: Arc<Link>,
@@ -59,7 +59,7 @@ pub(crate) struct Client {
     most: usize,
 }
 
-impl Client {
+impl McpHttpClient {
     /// A client that follows no redirect: a session and its secrets stay with one server.
     pub(crate) fn new(
         link: Arc<Link>,
@@ -102,9 +102,9 @@ impl Client {
         &self,
         own: Option<String>,
         send: impl Fn(Option<String>) -> F,
-    ) -> Result<T, Failed>
+    ) -> Result<T, HttpTransportError>
     where
-        F: Future<Output = Result<T, Failed>>,
+        F: Future<Output = Result<T, HttpTransportError>>,
     {
         let Some(auth) = &self.auth else {
             return send(own).await;
@@ -139,9 +139,9 @@ impl Client {
         &self,
         token: Option<&Token>,
         send: impl Fn(Option<String>) -> F,
-    ) -> Result<T, Failed>
+    ) -> Result<T, HttpTransportError>
     where
-        F: Future<Output = Result<T, Failed>>,
+        F: Future<Output = Result<T, HttpTransportError>>,
     {
         let Some(admitted) = self.link.admit(token) else {
             let why = "somebody has logged in or out".to_owned();
@@ -177,14 +177,14 @@ pub(crate) fn transport(
 }
 
 /// An error without the address, which may have a secret in it.
-fn anonymous(error: Failed) -> Failed {
+fn anonymous(error: HttpTransportError) -> HttpTransportError {
     match error {
         StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
         other => other,
     }
 }
 
-impl StreamableHttpClient for Client {
+impl StreamableHttpClient for McpHttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -194,8 +194,8 @@ impl StreamableHttpClient for Client {
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
-        let answers = Answers::to(&self.link, &message);
+    ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
+        let answers = AnswerFilter::to(&self.link, &message);
         let post = Post {
             uri: &uri,
             message: &message,
@@ -220,7 +220,7 @@ impl StreamableHttpClient for Client {
         session_id: Arc<str>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), HttpTransportError> {
         let send = |token| {
             let (uri, id) = (Arc::clone(&uri), Arc::clone(&session_id));
             let headers = custom_headers.clone();
@@ -246,7 +246,7 @@ impl StreamableHttpClient for Client {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<Events, Failed> {
+    ) -> Result<SseEvents, HttpTransportError> {
         let send = |token| {
             let (uri, id) = (Arc::clone(&uri), session_id.clone());
             let (last, headers) = (last_event_id.clone(), custom_headers.clone());
@@ -258,7 +258,7 @@ impl StreamableHttpClient for Client {
             }
         };
         let events = self.with_token(auth_header, send).await?;
-        let answers = Answers::to_anything(&self.link);
+        let answers = AnswerFilter::to_anything(&self.link);
         Ok(events
             .flat_map(move |event| futures_util::stream::iter(answers.clean(event)))
             .boxed())

@@ -19,9 +19,9 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 use url::Url;
 
-use super::answers::Answers;
+use super::answers::AnswerFilter;
 use super::pace::Pace;
-use super::{Events, Failed, Headers};
+use super::{Headers, HttpTransportError, SseEvents};
 use crate::secrets::beginning;
 
 const SESSION: &str = "mcp-session-id";
@@ -47,9 +47,9 @@ impl Post<'_> {
         &self,
         client: &reqwest::Client,
         token: Option<String>,
-        answers: Answers,
+        answers: AnswerFilter,
         pace: &Arc<Pace>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
+    ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let mut request = client
             .post(self.uri)
             .header(ACCEPT, [EVENTS, JSON].join(", "))
@@ -107,7 +107,7 @@ impl Post<'_> {
         }
     }
 
-    fn refused_for_auth(&self, response: &Response) -> Option<Failed> {
+    fn refused_for_auth(&self, response: &Response) -> Option<HttpTransportError> {
         let challenge = header(response, WWW_AUTHENTICATE.as_str());
         match (response.status(), challenge) {
             (StatusCode::UNAUTHORIZED, challenge) => {
@@ -138,8 +138,8 @@ impl Post<'_> {
         &self,
         response: Response,
         is_json: bool,
-        answers: &Answers,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
+        answers: &AnswerFilter,
+    ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let status = response.status();
         let retry_after = header(&response, RETRY_AFTER.as_str());
         let body = body_of(response, REFUSAL).await.ok().flatten();
@@ -215,9 +215,9 @@ async fn body_of(mut response: Response, most: usize) -> reqwest::Result<Option<
 fn events(
     response: Response,
     most: usize,
-    answers: Answers,
+    answers: AnswerFilter,
     (begun, pace): (Instant, Arc<Pace>),
-) -> Events {
+) -> SseEvents {
     let bytes = response
         .bytes_stream()
         .map(|piece| piece.map_err(|error| io::Error::other(error.without_url())));

@@ -14,10 +14,10 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 /// certificate may be added meanwhile.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+static SHARED: Mutex<Option<TlsCache>> = Mutex::new(None);
 
-/// What was set up last.
-struct Shared {
+/// The last TLS configuration and when it was read.
+struct TlsCache {
     config: ClientConfig,
     read: Instant,
 }
@@ -39,7 +39,7 @@ pub(super) fn config() -> Result<ClientConfig, rustls::Error> {
             None => return Err(error),
         },
     };
-    *shared = Some(Shared {
+    *shared = Some(TlsCache {
         config: config.clone(),
         read: Instant::now(),
     });

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
 
-use super::Failed;
+use super::HttpTransportError;
 use crate::failure::{Failure, chain};
 use crate::trouble::Trouble;
 
@@ -23,7 +23,7 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
             why: why.to_owned(),
         })
     };
-    let Some(error) = error.downcast_ref::<Failed>() else {
+    let Some(error) = error.downcast_ref::<HttpTransportError>() else {
         return Trouble::Lost(chain(error));
     };
     match error {

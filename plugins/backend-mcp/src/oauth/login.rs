@@ -16,7 +16,7 @@ use url::Url;
 
 use super::callback::{Callback, Loopback, port_of, read};
 use super::store::Grant;
-use super::{Auth, Live, TOLD, issuer_of, lock, store_failed};
+use super::{ActiveToken, Auth, TOLD, issuer_of, lock, store_failed};
 use crate::digest::digest;
 use crate::failure::chain;
 use crate::failure::rights;
@@ -30,8 +30,8 @@ const NAME: &str = "Conjure";
 /// How many sessions are remembered to want no login; of more all are asked once more.
 const MOST_DECLINED: usize = 1000;
 
-/// A login that waits for the person.
-struct Asked {
+/// A login that waits for the person in the browser.
+struct PendingLogin {
     manager: AuthorizationManager,
     issuer: String,
     grant: Grant,
@@ -81,7 +81,7 @@ impl Auth {
             let asked = self.ask().await?;
             let callback = self.answer(cx, &asked).await?;
             self.exchange(asked, callback, in_place_of).await?;
-            Ok::<(), Ended>(())
+            Ok::<(), LoginFailure>(())
         };
         match done.await {
             Ok(()) => {
@@ -89,8 +89,8 @@ impl Auth {
                 *lock(&self.challenge) = None;
                 Ok(())
             }
-            Err(Ended::Unanswered(why)) => Err(why),
-            Err(Ended::Declined) => {
+            Err(LoginFailure::Unanswered(why)) => Err(why),
+            Err(LoginFailure::Declined) => {
                 let mut declined = lock(&self.declined);
                 if declined.len() >= MOST_DECLINED {
                     declined.clear();
@@ -98,7 +98,7 @@ impl Auth {
                 declined.insert(session(cx).to_owned());
                 Err("the person was asked to log in and did not".to_owned())
             }
-            Err(Ended::Failed(error)) => {
+            Err(LoginFailure::Failed(error)) => {
                 let text = format!("the login did not work: {}", chain(&error));
                 Err(beginning(text, TOLD))
             }
@@ -113,7 +113,7 @@ impl Auth {
     }
 
     /// Everything up to the address that the person visits.
-    async fn ask(&self) -> Result<Asked, AuthError> {
+    async fn ask(&self) -> Result<PendingLogin, AuthError> {
         let challenge = lock(&self.challenge).clone();
         let challenge = challenge.filter(|challenge| !challenge.is_empty());
         let mut manager = AuthorizationManager::new(self.url.as_str()).await?;
@@ -145,7 +145,7 @@ impl Auth {
         let url = Url::parse(&manager.get_authorization_url(&scopes).await?)?;
         let state = url.query_pairs().find(|(key, _)| key == "state");
         let state = state.map(|(_, state)| state.into_owned());
-        Ok(Asked {
+        Ok(PendingLogin {
             manager,
             issuer,
             grant,
@@ -266,7 +266,7 @@ impl Auth {
     }
 
     /// Asks the person, and waits for the browser or for what they paste.
-    async fn answer(&self, cx: &Cx, asked: &Asked) -> Result<Callback, Ended> {
+    async fn answer(&self, cx: &Cx, asked: &PendingLogin) -> Result<Callback, LoginFailure> {
         let place = asked.url.origin().ascii_serialization();
         let server = &self.server;
         let message = match &asked.missing {
@@ -293,27 +293,29 @@ impl Auth {
         };
         let person = async {
             let answer = cx.elicit_async(&question).await;
-            let answer = answer.map_err(|error| Ended::Unanswered(error.message().to_owned()))?;
+            let answer =
+                answer.map_err(|error| LoginFailure::Unanswered(error.message().to_owned()))?;
             if answer.action != "accept" {
-                return Err(Ended::Declined);
+                return Err(LoginFailure::Declined);
             }
             let pasted = answer.content.get("address").and_then(Value::as_str);
             match pasted.filter(|pasted| !pasted.trim().is_empty()) {
                 Some(pasted) => read(pasted, &asked.state)
                     .unwrap_or_else(|| Err("the address is not of this login".to_owned()))
-                    .map_err(Ended::Unanswered),
+                    .map_err(LoginFailure::Unanswered),
                 // The browser is on its way.
                 None => std::future::pending().await,
             }
         };
-        let refused = |why| Ended::Unanswered(format!("the authorization server refused: {why}"));
+        let refused =
+            |why| LoginFailure::Unanswered(format!("the authorization server refused: {why}"));
         tokio::select! {
             answer = asked.loopback.answer(&asked.state) => answer.map_err(refused),
             answer = person => answer,
-            () = cx.until_cancelled() => Err(Ended::Unanswered("it was cancelled".to_owned())),
+            () = cx.until_cancelled() => Err(LoginFailure::Unanswered("it was cancelled".to_owned())),
             () = tokio::time::sleep(PATIENCE) => {
                 let minutes = PATIENCE.as_secs() / 60;
-                Err(Ended::Unanswered(format!("nobody logged in within {minutes} minutes")))
+                Err(LoginFailure::Unanswered(format!("nobody logged in within {minutes} minutes")))
             }
         }
     }
@@ -321,7 +323,7 @@ impl Auth {
     /// A token for the code.
     async fn exchange(
         &self,
-        asked: Asked,
+        asked: PendingLogin,
         callback: Callback,
         in_place_of: Option<u64>,
     ) -> Result<(), AuthError> {
@@ -339,7 +341,7 @@ impl Auth {
             credentials: memory.load().await?,
             ..asked.grant
         };
-        if let Some(live) = Live::of(&grant) {
+        if let Some(live) = ActiveToken::of(&grant) {
             grant.login = digest(live.access.expose().as_bytes());
         }
         let mut held = self.held.lock().await;
@@ -350,7 +352,7 @@ impl Auth {
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
         self.follow(&mut held, &kept);
-        let live = Live::of(&grant);
+        let live = ActiveToken::of(&grant);
         kept.put(asked.issuer, grant);
         self.store
             .save(&kept)
@@ -369,8 +371,8 @@ fn session(cx: &Cx) -> &str {
     cx.session().unwrap_or_default()
 }
 
-/// Why there is no login.
-enum Ended {
+/// The reason why a login failed.
+enum LoginFailure {
     /// The person does not want to.
     Declined,
     /// Nobody said anything of use: they could not be asked, were too late, or it went wrong.
@@ -378,7 +380,7 @@ enum Ended {
     Failed(AuthError),
 }
 
-impl From<AuthError> for Ended {
+impl From<AuthError> for LoginFailure {
     fn from(error: AuthError) -> Self {
         Self::Failed(error)
     }

@@ -27,7 +27,7 @@ use crate::config::OAuthConfig;
 use crate::digest::digest;
 use crate::secrets::beginning;
 use crate::values::value;
-use store::{Grant, Kept, Stamp, Store};
+use store::{Grant, LoginFileStamp, LoginStore, StoredLogin};
 
 /// The most bytes of a reason.
 const TOLD: usize = 500;
@@ -66,9 +66,9 @@ impl Token {
     }
 }
 
-/// As whom the host logs in, where that is configured.
+/// The configured OAuth client of the host.
 #[derive(Default)]
-pub(crate) struct Client {
+pub(crate) struct OAuthClient {
     id: Option<String>,
     secret: Option<String>,
     metadata_url: Option<String>,
@@ -76,7 +76,7 @@ pub(crate) struct Client {
     port: Option<u16>,
 }
 
-impl Client {
+impl OAuthClient {
     /// Asks the host for the secret that the configuration names.
     pub(crate) async fn resolve(
         config: &OAuthConfig,
@@ -111,9 +111,9 @@ pub(crate) enum LoggedOut {
 pub(crate) struct Auth {
     server: String,
     url: String,
-    client: Client,
-    store: Store,
-    held: tokio::sync::Mutex<Held>,
+    client: OAuthClient,
+    store: LoginStore,
+    held: tokio::sync::Mutex<LoginCache>,
     /// How many logins and logouts there were, as far as it is known here.
     logins: watch::Sender<u64>,
     /// What the server said when it wanted other credentials.
@@ -123,30 +123,30 @@ pub(crate) struct Auth {
     declined: Mutex<HashSet<String>>,
 }
 
-/// What this process knows.
+/// The login, as this process knows it.
 #[derive(Default)]
-struct Held {
-    live: Option<Live>,
+struct LoginCache {
+    live: Option<ActiveToken>,
     /// The login that is kept, and the file in which it was seen last.
     login: Option<String>,
-    seen: Option<Stamp>,
+    seen: Option<LoginFileStamp>,
     /// A refresh token that was refused for good, by its digest.
     dead: Option<String>,
     /// A token that the server did not take.
     refused: Option<Token>,
 }
 
-impl Held {
+impl LoginCache {
     /// A token that nothing can be done with any more.
-    fn give_up(&mut self, live: Live) {
+    fn give_up(&mut self, live: ActiveToken) {
         self.refused = Some(live.access);
         self.live = None;
     }
 }
 
-/// A token with what is known of it.
+/// A token with its expiry and its login.
 #[derive(Clone)]
-struct Live {
+struct ActiveToken {
     access: Token,
     /// The login that it is from, as it is kept.
     login: String,
@@ -157,7 +157,7 @@ struct Live {
     early: Duration,
 }
 
-impl Live {
+impl ActiveToken {
     /// What is granted, if it is anything.
     fn of(grant: &Grant) -> Option<Self> {
         let stored = grant.credentials.as_ref()?;
@@ -195,7 +195,7 @@ impl Auth {
     pub(crate) fn new(
         server: &str,
         url: &str,
-        client: Client,
+        client: OAuthClient,
         data_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let parsed = url::Url::parse(url).map_err(|error| format!("its `url` is none: {error}"))?;
@@ -204,7 +204,7 @@ impl Auth {
             server: server.to_owned(),
             url: url.to_owned(),
             client,
-            store: Store::new(data_dir, &name),
+            store: LoginStore::new(data_dir, &name),
             held: tokio::sync::Mutex::default(),
             logins: watch::Sender::new(0),
             challenge: Mutex::default(),
@@ -282,7 +282,7 @@ impl Auth {
     }
 
     /// Takes note of the login that is kept. Tokens of another one are forgotten.
-    fn follow(&self, held: &mut Held, kept: &Kept) {
+    fn follow(&self, held: &mut LoginCache, kept: &StoredLogin) {
         let login = kept.current().map(|(_, grant)| grant.login.clone());
         if held.login != login {
             held.login = login;
@@ -292,7 +292,7 @@ impl Auth {
     }
 
     /// Goes on with these tokens.
-    fn hold(&self, held: &mut Held, mut live: Live) -> Token {
+    fn hold(&self, held: &mut LoginCache, mut live: ActiveToken) -> Token {
         if held.login.as_deref() != Some(&live.login) {
             held.login = Some(live.login.clone());
             self.logins.send_modify(|logins| *logins += 1);
@@ -322,7 +322,7 @@ impl Auth {
     pub(crate) async fn log_out(&self) -> Result<LoggedOut, String> {
         let mut held = self.held.lock().await;
         let lock = self.store.lock().await.map_err(|error| error.to_string())?;
-        *held = Held::default();
+        *held = LoginCache::default();
         self.logins.send_modify(|logins| *logins += 1);
         // A damaged file has nothing that could be given back.
         let kept = self.store.load().unwrap_or_default();
@@ -340,16 +340,16 @@ impl Auth {
         })
     }
 
-    fn kept(&self) -> Result<Option<Live>, AuthError> {
+    fn kept(&self) -> Result<Option<ActiveToken>, AuthError> {
         let kept = self.store.load().map_err(|error| store_failed(&error))?;
-        Ok(kept.current().and_then(|(_, grant)| Live::of(grant)))
+        Ok(kept.current().and_then(|(_, grant)| ActiveToken::of(grant)))
     }
 
     /// Renews the token, one process at a time. What another one has saved meanwhile is taken
     /// over: a refresh token is often good for one use only.
     async fn renew(
         &self,
-        held: &mut Held,
+        held: &mut LoginCache,
         refused: Option<&Token>,
     ) -> Result<Option<Token>, AuthError> {
         let _lock = self
@@ -362,7 +362,7 @@ impl Auth {
         let Some((issuer, grant)) = kept.current() else {
             return Ok(None);
         };
-        let Some(live) = Live::of(grant) else {
+        let Some(live) = ActiveToken::of(grant) else {
             held.live = None;
             return Ok(None);
         };
@@ -403,7 +403,7 @@ impl Auth {
             ..grant
         };
         held.live = None;
-        let token = Live::of(&grant).map(|live| self.hold(held, live));
+        let token = ActiveToken::of(&grant).map(|live| self.hold(held, live));
         kept.put(issuer, grant);
         self.store
             .save(&kept)

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::login::is_fit;
 use super::store::Grant;
-use super::{Live, issuer_of};
+use super::{ActiveToken, issuer_of};
 use crate::failure::chain;
 
 /// How long the authorization server may take, for everything.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// Why the server may take them still.
 pub(super) async fn revoke(url: &str, issuer: &str, grant: &Grant) -> Result<(), String> {
-    let Some(live) = Live::of(grant) else {
+    let Some(live) = ActiveToken::of(grant) else {
         return Ok(());
     };
     let given_back = async {

@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is tried.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// What is kept for one server.
+/// The stored login of one server.
 #[derive(Default, Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredLogin {
     /// Whose tokens are used.
     current: Option<String>,
     #[serde(default)]
@@ -45,7 +45,7 @@ pub(super) struct Grant {
     pub(super) credentials: Option<StoredCredentials>,
 }
 
-impl Kept {
+impl StoredLogin {
     /// Whose tokens are used, and what was given.
     pub(super) fn current(&self) -> Option<(&str, &Grant)> {
         let (issuer, grant) = self.issuers.get_key_value(self.current.as_deref()?)?;
@@ -67,19 +67,19 @@ impl Kept {
 }
 
 /// The file of one server, or memory where there is no directory.
-pub(super) struct Store {
+pub(super) struct LoginStore {
     file: Option<PathBuf>,
-    memory: Mutex<Kept>,
+    memory: Mutex<StoredLogin>,
 }
 
-/// By what a file is known to be another one.
+/// Identifies a version of the file.
 #[derive(PartialEq, Eq)]
-pub(super) struct Stamp(u64, u64, i64, i64);
+pub(super) struct LoginFileStamp(u64, u64, i64, i64);
 
 /// Held by whoever reads, renews and saves.
 pub(super) struct Lock(#[expect(dead_code, reason = "it is held, not used")] Option<File>);
 
-impl Store {
+impl LoginStore {
     pub(super) fn new(data_dir: Option<&Path>, name: &str) -> Self {
         let file = data_dir.map(|dir| dir.join("logins").join(format!("{name}.json")));
         Self {
@@ -89,13 +89,15 @@ impl Store {
     }
 
     /// What is kept; nothing when there is no file.
-    pub(super) fn load(&self) -> io::Result<Kept> {
+    pub(super) fn load(&self) -> io::Result<StoredLogin> {
         let Some(file) = &self.file else {
             return Ok(self.memory().clone());
         };
         let bytes = match std::fs::read(file) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(StoredLogin::default());
+            }
             Err(error) => return Err(named(file, &error)),
         };
         // The reason would quote the file.
@@ -106,14 +108,14 @@ impl Store {
     }
 
     /// Which file there is; nothing when there is none.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    pub(super) fn stamp(&self) -> Option<LoginFileStamp> {
         let file = self.file.as_ref()?.metadata().ok()?;
         let (inode, size) = (file.ino(), file.size());
-        Some(Stamp(inode, size, file.mtime(), file.mtime_nsec()))
+        Some(LoginFileStamp(inode, size, file.mtime(), file.mtime_nsec()))
     }
 
     /// Replaces what is kept. The lock must be held.
-    pub(super) fn save(&self, kept: &Kept) -> io::Result<()> {
+    pub(super) fn save(&self, kept: &StoredLogin) -> io::Result<()> {
         let Some(file) = &self.file else {
             *self.memory() = kept.clone();
             return Ok(());
@@ -176,7 +178,7 @@ impl Store {
         }
     }
 
-    fn memory(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn memory(&self) -> std::sync::MutexGuard<'_, StoredLogin> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

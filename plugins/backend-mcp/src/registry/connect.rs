@@ -18,17 +18,20 @@ use rmcp::service::{
 };
 use rmcp::transport::StreamableHttpClientTransport;
 
-use crate::asking::Policy;
+use crate::asking::QuestionPolicy;
 use crate::config::EraChoice;
 use crate::connection::{Connection, Era};
 use crate::failure::chain;
-use crate::handler::{Handler, Standing};
+use crate::handler::{ContextSource, Handler};
 use crate::http;
 use crate::link::Link;
 use crate::outside::Outside;
 use crate::secrets::beginning;
 use crate::server::Server;
-use crate::stdio::{Launch, LoginShell, Pipe, Process, Program, Supervisors, Tail, launch};
+use crate::stdio::{
+    Launch, LoginShell, ServerProcess, ServerProgram, StderrTail, StdioTransport, Supervisors,
+    launch,
+};
 use crate::trouble::Trouble;
 
 /// How long the last words of a server that failed may take to arrive.
@@ -38,16 +41,16 @@ const LINES: usize = 5;
 /// How many bytes of a server's words a reason has.
 const TOLD: usize = 500;
 
-/// Everything that a connection is made from.
-pub(super) struct Opening<'a> {
+/// Everything that a connection is made of.
+pub(super) struct ConnectionParts<'a> {
     pub(super) server: &'a Server,
     pub(super) peer: Peer<'a>,
     pub(super) supervisors: &'a Arc<Supervisors>,
-    pub(super) standing: Standing,
+    pub(super) standing: ContextSource,
     pub(super) outside: Arc<Outside>,
     pub(super) generation: u64,
     pub(super) serial: u64,
-    pub(super) tail: &'a Tail,
+    pub(super) tail: &'a StderrTail,
     /// The era that the server spoke before.
     pub(super) known: Option<Era>,
 }
@@ -55,7 +58,7 @@ pub(super) struct Opening<'a> {
 /// Whom a connection is made to.
 pub(super) enum Peer<'a> {
     Endpoint(&'a str),
-    Program(Launch<'a>, Program),
+    Program(Launch<'a>, ServerProgram),
 }
 
 impl<'a> Peer<'a> {
@@ -65,7 +68,7 @@ impl<'a> Peer<'a> {
         working_dir: Option<&'a Path>,
         login_shell: &LoginShell,
         supervisors: &Arc<Supervisors>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ConnectError> {
         if let Some(url) = &server.url {
             return Ok(Self::Endpoint(url));
         }
@@ -87,16 +90,16 @@ impl<'a> Peer<'a> {
         match launch.find(login_shell, supervisors).await {
             Ok(program) => Ok(Self::Program(launch, program)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(OpenError::NoProgram(error.to_string()))
+                Err(ConnectError::NoProgram(error.to_string()))
             }
-            Err(error) => Err(OpenError::Transient(error.to_string())),
+            Err(error) => Err(ConnectError::Transient(error.to_string())),
         }
     }
 }
 
-/// Why there is no connection.
+/// The reason why a connection failed.
 #[derive(Debug)]
-pub(super) enum OpenError {
+pub(super) enum ConnectError {
     /// The server wants credentials.
     NeedsAuth(String),
     /// There is no program that could be started.
@@ -108,7 +111,7 @@ pub(super) enum OpenError {
 }
 
 /// Makes one.
-pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError> {
+pub(super) async fn open(opening: &ConnectionParts<'_>) -> Result<Connection, ConnectError> {
     let config = &opening.server.config;
     let chosen = match config.era {
         EraChoice::Legacy => Some(Era::Legacy),
@@ -124,10 +127,10 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError>
     }
 }
 
-impl Opening<'_> {
+impl ConnectionParts<'_> {
     /// Asks for the modern era. Beside a server that is silent for too long a second one is
     /// started, with the handshake: the first may only be slow, and then it is still first.
-    async fn probe(&self) -> Result<Connection, OpenError> {
+    async fn probe(&self) -> Result<Connection, ConnectError> {
         let link = Link::new(Arc::clone(&self.outside));
         let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
         let silent = async {
@@ -143,7 +146,7 @@ impl Opening<'_> {
             Box::pin(self.attempt(Some(Era::Legacy), link))
         };
         match probed {
-            Some(Err(OpenError::Transient(probed))) => {
+            Some(Err(ConnectError::Transient(probed))) => {
                 handshake().await.map_err(|error| both(error, &probed))
             }
             Some(done) => done,
@@ -151,13 +154,13 @@ impl Opening<'_> {
                 let mut second = handshake();
                 tokio::select! {
                     asked = &mut asked => match asked {
-                        Err(OpenError::Transient(probed)) => {
+                        Err(ConnectError::Transient(probed)) => {
                             second.await.map_err(|error| both(error, &probed))
                         }
                         done => done,
                     },
                     done = &mut second => match done {
-                        Err(OpenError::Transient(why)) => {
+                        Err(ConnectError::Transient(why)) => {
                             asked.await.map_err(|error| both(error, &why))
                         }
                         done => done,
@@ -168,9 +171,9 @@ impl Opening<'_> {
     }
 
     /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
-    async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, OpenError> {
+    async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, ConnectError> {
         let config = &self.server.config;
-        let policy = Policy::new(self.server, self.server.client);
+        let policy = QuestionPolicy::new(self.server, self.server.client);
         let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
         let lifecycle = match era {
             Some(Era::Legacy) => ClientLifecycleMode::Initialize,
@@ -186,8 +189,9 @@ impl Opening<'_> {
         let (service, process) = match &self.peer {
             Peer::Endpoint(url) => {
                 let auth = self.server.auth.clone();
-                let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
-                    .map_err(|error| OpenError::Permanent(chain(&error)))?;
+                let client =
+                    http::McpHttpClient::new(Arc::clone(&link), auth, config.max_message_bytes)
+                        .map_err(|error| ConnectError::Permanent(chain(&error)))?;
                 let settings =
                     http::transport(url, self.server.headers.clone(), config.max_message_bytes);
                 let transport = StreamableHttpClientTransport::with_client(client, settings);
@@ -222,20 +226,20 @@ impl Opening<'_> {
             (link, tail),
             begun,
         );
-        connection.map_err(OpenError::Transient)
+        connection.map_err(ConnectError::Transient)
     }
 
     async fn start(
         &self,
-        (how, program): (&Launch<'_>, &Program),
+        (how, program): (&Launch<'_>, &ServerProgram),
         link: &Arc<Link>,
-    ) -> Result<(Process, Pipe), OpenError> {
+    ) -> Result<(ServerProcess, StdioTransport), ConnectError> {
         let launched = launch(how, program, self.supervisors).await;
         let (process, pipes) = launched.map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied => {
-                OpenError::Permanent(error.to_string())
+                ConnectError::Permanent(error.to_string())
             }
-            _ => OpenError::Transient(error.to_string()),
+            _ => ConnectError::Transient(error.to_string()),
         })?;
         if let Some(lacks) = process.gaps() {
             self.outside.warn(&format!(
@@ -250,7 +254,7 @@ impl Opening<'_> {
             tokio::time::sleep(LAST_WORDS).await;
             over.close("it ended");
         });
-        let pipe = Pipe::new(
+        let pipe = StdioTransport::new(
             pipes.stdin,
             pipes.stdout,
             self.server.config.max_message_bytes,
@@ -266,7 +270,7 @@ impl Opening<'_> {
             Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
         >,
         link: &Link,
-    ) -> Result<RunningService<RoleClient, Handler>, OpenError> {
+    ) -> Result<RunningService<RoleClient, Handler>, ConnectError> {
         let serving = Box::pin(serving);
         let limit = self.server.config.initialize();
         let why = tokio::select! {
@@ -280,17 +284,17 @@ impl Opening<'_> {
                 format!("it did not finish the handshake within {limit:?}")
             }
         };
-        Err(OpenError::Transient(self.with_last_words(why).await))
+        Err(ConnectError::Transient(self.with_last_words(why).await))
     }
 
-    async fn refused(&self, error: &ClientInitializeError) -> OpenError {
+    async fn refused(&self, error: &ClientInitializeError) -> ConnectError {
         let why = if let ClientInitializeError::TransportError { error, .. } = error {
             let trouble = http::judge(&self.server.name, error.error.as_ref());
             match trouble.hiding(&self.server.secrets) {
                 Trouble::Failed(failure) => {
                     return match failure.wanted_credentials() {
-                        Some(why) => OpenError::NeedsAuth(why),
-                        None => OpenError::Transient(failure.to_string()),
+                        Some(why) => ConnectError::NeedsAuth(why),
+                        None => ConnectError::Transient(failure.to_string()),
                     };
                 }
                 Trouble::Lost(why) | Trouble::Broken(why) | Trouble::Unsent(why) => why,
@@ -298,7 +302,7 @@ impl Opening<'_> {
         } else {
             self.server.secrets.hide(error.to_string())
         };
-        OpenError::Transient(self.with_last_words(beginning(why, TOLD)).await)
+        ConnectError::Transient(self.with_last_words(beginning(why, TOLD)).await)
     }
 
     /// The reason with the last lines of the server's standard error.
@@ -312,10 +316,10 @@ impl Opening<'_> {
 }
 
 /// A failure with the one before it.
-fn both(error: OpenError, before: &str) -> OpenError {
+fn both(error: ConnectError, before: &str) -> ConnectError {
     match error {
-        OpenError::Transient(why) => {
-            OpenError::Transient(format!("{why}; and started in the other way: {before}"))
+        ConnectError::Transient(why) => {
+            ConnectError::Transient(format!("{why}; and started in the other way: {before}"))
         }
         other => other,
     }

@@ -19,12 +19,12 @@ use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
 use crate::connection::Era;
-use crate::hub::Hub;
+use crate::hub::WatchHub;
 use crate::server::Server;
 use crate::stdio::{LoginShell, Supervisors};
 
-pub(crate) use entry::Entry;
-pub(crate) use state::{NotThere, State};
+pub(crate) use entry::ServerEntry;
+pub(crate) use state::{EntryState, NotThere};
 pub(crate) use status::Status;
 
 /// Whose connection it is.
@@ -39,8 +39,8 @@ pub(crate) struct Key {
 }
 
 /// All connections of an instance.
-pub(crate) struct Registry {
-    entries: Mutex<HashMap<Key, Arc<Entry>>>,
+pub(crate) struct ConnectionRegistry {
+    entries: Mutex<HashMap<Key, Arc<ServerEntry>>>,
     /// The era that servers spoke, by configuration.
     eras: Mutex<HashMap<String, Era>>,
     /// How many connections there were.
@@ -48,15 +48,15 @@ pub(crate) struct Registry {
     starting: Semaphore,
     supervisors: Arc<Supervisors>,
     login_shell: LoginShell,
-    hub: Arc<Hub>,
+    hub: Arc<WatchHub>,
     cache: Cache,
 }
 
-impl Registry {
+impl ConnectionRegistry {
     /// An empty one that starts at most `starting` servers at the same time.
     pub(crate) fn new(
         starting: usize,
-        hub: Arc<Hub>,
+        hub: Arc<WatchHub>,
         cache: Cache,
         private: PrivatePaths,
     ) -> Arc<Self> {
@@ -79,8 +79,8 @@ impl Registry {
         server: &Arc<Server>,
         session: &str,
         working_dir: Option<&Path>,
-        before: Option<&Entry>,
-    ) -> Arc<Entry> {
+        before: Option<&ServerEntry>,
+    ) -> Arc<ServerEntry> {
         let mut entries = self.lock();
         let found = entries.iter().find(|(key, _)| {
             key.config == server.hash
@@ -97,8 +97,8 @@ impl Registry {
             era: None,
             session: Some(session.to_owned()),
         };
-        let generation = before.map_or(0, Entry::generation);
-        let entry = Entry::new(key.clone(), Arc::clone(server), working_dir, generation);
+        let generation = before.map_or(0, ServerEntry::generation);
+        let entry = ServerEntry::new(key.clone(), Arc::clone(server), working_dir, generation);
         // The tools of the one before are offered until the new one has listed them itself.
         let known = before.and_then(|before| before.listed().listing);
         if let Some(listing) = known.or_else(|| self.cache.load(server).map(Arc::new)) {
@@ -113,7 +113,7 @@ impl Registry {
 
     /// A session uses an entry no more; who was the last ends it. One that was retired has calls
     /// that go on: it ends after them.
-    pub(crate) async fn release(&self, entry: &Arc<Entry>, session: &str) {
+    pub(crate) async fn release(&self, entry: &Arc<ServerEntry>, session: &str) {
         let last = {
             let mut entries = self.lock();
             let last = entry.remove(session);
@@ -154,7 +154,7 @@ impl Registry {
 
     /// Puts an entry under the key that its era and tools give it. One that must not be shared
     /// (any more) and has several users is retired: each gets one of its own.
-    fn place(&self, entry: &Arc<Entry>, era: Era, may_be_shared: bool) {
+    fn place(&self, entry: &Arc<ServerEntry>, era: Era, may_be_shared: bool) {
         let mut entries = self.lock();
         if !entries.values().any(|known| Arc::ptr_eq(known, entry)) {
             return;
@@ -184,7 +184,7 @@ impl Registry {
         entries.insert(key, Arc::clone(entry));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<ServerEntry>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::connection::Connection;
 
-/// Where an entry is.
+/// The state of an entry.
 #[derive(Clone)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     /// Not wanted yet.
     Idle,
     /// Being connected, or waiting for its turn to be.
@@ -40,7 +40,7 @@ pub(crate) struct NotThere {
     pub(crate) needs_auth: bool,
 }
 
-impl State {
+impl EntryState {
     /// What it means for a call.
     pub(super) fn not_there(&self) -> NotThere {
         NotThere {

@@ -7,12 +7,12 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 use tokio::sync::Mutex;
 
-/// Where lines for a server are written. Clones are the same.
+/// A server's standard input, written line by line. Clones are the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Input(Arc<Mutex<Open>>);
+pub(crate) struct ServerInput(Arc<Mutex<InputPipe>>);
 
 #[derive(Debug)]
-struct Open {
+struct InputPipe {
     /// There until its end is to tell the server to end.
     pipe: Option<ChildStdin>,
     /// The line under way, and how much of it the pipe has taken.
@@ -20,9 +20,9 @@ struct Open {
     taken: usize,
 }
 
-impl Input {
+impl ServerInput {
     pub(super) fn new(pipe: ChildStdin) -> Self {
-        Self(Arc::new(Mutex::new(Open {
+        Self(Arc::new(Mutex::new(InputPipe {
             pipe: Some(pipe),
             line: Vec::new(),
             taken: 0,
@@ -50,7 +50,7 @@ impl Input {
     }
 }
 
-impl Open {
+impl InputPipe {
     async fn finish(&mut self) -> io::Result<()> {
         let pipe = self.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         while let Some(rest) = self.line.get(self.taken..).filter(|rest| !rest.is_empty()) {
@@ -79,7 +79,7 @@ mod tests {
         let mut cat = Command::new("cat");
         let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut cat = cat.kill_on_drop(true).spawn().unwrap();
-        let input = Input::new(cat.stdin.take().unwrap());
+        let input = ServerInput::new(cat.stdin.take().unwrap());
         let mut output = cat.stdout.take().unwrap();
         // More than both pipes and the program hold.
         let mut long = vec![b'x'; 1024 * 1024];

@@ -37,12 +37,12 @@ const AROUND: &str = "@@conjure-path@@";
 /// The person's login shell, with what it answered last.
 #[derive(Debug, Default)]
 pub(crate) struct LoginShell {
-    answer: Mutex<Option<(Instant, Answer)>>,
+    answer: Mutex<Option<(Instant, ShellAnswer)>>,
 }
 
-/// The shell, and its `PATH` or why there is none.
+/// The login shell, with its `PATH` or why there is none.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct ShellAnswer {
     pub(super) shell: OsString,
     pub(super) path: Result<OsString, Silent>,
 }
@@ -66,7 +66,7 @@ impl LoginShell {
         stale: bool,
         env: &BTreeMap<OsString, OsString>,
         supervisors: &Arc<Supervisors>,
-    ) -> Answer {
+    ) -> ShellAnswer {
         let mut answer = self.answer.lock().await;
         if let Some((asked, answer)) = &*answer {
             let age = asked.elapsed();
@@ -81,7 +81,7 @@ impl LoginShell {
         let shell = env.get(OsStr::new("SHELL")).cloned();
         let shell = shell.unwrap_or_else(|| DEFAULT_SHELL.into());
         let path = ask(&shell, env, supervisors, PATIENCE).await;
-        let new = Answer { shell, path };
+        let new = ShellAnswer { shell, path };
         *answer = Some((Instant::now(), new.clone()));
         new
     }

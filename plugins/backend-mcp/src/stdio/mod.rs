@@ -8,10 +8,10 @@ mod stderr;
 mod supervisors;
 mod transport;
 
-pub(crate) use input::Input;
+pub(crate) use input::ServerInput;
 pub(crate) use login_shell::LoginShell;
-pub(crate) use process::{Process, launch};
-pub(crate) use program::{Launch, Program};
-pub(crate) use stderr::Tail;
+pub(crate) use process::{ServerProcess, launch};
+pub(crate) use program::{Launch, ServerProgram};
+pub(crate) use stderr::StderrTail;
 pub(crate) use supervisors::Supervisors;
-pub(crate) use transport::Pipe;
+pub(crate) use transport::StdioTransport;

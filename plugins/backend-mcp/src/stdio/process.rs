@@ -14,8 +14,8 @@ use std::time::Duration;
 use conjure_process_tree::{Confinement, Start};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use super::program::{Launch, Program};
-use super::supervisors::{Exit, Running, Supervisors};
+use super::program::{Launch, ServerProgram};
+use super::supervisors::{ProcessExit, SupervisedProcess, Supervisors};
 
 /// How long a server may take to end when its input has ended, and after it was told to.
 const POLITE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const KILLED: Duration = Duration::from_secs(1);
 
 /// The pipes of a server that was started.
 #[derive(Debug)]
-pub(crate) struct Pipes {
+pub(crate) struct ServerPipes {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
     pub(crate) stderr: ChildStderr,
@@ -34,9 +34,9 @@ pub(crate) struct Pipes {
 
 /// A server that runs. Dropping it kills it and all that it started.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ServerProcess {
     program: String,
-    running: Running,
+    running: SupervisedProcess,
 }
 
 /// Starts a server.
@@ -45,9 +45,9 @@ pub(crate) struct Process {
 /// What failed, why, and what to do.
 pub(crate) async fn launch(
     launch: &Launch<'_>,
-    program: &Program,
+    program: &ServerProgram,
     supervisors: &Arc<Supervisors>,
-) -> io::Result<(Process, Pipes)> {
+) -> io::Result<(ServerProcess, ServerPipes)> {
     if let Some(dir) = launch.cwd.filter(|dir| !dir.is_dir()) {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
@@ -76,19 +76,19 @@ pub(crate) async fn launch(
         )
     })?;
     let stdin = std::process::ChildStdin::from(OwnedFd::from(stdin));
-    let pipes = Pipes {
+    let pipes = ServerPipes {
         stdin: ChildStdin::from_std(stdin)?,
         stdout: ChildStdout::from_std(outputs.stdout)?,
         stderr: ChildStderr::from_std(outputs.stderr)?,
     };
-    let process = Process {
+    let process = ServerProcess {
         program: file.to_string(),
         running,
     };
     Ok((process, pipes))
 }
 
-impl Process {
+impl ServerProcess {
     /// Its number.
     pub(crate) fn id(&self) -> u32 {
         self.running.supervised.id()
@@ -100,7 +100,7 @@ impl Process {
     }
 
     /// Its end.
-    pub(crate) fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> ProcessExit {
         self.running.exit.clone()
     }
 

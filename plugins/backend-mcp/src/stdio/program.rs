@@ -10,7 +10,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::login_shell::{Answer, LoginShell, Silent, joined};
+use super::login_shell::{LoginShell, ShellAnswer, Silent, joined};
 use super::supervisors::Supervisors;
 
 /// Variables of the host's that every server sees, besides everything that begins with `LC_`.
@@ -39,7 +39,7 @@ pub(crate) struct Launch<'a> {
 
 /// A program that was found, and its environment.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct ServerProgram {
     pub(super) file: PathBuf,
     pub(super) env: BTreeMap<OsString, OsString>,
 }
@@ -62,10 +62,10 @@ impl Launch<'_> {
         &self,
         login_shell: &LoginShell,
         supervisors: &Arc<Supervisors>,
-    ) -> io::Result<Program> {
+    ) -> io::Result<ServerProgram> {
         let mut env = self.environment(std::env::vars_os());
         let missing = match self.look(&env) {
-            Ok(file) => return Ok(Program { file, env }),
+            Ok(file) => return Ok(ServerProgram { file, env }),
             Err(missing) => missing,
         };
         let mut failed = missing.told(&env, None);
@@ -83,7 +83,7 @@ impl Launch<'_> {
             match self.look(&env) {
                 Ok(file) => {
                     self.put_first(&file, &own, &mut env);
-                    return Ok(Program { file, env });
+                    return Ok(ServerProgram { file, env });
                 }
                 Err(missing) => failed = missing.told(&env, Some(&answer)),
             }
@@ -145,7 +145,7 @@ impl Launch<'_> {
 }
 
 impl Missing {
-    fn told(&self, env: &BTreeMap<OsString, OsString>, asked: Option<&Answer>) -> io::Error {
+    fn told(&self, env: &BTreeMap<OsString, OsString>, asked: Option<&ShellAnswer>) -> io::Error {
         let path = path(env).display();
         let mut why = match self {
             Self::File(file) => format!("there is no program {}", file.display()),
@@ -158,7 +158,7 @@ impl Missing {
             ),
         };
         let mut kind = io::ErrorKind::NotFound;
-        if let Some(Answer { shell, path }) = asked {
+        if let Some(ShellAnswer { shell, path }) = asked {
             if matches!(path, Err(Silent::TimedOut(_))) {
                 kind = io::ErrorKind::TimedOut;
             }

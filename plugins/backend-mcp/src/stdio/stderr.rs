@@ -15,12 +15,12 @@ const LINE_BYTES: usize = 2 * 1024;
 
 /// The last lines of a server's standard error.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tail {
+pub(crate) struct StderrTail {
     lines: Arc<Mutex<VecDeque<String>>>,
     secrets: Secrets,
 }
 
-impl Tail {
+impl StderrTail {
     /// An empty tail that shows none of these.
     pub(crate) fn hiding(secrets: Secrets) -> Self {
         Self {
@@ -89,7 +89,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_kept_and_secrets_are_not() {
-        let tail = Tail::hiding(Secrets::new(["hunter2"]));
+        let tail = StderrTail::hiding(Secrets::new(["hunter2"]));
         let mut text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
         text.push_str("the key is hunter2, without a line break");
         tail.clone().drain(text.as_bytes()).await;

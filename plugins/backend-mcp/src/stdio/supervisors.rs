@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_exec_agent_program::PROGRAM;
-use conjure_process_tree::{End, Ends, Outputs, Program, Start, Supervised};
+use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, Supervised};
 use tokio::sync::watch;
 
 /// The stack of a thread that waits for an end.
@@ -25,20 +25,20 @@ pub(crate) struct Supervisors {
     program: OnceLock<Program>,
 }
 
-/// A program that runs. Dropping it kills it and all that it started.
+/// A program under supervision. Dropping it kills it and all that it started.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct SupervisedProcess {
     pub(super) supervised: Supervised,
-    pub(super) exit: Exit,
+    pub(super) exit: ProcessExit,
 }
 
 /// The end of a program. What it started may hold its pipes open for longer.
 #[derive(Debug, Clone)]
-pub(crate) struct Exit(watch::Receiver<Course>);
+pub(crate) struct ProcessExit(watch::Receiver<ExitProgress>);
 
-/// How far it is with a program's end.
+/// How far the end of a program has come.
 #[derive(Debug, Clone, Copy, Default)]
-struct Course {
+struct ExitProgress {
     /// Its process has ended, with this status if it is known.
     ended: Option<Option<ExitStatus>>,
     /// Nothing that it started is left.
@@ -71,7 +71,7 @@ impl Supervisors {
         start: Start,
         env: BTreeMap<OsString, OsString>,
         input: Option<OwnedFd>,
-    ) -> io::Result<(Running, Outputs)> {
+    ) -> io::Result<(SupervisedProcess, Outputs)> {
         let supervisors = Arc::clone(self);
         // The program is started by a process that has to start first.
         let started = tokio::task::spawn_blocking(move || {
@@ -81,8 +81,8 @@ impl Supervisors {
             })?;
             let started = Supervised::start(agent, start, env, input.as_ref())?;
             let (supervised, outputs, ends) = started;
-            let exit = Exit::of(ends)?;
-            Ok((Running { supervised, exit }, outputs))
+            let exit = ProcessExit::of(ends)?;
+            Ok((SupervisedProcess { supervised, exit }, outputs))
         });
         started.await.map_err(io::Error::other)?
     }
@@ -98,22 +98,22 @@ impl Supervisors {
     }
 }
 
-impl Exit {
+impl ProcessExit {
     /// Waits for it in a thread of its own, so that whoever asks can stop asking.
-    fn of(mut ends: Ends) -> io::Result<Self> {
-        let (told, exit) = watch::channel(Course::default());
+    fn of(mut ends: ProgramEnds) -> io::Result<Self> {
+        let (told, exit) = watch::channel(ExitProgress::default());
         let waiter = std::thread::Builder::new().name("mcp-process".to_owned());
         waiter.stack_size(STACK).spawn(move || {
             loop {
                 let end = ends.wait();
                 told.send_modify(|course| match end {
-                    End::Ended(status) => course.ended = Some(status),
-                    End::Gone => {
+                    ProgramEnd::Ended(status) => course.ended = Some(status),
+                    ProgramEnd::Gone => {
                         course.ended.get_or_insert(None);
                         course.gone = true;
                     }
                 });
-                if end == End::Gone {
+                if end == ProgramEnd::Gone {
                     return;
                 }
             }

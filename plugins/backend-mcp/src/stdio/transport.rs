@@ -15,8 +15,8 @@ use rmcp::transport::Transport;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::input::Input;
-use super::stderr::Tail;
+use super::input::ServerInput;
+use super::stderr::StderrTail;
 use crate::link::Link;
 use crate::skim::Skim;
 use crate::wire;
@@ -27,8 +27,8 @@ const PIECE: usize = 32 * 1024;
 const NOTED: usize = 20;
 
 /// The pipes of a server.
-pub(crate) struct Pipe {
-    input: Input,
+pub(crate) struct StdioTransport {
+    input: ServerInput,
     stdout: ChildStdout,
     /// What was read and not looked at: the beginning of a line.
     buffer: Vec<u8>,
@@ -39,7 +39,7 @@ pub(crate) struct Pipe {
     most: usize,
     messages: VecDeque<ServerJsonRpcMessage>,
     link: Arc<Link>,
-    tail: Tail,
+    tail: StderrTail,
     skipped: usize,
 }
 
@@ -51,17 +51,17 @@ struct PassedOver {
     answered: bool,
 }
 
-impl Pipe {
+impl StdioTransport {
     /// Over these pipes, with lines of at most `most` bytes.
     pub(crate) fn new(
         stdin: ChildStdin,
         stdout: ChildStdout,
         most: usize,
         link: Arc<Link>,
-        tail: Tail,
+        tail: StderrTail,
     ) -> Self {
         Self {
-            input: Input::new(stdin),
+            input: ServerInput::new(stdin),
             stdout,
             buffer: Vec::new(),
             searched: 0,
@@ -75,7 +75,7 @@ impl Pipe {
     }
 
     /// Where lines are written to the server.
-    pub(crate) fn input(&self) -> &Input {
+    pub(crate) fn input(&self) -> &ServerInput {
         &self.input
     }
 
@@ -151,14 +151,14 @@ impl Pipe {
     }
 }
 
-impl Drop for Pipe {
+impl Drop for StdioTransport {
     fn drop(&mut self) {
         // Others can write too, and only the end of its input tells the server to end.
         self.input.close();
     }
 }
 
-impl Transport<RoleClient> for Pipe {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(

@@ -8,11 +8,13 @@ use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::abi::EmitKind;
 use conjure_skill_sdk::protocol::{BashOutput, FileRef};
 
-use super::Link;
-use crate::error::Error;
-use crate::frame::Frame;
-use crate::message::{Ended, Reply, Request};
-use crate::output::{Capture, Kept, Limits, Live, first_files, say_what_is_missing};
+use super::AgentLink;
+use crate::error::AgentError;
+use crate::frame::AgentFrame;
+use crate::message::{AgentReply, AgentRequest, CommandResult};
+use crate::output::{
+    Capture, CommandOutput, Limits, OutputRelay, first_files, say_what_is_missing,
+};
 
 /// How long the agent may take beyond the command's own time to end it and to say so.
 const ENDING: Duration = Duration::from_secs(5);
@@ -21,28 +23,28 @@ const ENDING: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub enum Lost {
     /// It could not be run.
-    Fault(Error),
+    Fault(AgentError),
     /// The agent went.
     Gone,
     /// The agent says nothing.
     Stuck,
 }
 
-/// A command under way.
+/// A command that runs at the agent.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct RemoteCommand<'a> {
     capture: Capture,
-    live: Live,
+    live: OutputRelay,
     cx: &'a Cx,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RemoteCommand<'a> {
     /// A command whose output goes to a call.
     #[must_use]
     pub fn new(cx: &'a Cx, capture: Capture) -> Self {
         Self {
             capture,
-            live: Live::new(cx.clone()),
+            live: OutputRelay::new(cx.clone()),
             cx,
         }
     }
@@ -53,11 +55,11 @@ impl<'a> Running<'a> {
     /// When it has no end of its own.
     pub async fn run(
         &mut self,
-        link: &Arc<Link>,
-        request: &Request,
+        link: &Arc<AgentLink>,
+        request: &AgentRequest,
         limits: Limits,
         over: impl Future<Output = ()>,
-    ) -> Result<Ended, Lost> {
+    ) -> Result<CommandResult, Lost> {
         let mut call = link.call(request);
         let stuck = limits.at + limits.grace + ENDING;
         let stuck = tokio::time::sleep_until(stuck.into());
@@ -73,27 +75,27 @@ impl<'a> Running<'a> {
             tokio::select! {
                 biased;
                 frame = call.next() => match frame {
-                    Some(Frame::Stdout(bytes)) => {
+                    Some(AgentFrame::Stdout(bytes)) => {
                         self.capture.push(EmitKind::Stdout, &bytes);
                         self.live.push(EmitKind::Stdout, &bytes);
                     }
-                    Some(Frame::Stderr(bytes)) => {
+                    Some(AgentFrame::Stderr(bytes)) => {
                         self.capture.push(EmitKind::Stderr, &bytes);
                         self.live.push(EmitKind::Stderr, &bytes);
                     }
-                    Some(Frame::Reply(bytes)) => {
-                        return match Reply::decode(&bytes) {
-                            Ok(Reply::Bash(ended)) => Ok(ended),
-                            _ => Err(Lost::Fault(Error::new("the agent's reply does not fit"))),
+                    Some(AgentFrame::Reply(bytes)) => {
+                        return match AgentReply::decode(&bytes) {
+                            Ok(AgentReply::Bash(ended)) => Ok(ended),
+                            _ => Err(Lost::Fault(AgentError::new("the agent's reply does not fit"))),
                         };
                     }
-                    Some(Frame::Fault(error)) => return Err(Lost::Fault(error)),
+                    Some(AgentFrame::Fault(error)) => return Err(Lost::Fault(error)),
                     Some(_) => {}
                     None => return Err(Lost::Gone),
                 },
                 () = &mut ending, if !told => {
                     told = true;
-                    call.send(&Frame::Cancel);
+                    call.send(&AgentFrame::Cancel);
                     stuck.as_mut().reset((Instant::now() + limits.grace + ENDING).into());
                 }
                 () = &mut stuck => return Err(Lost::Stuck),
@@ -103,7 +105,11 @@ impl<'a> Running<'a> {
 
     /// The reply of one that came to its end. `file` makes a file of the reply out of a path below
     /// the working directory and a size.
-    pub async fn reply(self, ended: Ended, file: impl Fn(&str, u64) -> FileRef) -> BashOutput {
+    pub async fn reply(
+        self,
+        ended: CommandResult,
+        file: impl Fn(&str, u64) -> FileRef,
+    ) -> BashOutput {
         let kept = self.capture.finish();
         say_what_is_missing(&self.live, &kept, ended.cut, ended.unnamed);
         self.live.finish().await;
@@ -126,7 +132,7 @@ impl<'a> Running<'a> {
 
     /// What is left of the output of one that has no end.
     #[must_use]
-    pub fn output(self) -> Kept {
+    pub fn output(self) -> CommandOutput {
         self.capture.finish()
     }
 }

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::outgoing::Outgoing;
-use crate::frame::{Frame, Frames};
-use crate::message::Request;
+use crate::frame::{AgentFrame, AgentFrames};
+use crate::message::AgentRequest;
 use crate::{PIECE, VERSION, WINDOW};
 
 /// How often the agent hears that somebody is there.
@@ -30,35 +30,35 @@ const MOST: usize = WINDOW as usize + PIECE;
 /// How much output is taken before it is paid for, in one go.
 const PAY: u32 = 64 * 1024;
 
-/// What the agent reads.
-pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
+/// The writing end of the agent's standard input.
+pub type AgentInput = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// The stream. Dropping it ends the agent.
+/// The connection to an agent. Dropping it ends the agent.
 #[derive(Debug)]
-pub struct Link {
+pub struct AgentLink {
     outgoing: Arc<Outgoing>,
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     next: AtomicU32,
     tasks: [JoinHandle<()>; 2],
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LinkShared {
     calls: Mutex<HashMap<u32, Inbox>>,
-    state: watch::Sender<State>,
+    state: watch::Sender<LinkState>,
 }
 
 /// What came for a call and was not taken yet. The channel has no bound of its own: the bytes in
 /// it have.
 #[derive(Debug)]
 struct Inbox {
-    frames: UnboundedSender<Frame>,
+    frames: UnboundedSender<AgentFrame>,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Inbox {
     /// False when more came than was paid for.
-    fn put(&self, frame: Frame) -> bool {
+    fn put(&self, frame: AgentFrame) -> bool {
         let size = size(&frame);
         let fits = self.waiting.fetch_add(size, Ordering::Relaxed) + size <= MOST;
         let _ = self.frames.send(frame);
@@ -67,15 +67,17 @@ impl Inbox {
 }
 
 /// How many bytes of a frame cost credit.
-fn size(frame: &Frame) -> usize {
+fn size(frame: &AgentFrame) -> usize {
     match frame {
-        Frame::Stdout(bytes) | Frame::Stderr(bytes) | Frame::Data(bytes) => bytes.len(),
+        AgentFrame::Stdout(bytes) | AgentFrame::Stderr(bytes) | AgentFrame::Data(bytes) => {
+            bytes.len()
+        }
         _ => 0,
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum LinkState {
     /// Nothing came yet.
     New,
     Ready,
@@ -83,21 +85,21 @@ enum State {
     Over(String),
 }
 
-impl Link {
+impl AgentLink {
     /// A stream into which `input` leads. `read` reads what the agent writes, to its end, and
     /// says why that came about.
-    pub fn new<R>(input: Input, read: impl FnOnce(Feed) -> R) -> Self
+    pub fn new<R>(input: AgentInput, read: impl FnOnce(Feed) -> R) -> Self
     where
         R: Future<Output = String> + Send + 'static,
     {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LinkShared {
             calls: Mutex::default(),
-            state: watch::Sender::new(State::New),
+            state: watch::Sender::new(LinkState::New),
         });
         let outgoing = Arc::new(Outgoing::new(input));
         let writing = tokio::spawn(write(Arc::clone(&outgoing)));
         let reading = read(Feed {
-            frames: Frames::default(),
+            frames: AgentFrames::default(),
             shared: Arc::clone(&shared),
         });
         let ends = Arc::clone(&shared);
@@ -116,9 +118,9 @@ impl Link {
     /// Why the stream is over before that.
     pub async fn ready(&self) -> Result<(), String> {
         let mut state = self.shared.state.subscribe();
-        match state.wait_for(|state| *state != State::New).await {
+        match state.wait_for(|state| *state != LinkState::New).await {
             Ok(state) => match &*state {
-                State::Over(why) => Err(why.clone()),
+                LinkState::Over(why) => Err(why.clone()),
                 _ => Ok(()),
             },
             Err(_) => Err("the stream is over".to_owned()),
@@ -128,20 +130,20 @@ impl Link {
     /// Whether it can be used.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !matches!(*self.shared.state.borrow(), State::Over(_))
+        !matches!(*self.shared.state.borrow(), LinkState::Over(_))
     }
 
     /// Why it is over.
     #[must_use]
     pub fn end(&self) -> Option<String> {
         match &*self.shared.state.borrow() {
-            State::Over(why) => Some(why.clone()),
+            LinkState::Over(why) => Some(why.clone()),
             _ => None,
         }
     }
 
     /// Begins a call.
-    pub fn call(self: &Arc<Self>, request: &Request) -> Call {
+    pub fn call(self: &Arc<Self>, request: &AgentRequest) -> RemoteCall {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, frames) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -154,7 +156,7 @@ impl Link {
             // Whoever ended it may have been before the call was noted.
             self.shared.lock().remove(&number);
         }
-        let call = Call {
+        let call = RemoteCall {
             link: Arc::clone(self),
             number,
             frames,
@@ -162,12 +164,12 @@ impl Link {
             unpaid: 0,
             over: false,
         };
-        call.send(&Frame::Call(request.encode()));
+        call.send(&AgentFrame::Call(request.encode()));
         call
     }
 }
 
-impl Drop for Link {
+impl Drop for AgentLink {
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();
@@ -175,16 +177,16 @@ impl Drop for Link {
     }
 }
 
-impl Shared {
+impl LinkShared {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Inbox>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&self, why: String) {
         self.state.send_if_modified(|state| {
-            let ends = !matches!(state, State::Over(_));
+            let ends = !matches!(state, LinkState::Over(_));
             if ends {
-                *state = State::Over(why);
+                *state = LinkState::Over(why);
             }
             ends
         });
@@ -192,43 +194,46 @@ impl Shared {
     }
 }
 
-/// A call under way. Dropping one that is not over cancels it.
+/// A call to the agent. Dropping it before its end cancels it.
 #[derive(Debug)]
-pub struct Call {
-    link: Arc<Link>,
+pub struct RemoteCall {
+    link: Arc<AgentLink>,
     number: u32,
-    frames: UnboundedReceiver<Frame>,
+    frames: UnboundedReceiver<AgentFrame>,
     waiting: Arc<AtomicUsize>,
     unpaid: u32,
     over: bool,
 }
 
-impl Call {
+impl RemoteCall {
     /// What comes next; nothing when the stream is over.
-    pub async fn next(&mut self) -> Option<Frame> {
+    pub async fn next(&mut self) -> Option<AgentFrame> {
         let frame = self.frames.recv().await;
         let size = frame.as_ref().map_or(0, size);
         self.waiting.fetch_sub(size, Ordering::Relaxed);
         self.unpaid += u32::try_from(size).unwrap_or(PAY);
         if self.unpaid >= PAY {
             let paid = std::mem::take(&mut self.unpaid);
-            self.send(&Frame::Credit(paid));
+            self.send(&AgentFrame::Credit(paid));
         }
-        self.over |= matches!(frame, None | Some(Frame::Reply(_) | Frame::Fault(_)));
+        self.over |= matches!(
+            frame,
+            None | Some(AgentFrame::Reply(_) | AgentFrame::Fault(_))
+        );
         frame
     }
 
     /// Sends a frame of the call.
-    pub fn send(&self, frame: &Frame) {
+    pub fn send(&self, frame: &AgentFrame) {
         self.link.outgoing.send(&frame.encode(self.number));
     }
 }
 
-impl Drop for Call {
+impl Drop for RemoteCall {
     fn drop(&mut self) {
         self.link.shared.lock().remove(&self.number);
         if !self.over {
-            self.send(&Frame::Cancel);
+            self.send(&AgentFrame::Cancel);
         }
     }
 }
@@ -241,7 +246,7 @@ async fn write(outgoing: Arc<Outgoing>) {
     loop {
         tokio::select! {
             () = outgoing.write_rest() => {}
-            _ = pings.tick() => outgoing.send(&Frame::Ping.encode(0)),
+            _ = pings.tick() => outgoing.send(&AgentFrame::Ping.encode(0)),
         }
     }
 }
@@ -249,8 +254,8 @@ async fn write(outgoing: Arc<Outgoing>) {
 /// Where what the agent writes goes.
 #[derive(Debug)]
 pub struct Feed {
-    frames: Frames,
-    shared: Arc<Shared>,
+    frames: AgentFrames,
+    shared: Arc<LinkShared>,
 }
 
 impl Feed {
@@ -264,17 +269,17 @@ impl Feed {
     }
 }
 
-fn take_all(frames: &mut Frames, shared: &Shared) -> Result<(), String> {
+fn take_all(frames: &mut AgentFrames, shared: &LinkShared) -> Result<(), String> {
     while let Some((number, frame)) = frames.next_frame().map_err(|error| error.to_string())? {
         match frame {
-            Frame::Ready { version, .. } if version != VERSION => {
+            AgentFrame::Ready { version, .. } if version != VERSION => {
                 return Err(format!(
                     "the agent speaks version {version} and this plugin {VERSION}: use the agent \
                      that comes with the plugin"
                 ));
             }
-            Frame::Ready { .. } => {
-                shared.state.send_replace(State::Ready);
+            AgentFrame::Ready { .. } => {
+                shared.state.send_replace(LinkState::Ready);
             }
             frame => {
                 // Nobody waits any more for a call that was dropped.

@@ -6,5 +6,5 @@ mod command;
 mod link;
 mod outgoing;
 
-pub use command::{Lost, Running};
-pub use link::{Call, Feed, Input, Link, QUIET};
+pub use command::{Lost, RemoteCommand};
+pub use link::{AgentInput, AgentLink, Feed, QUIET, RemoteCall};

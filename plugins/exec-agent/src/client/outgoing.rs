@@ -14,18 +14,18 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
-use super::link::Input;
+use super::link::AgentInput;
 
 /// Frames on their way out.
 pub(super) struct Outgoing {
-    stream: Mutex<Stream>,
+    stream: Mutex<OutgoingStream>,
     /// There is something for the task.
     left: Notify,
 }
 
-struct Stream {
+struct OutgoingStream {
     /// Nothing once it broke, which whoever reads from the agent finds out.
-    input: Option<Input>,
+    input: Option<AgentInput>,
     /// What was not taken. It is bounded: a call sends its request, what it has credit for, and a
     /// word or two.
     rest: VecDeque<u8>,
@@ -34,9 +34,9 @@ struct Stream {
 }
 
 impl Outgoing {
-    pub(super) fn new(input: Input) -> Self {
+    pub(super) fn new(input: AgentInput) -> Self {
         Self {
-            stream: Mutex::new(Stream {
+            stream: Mutex::new(OutgoingStream {
                 input: Some(input),
                 rest: VecDeque::new(),
                 is_tasks: false,
@@ -76,12 +76,12 @@ impl Outgoing {
         .await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Stream> {
+    fn lock(&self) -> MutexGuard<'_, OutgoingStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stream {
+impl OutgoingStream {
     /// Writes the rest as far as it is taken; pending when some is left.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(input) = &mut self.input else {

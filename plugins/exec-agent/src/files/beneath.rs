@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::paths::Place;
-use crate::error::{Error, Result};
+use super::paths::RootedPath;
+use crate::error::{AgentError, Result};
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Something that was opened to read it.
+/// A file or directory that is open for reading.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenFile {
     /// A regular file, and how many bytes it has.
     File(File, u64),
     /// A directory.
@@ -33,22 +33,22 @@ pub enum Opened {
 ///
 /// # Errors
 /// When it is not there, is neither of the two, or may not be read.
-pub fn open(place: &Place) -> Result<Opened> {
+pub fn open(place: &RootedPath) -> Result<OpenFile> {
     let opened = |error| place.error("opened", error);
     let Some((parent, name)) = parent(place, false).map_err(opened)? else {
         let root = rustix::fs::open(place.root(), DIRECTORY, Mode::empty()).map_err(opened)?;
-        return Ok(Opened::Directory(root));
+        return Ok(OpenFile::Directory(root));
     };
     // Without NONBLOCK, opening a pipe waits for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::openat(&parent, &name, flags, Mode::empty()).map_err(opened)?;
     let stat = rustix::fs::fstat(&fd).map_err(opened)?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(Opened::File(
+        FileType::RegularFile => Ok(OpenFile::File(
             File::from(fd),
             u64::try_from(stat.st_size).unwrap_or(0),
         )),
-        FileType::Directory => Ok(Opened::Directory(fd)),
+        FileType::Directory => Ok(OpenFile::Directory(fd)),
         _ => Err(not_regular(place)),
     }
 }
@@ -60,7 +60,10 @@ pub(super) fn open_directory(parent: &OwnedFd, name: &OsStr) -> rustix::io::Resu
 
 /// Writes a file so that a reader sees the old content or the new one and nothing between.
 /// Missing directories are made. Says whether there was a file before.
-pub(super) fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<bool> {
+pub(super) fn write(
+    place: &RootedPath,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<bool> {
     let written = |error: Errno| place.error("written", error);
     let Some((parent, name)) = parent(place, true).map_err(written)? else {
         return Err(place.error("written", Errno::ISDIR));
@@ -94,7 +97,7 @@ pub(super) fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<()
 }
 
 /// The directory that a place is in, and the place's name in it; nothing for a root.
-fn parent(place: &Place, make: bool) -> rustix::io::Result<Option<(OwnedFd, OsString)>> {
+fn parent(place: &RootedPath, make: bool) -> rustix::io::Result<Option<(OwnedFd, OsString)>> {
     let mut names = place.names().peekable();
     let mut dir = rustix::fs::open(place.root(), DIRECTORY, Mode::empty())?;
     while let Some(name) = names.next() {
@@ -118,8 +121,8 @@ fn temporary_name() -> String {
     format!(".conjure-{}-{number}.tmp", std::process::id())
 }
 
-fn not_regular(place: &Place) -> Error {
-    Error::new(format!(
+fn not_regular(place: &RootedPath) -> AgentError {
+    AgentError::new(format!(
         "`{}` is neither a file nor a directory (a pipe, a socket or a device)",
         place.asked()
     ))
@@ -129,9 +132,9 @@ fn not_regular(place: &Place) -> Error {
 ///
 /// # Errors
 /// As [`open`], and for a directory.
-pub fn open_file(place: &Place) -> Result<(File, u64)> {
+pub fn open_file(place: &RootedPath) -> Result<(File, u64)> {
     match open(place)? {
-        Opened::File(file, size) => Ok((file, size)),
-        Opened::Directory(_) => Err(place.error("read", io::ErrorKind::IsADirectory)),
+        OpenFile::File(file, size) => Ok((file, size)),
+        OpenFile::Directory(_) => Err(place.error("read", io::ErrorKind::IsADirectory)),
     }
 }

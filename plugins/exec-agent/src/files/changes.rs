@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The regular files of a directory at one moment.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct DirectorySnapshot {
     files: HashMap<PathBuf, Stamp>,
     cut: bool,
     taken: SystemTime,
@@ -37,11 +37,11 @@ struct Stamp {
     changed: (i64, u64),
 }
 
-/// What changed.
+/// The files that a command changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct FileChanges {
     /// New and modified files, in the order of their paths.
-    pub files: Vec<Change>,
+    pub files: Vec<FileChange>,
     /// How many more there are whose names are not UTF-8.
     pub unnamed: usize,
     /// Whether the directory has more entries than were looked at.
@@ -50,14 +50,14 @@ pub struct Changes {
 
 /// A file that a command made or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     /// Below the directory that was looked at.
     pub path: String,
     /// Its bytes.
     pub size: u64,
 }
 
-impl Snapshot {
+impl DirectorySnapshot {
     /// Looks at a directory.
     #[must_use]
     pub fn take(dir: &Path) -> Self {
@@ -89,23 +89,23 @@ impl Snapshot {
 
     /// What is different now.
     #[must_use]
-    pub fn changes(&self, dir: &Path) -> Changes {
+    pub fn changes(&self, dir: &Path) -> FileChanges {
         self.compared(Self::take(dir))
     }
 
     /// The same for a directory that was small and is; nothing for any other.
     #[must_use]
-    pub fn few_changes(&self, dir: &Path) -> Option<Changes> {
+    pub fn few_changes(&self, dir: &Path) -> Option<FileChanges> {
         if !self.is_small() {
             return None;
         }
         Some(self.compared(Self::few(dir)?))
     }
 
-    fn compared(&self, now: Self) -> Changes {
-        let mut changes = Changes {
+    fn compared(&self, now: Self) -> FileChanges {
+        let mut changes = FileChanges {
             cut: now.cut,
-            ..Changes::default()
+            ..FileChanges::default()
         };
         let mut changed: Vec<_> = now
             .files
@@ -115,7 +115,7 @@ impl Snapshot {
         changed.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (path, stamp) in changed {
             match path.into_os_string().into_string() {
-                Ok(path) => changes.files.push(Change {
+                Ok(path) => changes.files.push(FileChange {
                     path,
                     size: stamp.size,
                 }),
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn names(changes: &Changes) -> Vec<&str> {
+    fn names(changes: &FileChanges) -> Vec<&str> {
         let names = changes.files.iter().map(|change| change.path.as_str());
         names.collect()
     }
@@ -228,7 +228,7 @@ mod tests {
         for name in ["same", "longer", "replaced", "gone", "sub/deep/same"] {
             fs::write(at(name), "1").unwrap();
         }
-        let before = Snapshot::take(dir.path());
+        let before = DirectorySnapshot::take(dir.path());
         fs::write(at("longer"), "12").unwrap();
         fs::write(at("temporary"), "2").unwrap();
         fs::rename(at("temporary"), at("replaced")).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_name_that_is_not_utf8_is_counted() {
         let dir = tempfile::tempdir().unwrap();
-        let before = Snapshot::take(dir.path());
+        let before = DirectorySnapshot::take(dir.path());
         fs::write(dir.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
         assert_eq!(before.changes(dir.path()).unnamed, 1);
     }
@@ -259,7 +259,7 @@ mod tests {
         for n in 0..=MAX_ENTRIES {
             fs::write(dir.path().join(n.to_string()), "").unwrap();
         }
-        let before = Snapshot::take(dir.path());
+        let before = DirectorySnapshot::take(dir.path());
         assert!(before.cut);
         assert_eq!(before.files.len(), MAX_ENTRIES);
         assert!(before.changes(dir.path()).cut);

@@ -5,15 +5,15 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Dir, FileType};
 
 use super::beneath::open_directory;
-use super::paths::Place;
-use super::view::Viewed;
+use super::paths::RootedPath;
+use super::view::PathView;
 use crate::error::Result;
 
 /// How many entries a listing shows.
 const MAX_ENTRIES: usize = 1_000;
 
 /// Lists a directory: what is in it and in its directories, without hidden entries.
-pub(super) fn list(place: &Place, dir: &OwnedFd) -> Result<Viewed> {
+pub(super) fn list(place: &RootedPath, dir: &OwnedFd) -> Result<PathView> {
     let mut lines = Vec::new();
     let names = entries(dir).map_err(|error| place.error("listed", error))?;
     for entry in names {
@@ -44,19 +44,19 @@ pub(super) fn list(place: &Place, dir: &OwnedFd) -> Result<Viewed> {
         lines.push(format!("… and {more} more"));
     }
     lines.push(String::new());
-    Ok(Viewed {
+    Ok(PathView {
         content: lines.join("\n"),
         directory: true,
-        ..Viewed::default()
+        ..PathView::default()
     })
 }
 
-struct Entry {
+struct DirectoryEntry {
     name: std::ffi::OsString,
     kind: FileType,
 }
 
-impl Entry {
+impl DirectoryEntry {
     fn shown(&self) -> String {
         let name = self.name.to_string_lossy();
         match self.kind {
@@ -68,7 +68,7 @@ impl Entry {
 }
 
 /// The entries of a directory that are not hidden, in the order of their names.
-fn entries(dir: &OwnedFd) -> rustix::io::Result<Vec<Entry>> {
+fn entries(dir: &OwnedFd) -> rustix::io::Result<Vec<DirectoryEntry>> {
     use std::os::unix::ffi::OsStringExt;
 
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ fn entries(dir: &OwnedFd) -> rustix::io::Result<Vec<Entry>> {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !name.starts_with(b".") {
-            found.push(Entry {
+            found.push(DirectoryEntry {
                 name: std::ffi::OsString::from_vec(name.to_vec()),
                 kind: kind(dir, &entry),
             });

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use super::beneath::{self, open_file};
-use super::paths::{Place, RootKind, Roots};
-use crate::error::{Error, Result};
+use super::paths::{CallRoots, RootKind, RootedPath};
+use crate::error::{AgentError, Result};
 
 /// The largest file in which a passage is replaced.
 const MAX_EDITED: u64 = 32 * 1024 * 1024;
@@ -15,7 +15,7 @@ const MAX_TOLD: usize = 8;
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFile {
     /// Where it is, for people and for the host.
     pub path: PathBuf,
     /// The directory that it is in.
@@ -31,13 +31,13 @@ pub struct Written {
 /// # Errors
 /// When the path may not be written to, or writing fails; then nothing has changed.
 pub fn create_file(
-    roots: &Roots,
+    roots: &CallRoots,
     path: &str,
     fill: impl FnOnce(&mut File) -> io::Result<u64>,
-) -> Result<Written> {
+) -> Result<WrittenFile> {
     let place = roots.resolve_for_writing(path)?;
     if path.ends_with('/') {
-        return Err(Error::invalid(format!(
+        return Err(AgentError::invalid(format!(
             "`{path}` names a directory; a file's path does not end with a slash"
         )));
     }
@@ -48,16 +48,16 @@ pub fn create_file(
 ///
 /// # Errors
 /// When it is not there exactly once, or the file may not be written to; then nothing has changed.
-pub fn str_replace(roots: &Roots, path: &str, old: &str, new: &str) -> Result<Written> {
+pub fn str_replace(roots: &CallRoots, path: &str, old: &str, new: &str) -> Result<WrittenFile> {
     let place = roots.resolve_for_writing(path)?;
     if old.is_empty() {
-        return Err(Error::invalid(
+        return Err(AgentError::invalid(
             "`old_str` is empty; it must be the passage to replace",
         ));
     }
     let (mut file, size) = open_file(&place)?;
     if size > MAX_EDITED {
-        return Err(Error::new(format!(
+        return Err(AgentError::new(format!(
             "`{path}` has {size} bytes; passages are replaced in files of up to {MAX_EDITED}. \
              Use a command such as sed"
         )));
@@ -67,7 +67,7 @@ pub fn str_replace(roots: &Roots, path: &str, old: &str, new: &str) -> Result<Wr
         .map_err(|error| place.error("read", error))?;
     let found = occurrences(&content, old.as_bytes());
     let [at] = found.as_slice() else {
-        return Err(Error::new(if found.is_empty() {
+        return Err(AgentError::new(if found.is_empty() {
             not_there(path, &content, old)
         } else {
             too_often(path, &content, &found)
@@ -83,13 +83,16 @@ pub fn str_replace(roots: &Roots, path: &str, old: &str, new: &str) -> Result<Wr
     })
 }
 
-fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<u64>) -> Result<Written> {
+fn write(
+    place: &RootedPath,
+    fill: impl FnOnce(&mut File) -> io::Result<u64>,
+) -> Result<WrittenFile> {
     let mut size = 0;
     let replaced = beneath::write(place, |file| {
         size = fill(file)?;
         Ok(())
     })?;
-    Ok(Written {
+    Ok(WrittenFile {
         path: place.shown(),
         kind: place.kind(),
         size,

@@ -12,9 +12,9 @@ mod inline;
 mod paths;
 mod view;
 
-pub use beneath::{Opened, open, open_file};
-pub use changes::{Change, Changes, Snapshot};
-pub use edit::{Written, create_file, str_replace};
+pub use beneath::{OpenFile, open, open_file};
+pub use changes::{DirectorySnapshot, FileChange, FileChanges};
+pub use edit::{WrittenFile, create_file, str_replace};
 pub use inline::{TEXT_BUDGET, drop_start, json_len};
-pub use paths::{Place, RootKind, Roots};
-pub use view::{Viewed, view};
+pub use paths::{CallRoots, RootKind, RootedPath};
+pub use view::{PathView, view};

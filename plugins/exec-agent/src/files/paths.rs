@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{AgentError, Result};
 
 /// The directories of one call.
 #[derive(Debug)]
-pub struct Roots {
+pub struct CallRoots {
     /// The first is the working directory.
     roots: Vec<Root>,
     working: Root,
@@ -42,9 +42,9 @@ pub enum RootKind {
     Exchange,
 }
 
-/// A place inside a root. It need not exist.
+/// A path below a root. It need not exist.
 #[derive(Debug)]
-pub struct Place {
+pub struct RootedPath {
     root: Root,
     /// From the root, only plain components; empty for the root itself.
     relative: PathBuf,
@@ -52,7 +52,7 @@ pub struct Place {
     asked: String,
 }
 
-impl Roots {
+impl CallRoots {
     /// The working directory, the folders of skills, and the exchange directory.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Roots {
         exchange: Option<&Path>,
     ) -> Result<Self> {
         let working = Root::new(working.to_owned(), RootKind::Working).map_err(|error| {
-            Error::new(format!(
+            AgentError::new(format!(
                 "the working directory {} cannot be used: {error}",
                 working.display()
             ))
@@ -103,12 +103,12 @@ impl Roots {
     ///
     /// # Errors
     /// A sentence that says why it must not be used.
-    pub fn resolve(&self, path: &str) -> Result<Place> {
+    pub fn resolve(&self, path: &str) -> Result<RootedPath> {
         if path.is_empty() {
-            return Err(Error::invalid("the path is empty"));
+            return Err(AgentError::invalid("the path is empty"));
         }
         let real = resolve_existing(&self.working.real.join(path))
-            .map_err(|reason| Error::new(format!("`{path}` cannot be used: {reason}")))?;
+            .map_err(|reason| AgentError::new(format!("`{path}` cannot be used: {reason}")))?;
         let root = self
             .roots
             .iter()
@@ -120,7 +120,7 @@ impl Roots {
         let is_below = |inner: &Path, outer: &Path| inner != outer && inner.starts_with(outer);
         let mut private = self.private.iter();
         if private.any(|place| real.starts_with(place) && !is_below(&root.real, place)) {
-            return Err(Error::new(format!(
+            return Err(AgentError::new(format!(
                 "`{path}` cannot be used: it belongs to the host's own files, its key among them, \
                  which no tool reads or writes"
             )));
@@ -129,21 +129,21 @@ impl Roots {
             .strip_prefix(&root.real)
             .map_err(|_| self.outside(path, &real))?
             .to_owned();
-        Ok(Place {
+        Ok(RootedPath {
             root: root.clone(),
             relative,
             asked: path.to_owned(),
         })
     }
 
-    /// As [`Roots::resolve`], for a path that will be written to.
+    /// As [`CallRoots::resolve`], for a path that will be written to.
     ///
     /// # Errors
     /// As there, and for a path of a skill.
-    pub fn resolve_for_writing(&self, path: &str) -> Result<Place> {
+    pub fn resolve_for_writing(&self, path: &str) -> Result<RootedPath> {
         let place = self.resolve(path)?;
         if place.root.kind == RootKind::Skill {
-            return Err(Error::new(format!(
+            return Err(AgentError::new(format!(
                 "`{path}` belongs to a skill's folder ({}), which is read only; write to a path \
                  in the working directory {}",
                 place.root.shown.display(),
@@ -153,7 +153,7 @@ impl Roots {
         Ok(place)
     }
 
-    fn outside(&self, path: &str, real: &Path) -> Error {
+    fn outside(&self, path: &str, real: &Path) -> AgentError {
         let mut text = format!("`{path}` is outside of the session's directories");
         if self.working.real.join(path) != real {
             let _ = write!(text, " (it leads to {})", real.display());
@@ -168,7 +168,7 @@ impl Roots {
             let comma = if i == 0 { "" } else { "," };
             let _ = write!(text, "{comma} {what} {}", root.shown.display());
         }
-        Error::new(text)
+        AgentError::new(text)
     }
 }
 
@@ -182,7 +182,7 @@ impl Root {
     }
 }
 
-impl Place {
+impl RootedPath {
     /// The path for people and for the host: the root as the host named it, and what follows.
     #[must_use]
     pub fn shown(&self) -> PathBuf {
@@ -212,7 +212,7 @@ impl Place {
     }
 
     /// An error about this place.
-    pub fn error(&self, what: &str, error: impl Into<io::Error>) -> Error {
+    pub fn error(&self, what: &str, error: impl Into<io::Error>) -> AgentError {
         let error = error.into();
         let reason = match error.kind() {
             ErrorKind::NotFound => "it does not exist".to_owned(),
@@ -227,7 +227,7 @@ impl Place {
             }
             _ => error.to_string(),
         };
-        Error::new(format!("`{}` cannot be {what}: {reason}", self.asked))
+        AgentError::new(format!("`{}` cannot be {what}: {reason}", self.asked))
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
         let key = dir.path().join("home/my.key");
         let private = PrivatePaths::of(None, &[data, key]);
         let roots = |working: &Path| {
-            let roots = Roots::new(working, std::iter::empty(), None).unwrap();
+            let roots = CallRoots::new(working, std::iter::empty(), None).unwrap();
             roots.without(&private)
         };
         let home = roots(&dir.path().join("home"));
@@ -321,8 +321,8 @@ mod tests {
             self.dir.path().join(name).to_str().unwrap().to_owned()
         }
 
-        fn roots(&self) -> Roots {
-            Roots::new(
+        fn roots(&self) -> CallRoots {
+            CallRoots::new(
                 &self.dir.path().join("work"),
                 [self.dir.path().join("skill")].into_iter(),
                 Some(&self.dir.path().join("exchange")),
@@ -400,7 +400,8 @@ mod tests {
     fn a_skill_inside_the_working_directory_stays_read_only() {
         let world = World::new();
         let nested = world.dir.path().join("work/sub");
-        let roots = Roots::new(&world.dir.path().join("work"), [nested].into_iter(), None).unwrap();
+        let roots =
+            CallRoots::new(&world.dir.path().join("work"), [nested].into_iter(), None).unwrap();
         assert!(roots.resolve_for_writing("sub/x").is_err());
         assert!(roots.resolve_for_writing("x").is_ok());
     }
@@ -409,7 +410,7 @@ mod tests {
     fn work_in_a_skills_own_folder_may_write_there() {
         let world = World::new();
         let skill = world.dir.path().join("skill");
-        let roots = Roots::new(&skill, [skill.clone()].into_iter(), None).unwrap();
+        let roots = CallRoots::new(&skill, [skill.clone()].into_iter(), None).unwrap();
         assert!(roots.resolve_for_writing("SKILL.md").is_ok());
     }
 }

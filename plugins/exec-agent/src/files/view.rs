@@ -6,19 +6,19 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use super::beneath::{Opened, open};
+use super::beneath::{OpenFile, open};
 use super::directory;
 use super::inline::{TEXT_BUDGET, drop_end, json_len};
-use super::paths::{Place, Roots};
-use crate::error::{Error, Result};
+use super::paths::{CallRoots, RootedPath};
+use crate::error::{AgentError, Result};
 
 /// How many bytes of numbered lines are collected.
 const MAX_CONTENT: usize = TEXT_BUDGET;
 /// The lines of a file beyond this size are not counted to its end.
 const MAX_COUNTED: u64 = 256 * 1024 * 1024;
-/// What a file or a directory holds.
+/// The content of a file or a directory.
 #[derive(Debug, Default)]
-pub struct Viewed {
+pub struct PathView {
     /// The lines asked for, or a listing of two levels. Bytes that are not UTF-8 are replaced.
     pub content: String,
     /// Whether it is a directory.
@@ -26,7 +26,7 @@ pub struct Viewed {
     /// Lines of the whole file; nothing when they were not counted.
     pub total_lines: Option<u64>,
     /// The file and its size in bytes, when only a beginning of it is shown.
-    pub cut: Option<(Place, u64)>,
+    pub cut: Option<(RootedPath, u64)>,
 }
 
 /// Shows a file or a directory, of a file those lines that are in the range: first and last,
@@ -35,19 +35,19 @@ pub struct Viewed {
 /// # Errors
 /// When the path may not be read, there is nothing, or the range is none.
 pub fn view(
-    roots: &Roots,
+    roots: &CallRoots,
     path: &str,
     range: Option<(i64, i64)>,
     check: impl Fn() -> Result<()>,
-) -> Result<Viewed> {
+) -> Result<PathView> {
     let place = roots.resolve(path)?;
     match open(&place)? {
-        Opened::Directory(dir) => directory::list(&place, &dir),
-        Opened::File(mut file, size) => {
+        OpenFile::Directory(dir) => directory::list(&place, &dir),
+        OpenFile::File(mut file, size) => {
             let range = Range::new(range)?;
             let read = read(&check, &mut file, size, range).map_err(|stop| match stop {
-                Stop::Io(error) => place.error("read", error),
-                Stop::Told(error) => error,
+                ViewError::Io(error) => place.error("read", error),
+                ViewError::Told(error) => error,
             })?;
             viewed(place, size, range, read)
         }
@@ -70,7 +70,7 @@ impl Range {
             });
         };
         let bad = || {
-            Error::invalid(format!(
+            AgentError::invalid(format!(
                 "view_range [{first}, {last}] is no range: the first line is at least 1, the \
                  last one not before it, or -1 for the end"
             ))
@@ -89,9 +89,9 @@ impl Range {
     }
 }
 
-/// What was read of a file.
+/// The part of a file that was read.
 #[derive(Debug, Default)]
-struct Content {
+struct FileContent {
     bytes: Vec<u8>,
     /// Lines in the file; of a very large one, not all of them.
     lines: u64,
@@ -103,9 +103,9 @@ struct Content {
     head: Vec<u8>,
 }
 
-enum Stop {
+enum ViewError {
     Io(io::Error),
-    Told(Error),
+    Told(AgentError),
 }
 
 /// Reads on to the end of the file to count its lines, and collects those in the range.
@@ -114,21 +114,21 @@ fn read(
     file: &mut File,
     size: u64,
     range: Range,
-) -> Result<Content, Stop> {
-    let mut content = Content {
+) -> Result<FileContent, ViewError> {
+    let mut content = FileContent {
         counted_all: true,
-        ..Content::default()
+        ..FileContent::default()
     };
     let mut buffer = vec![0; 64 * 1024];
     let mut in_line = false;
     let mut position = 0_u64;
     loop {
-        check().map_err(Stop::Told)?;
+        check().map_err(ViewError::Told)?;
         let length = match file.read(&mut buffer) {
             Ok(0) => return Ok(content),
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Stop::Io(error)),
+            Err(error) => return Err(ViewError::Io(error)),
         };
         let piece = buffer.get(..length).unwrap_or_default();
         if position == 0 {
@@ -159,7 +159,7 @@ fn read(
     }
 }
 
-impl Content {
+impl FileContent {
     fn collect(&mut self, part: &[u8], begins: bool) {
         if self.cut {
             return;
@@ -178,15 +178,15 @@ impl Content {
     }
 }
 
-fn viewed(place: Place, size: u64, range: Range, mut read: Content) -> Result<Viewed> {
+fn viewed(place: RootedPath, size: u64, range: Range, mut read: FileContent) -> Result<PathView> {
     if read.binary {
-        return Ok(Viewed {
+        return Ok(PathView {
             content: format!("(no text: {}, {size} bytes)", what_it_is(&read.head)),
-            ..Viewed::default()
+            ..PathView::default()
         });
     }
     if range.first > read.lines.max(1) {
-        return Err(Error::new(format!(
+        return Err(AgentError::new(format!(
             "`{}` has {} lines; there is no line {}",
             place.asked(),
             read.lines,
@@ -211,7 +211,7 @@ fn viewed(place: Place, size: u64, range: Range, mut read: Content) -> Result<Vi
             range.first
         ));
     }
-    Ok(Viewed {
+    Ok(PathView {
         content,
         directory: false,
         total_lines: read.counted_all.then_some(read.lines),

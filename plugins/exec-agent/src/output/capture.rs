@@ -28,9 +28,9 @@ pub struct Capture {
     path: Option<PathBuf>,
 }
 
-/// What is left of the output.
+/// The captured output of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct CommandOutput {
     /// Standard output, or its end.
     pub stdout: String,
     /// Standard error, or its end.
@@ -78,7 +78,7 @@ impl Capture {
 
     /// What is left, small enough for a reply.
     #[must_use]
-    pub fn finish(mut self) -> Kept {
+    pub fn finish(mut self) -> CommandOutput {
         let (mut stdout, mut stderr) = (self.stdout.text(), self.stderr.text());
         loop {
             let (out, err) = (json_len(&stdout), json_len(&stderr));
@@ -90,7 +90,7 @@ impl Capture {
             drop_start(if out >= err { &mut stdout } else { &mut stderr });
         }
         let (full_output, discarded) = self.all.finish();
-        Kept {
+        CommandOutput {
             stdout,
             stderr,
             stdout_bytes: self.stdout.total,
@@ -263,7 +263,7 @@ mod tests {
         let mut capture = Capture::new(None, path(&dir));
         capture.push(EmitKind::Stdout, b"out\n");
         capture.push(EmitKind::Stderr, b"err\xff\n");
-        let expected = Kept {
+        let expected = CommandOutput {
             stdout: "out\n".into(),
             stderr: "err\u{fffd}\n".into(),
             stdout_bytes: 4,

@@ -3,7 +3,7 @@
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::protocol::{FileRef, PluginEvent};
 
-use super::{Kept, Live};
+use super::{CommandOutput, OutputRelay};
 
 /// How many bytes of JSON the reply's list of files may take; more files go as events.
 const FILES_BUDGET: usize = 6 * 1024;
@@ -27,7 +27,7 @@ pub async fn first_files(files: Vec<FileRef>, cx: &Cx) -> Vec<FileRef> {
 /// Tells a person what of a command's output and files is nowhere: output beyond what a file
 /// holds, files beyond those that were looked at (`cut`), and so many with names that are not
 /// UTF-8 (`unnamed`).
-pub fn say_what_is_missing(live: &Live, kept: &Kept, cut: bool, unnamed: u64) {
+pub fn say_what_is_missing(live: &OutputRelay, kept: &CommandOutput, cut: bool, unnamed: u64) {
     if kept.discarded > 0 {
         live.notice(
             "warn",

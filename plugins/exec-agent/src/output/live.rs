@@ -16,21 +16,21 @@ const WAITING: usize = 32;
 /// How long a finished command waits for the host to take the last pieces.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// The way of one command's output to the host.
-pub struct Live {
+/// Relays the output of one command to the host.
+pub struct OutputRelay {
     cx: Cx,
-    queue: Option<Queue>,
+    queue: Option<PieceQueue>,
     skipped: u64,
     over: bool,
 }
 
-struct Queue {
+struct PieceQueue {
     /// Gone once the last piece is in.
     pieces: Option<mpsc::Sender<(EmitKind, Vec<u8>)>>,
     task: JoinHandle<()>,
 }
 
-impl Live {
+impl OutputRelay {
     /// The way to the host of a call.
     #[must_use]
     pub fn new(cx: Cx) -> Self {
@@ -60,7 +60,7 @@ impl Live {
         // Once something waits, everything goes through the queue: the order stays.
         let queue = self
             .queue
-            .get_or_insert_with(|| Queue::new(self.cx.clone()));
+            .get_or_insert_with(|| PieceQueue::new(self.cx.clone()));
         let piece = (kind, bytes.to_vec());
         let sent = queue.pieces.as_ref().map(|pieces| pieces.try_send(piece));
         if !matches!(sent, Some(Ok(()))) {
@@ -98,7 +98,7 @@ impl Live {
     }
 }
 
-impl Queue {
+impl PieceQueue {
     fn new(cx: Cx) -> Self {
         let (pieces, mut waiting) = mpsc::channel::<(EmitKind, Vec<u8>)>(WAITING);
         let task = tokio::spawn(async move {
@@ -115,7 +115,7 @@ impl Queue {
     }
 }
 
-impl std::fmt::Debug for Live {
+impl std::fmt::Debug for OutputRelay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live")
             .field("skipped", &self.skipped)
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Live {
     }
 }
 
-impl Drop for Queue {
+impl Drop for PieceQueue {
     fn drop(&mut self) {
         self.task.abort();
     }

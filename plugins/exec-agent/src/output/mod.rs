@@ -9,7 +9,7 @@ mod files;
 mod limits;
 mod live;
 
-pub use capture::{Capture, Kept};
+pub use capture::{Capture, CommandOutput};
 pub use files::{first_files, say_what_is_missing};
 pub use limits::Limits;
-pub use live::Live;
+pub use live::OutputRelay;

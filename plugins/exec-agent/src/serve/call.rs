@@ -10,19 +10,19 @@ use conjure_process_tree::Wake;
 
 use super::lock;
 use crate::WINDOW;
-use crate::error::{Error, Result};
-use crate::frame::Frame;
+use crate::error::{AgentError, Result};
+use crate::frame::AgentFrame;
 
-/// The way to the outside, which all calls share.
-pub(super) struct Output(Mutex<File>);
+/// The agent's outgoing stream, shared by all calls.
+pub(super) struct FrameOutput(Mutex<File>);
 
-impl Output {
+impl FrameOutput {
     pub(super) fn new(file: File) -> Self {
         Self(Mutex::new(file))
     }
 
     /// Sends a frame, whole. When nobody takes it the stream is over, which its reader finds out.
-    pub(super) fn send(&self, call: u32, frame: &Frame) {
+    pub(super) fn send(&self, call: u32, frame: &AgentFrame) {
         self.write(&frame.encode(call));
     }
 
@@ -31,35 +31,35 @@ impl Output {
     }
 }
 
-/// A call.
-pub(super) struct Call {
+/// A call that the agent serves.
+pub(super) struct AgentCall {
     number: u32,
-    output: Arc<Output>,
-    state: Mutex<State>,
+    output: Arc<FrameOutput>,
+    state: Mutex<AgentCallState>,
     changed: Condvar,
     /// Readable after something changed.
     wake: Wake,
     /// A frame that waits for the next one, so that one write has both.
-    held: Mutex<Option<Frame>>,
+    held: Mutex<Option<AgentFrame>>,
 }
 
 #[derive(Default)]
-struct State {
+struct AgentCallState {
     credit: u32,
     data: VecDeque<Vec<u8>>,
     ended: bool,
     cancelled: bool,
 }
 
-impl Call {
-    pub(super) fn new(number: u32, output: Arc<Output>) -> Result<Self> {
-        let wake = Wake::new().map_err(|error| Error::new(error.to_string()))?;
+impl AgentCall {
+    pub(super) fn new(number: u32, output: Arc<FrameOutput>) -> Result<Self> {
+        let wake = Wake::new().map_err(|error| AgentError::new(error.to_string()))?;
         Ok(Self {
             number,
             output,
-            state: Mutex::new(State {
+            state: Mutex::new(AgentCallState {
                 credit: WINDOW,
-                ..State::default()
+                ..AgentCallState::default()
             }),
             changed: Condvar::new(),
             wake,
@@ -68,13 +68,13 @@ impl Call {
     }
 
     /// Takes what came for it.
-    pub(super) fn take(&self, frame: Frame) {
+    pub(super) fn take(&self, frame: AgentFrame) {
         let mut state = lock(&self.state);
         match frame {
-            Frame::Data(bytes) => state.data.push_back(bytes),
-            Frame::End => state.ended = true,
-            Frame::Credit(more) => state.credit = state.credit.saturating_add(more),
-            Frame::Cancel => state.cancelled = true,
+            AgentFrame::Data(bytes) => state.data.push_back(bytes),
+            AgentFrame::End => state.ended = true,
+            AgentFrame::Credit(more) => state.credit = state.credit.saturating_add(more),
+            AgentFrame::Cancel => state.cancelled = true,
             _ => return,
         }
         drop(state);
@@ -103,7 +103,7 @@ impl Call {
 
     pub(super) fn check(&self) -> Result<()> {
         if self.cancelled() {
-            return Err(Error::cancelled());
+            return Err(AgentError::cancelled());
         }
         Ok(())
     }
@@ -113,12 +113,12 @@ impl Call {
         lock(&self.state).credit as usize
     }
 
-    pub(super) fn send(&self, frame: &Frame) {
+    pub(super) fn send(&self, frame: &AgentFrame) {
         self.output.send(self.number, frame);
     }
 
     /// Sends output or data, for which there is credit.
-    pub(super) fn spend(&self, frame: &Frame, bytes: usize) {
+    pub(super) fn spend(&self, frame: &AgentFrame, bytes: usize) {
         self.pay(bytes);
         self.send(frame);
     }
@@ -129,9 +129,9 @@ impl Call {
         state.credit = state.credit.saturating_sub(spent);
     }
 
-    /// Keeps output, for which there is credit, until [`Call::release`] or the last frame. One
+    /// Keeps output, for which there is credit, until [`AgentCall::release`] or the last frame. One
     /// frame is held at most; another one sends it.
-    pub(super) fn hold(&self, frame: Frame, bytes: usize) {
+    pub(super) fn hold(&self, frame: AgentFrame, bytes: usize) {
         self.pay(bytes);
         let before = lock(&self.held).replace(frame);
         if let Some(before) = before {
@@ -148,7 +148,7 @@ impl Call {
     }
 
     /// Sends the last frame, behind what is held.
-    pub(super) fn send_last(&self, frame: &Frame) {
+    pub(super) fn send_last(&self, frame: &AgentFrame) {
         let held = lock(&self.held).take();
         let mut bytes = held.map_or_else(Vec::new, |held| held.encode(self.number));
         bytes.extend(frame.encode(self.number));
@@ -159,28 +159,32 @@ impl Call {
     pub(super) fn wait_for_credit(&self) -> Result<usize> {
         let state = self.wait_while(|state| state.credit == 0 && !state.cancelled);
         if state.cancelled {
-            return Err(Error::cancelled());
+            return Err(AgentError::cancelled());
         }
         Ok(state.credit as usize)
     }
 
     /// The next piece of data; nothing at the end.
     pub(super) fn data(&self) -> io::Result<Option<Vec<u8>>> {
-        let waiting = |state: &State| state.data.is_empty() && !state.ended && !state.cancelled;
+        let waiting =
+            |state: &AgentCallState| state.data.is_empty() && !state.ended && !state.cancelled;
         let mut state = self.wait_while(waiting);
         if state.cancelled {
-            return Err(io::Error::other(Error::cancelled()));
+            return Err(io::Error::other(AgentError::cancelled()));
         }
         let piece = state.data.pop_front();
         drop(state);
         if let Some(piece) = &piece {
             let more = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-            self.send(&Frame::Credit(more));
+            self.send(&AgentFrame::Credit(more));
         }
         Ok(piece)
     }
 
-    fn wait_while(&self, waiting: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+    fn wait_while(
+        &self,
+        waiting: impl Fn(&AgentCallState) -> bool,
+    ) -> MutexGuard<'_, AgentCallState> {
         let state = lock(&self.state);
         self.changed
             .wait_while(state, |state| waiting(state))

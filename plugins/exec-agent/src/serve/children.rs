@@ -30,13 +30,13 @@ const STRAYS: Duration = Duration::from_secs(2);
 /// The supervisors.
 #[derive(Default)]
 pub(super) struct Children {
-    table: Mutex<Table>,
+    table: Mutex<ChildTable>,
     /// A command was started, or the next shell has been.
     started: Condvar,
 }
 
 #[derive(Default)]
-struct Table {
+struct ChildTable {
     supervisors: HashSet<i32>,
     /// How many supervisors were ever started.
     count: u64,
@@ -79,7 +79,7 @@ impl Children {
     }
 
     /// The table, once no shell is being started.
-    fn settled(&self) -> MutexGuard<'_, Table> {
+    fn settled(&self) -> MutexGuard<'_, ChildTable> {
         self.started
             .wait_while(lock(&self.table), |table| {
                 matches!(table.next, Next::Starts)
@@ -186,7 +186,7 @@ impl Children {
     }
 }
 
-impl Table {
+impl ChildTable {
     /// Takes the shell that waits, if there is such a one.
     fn take_waiting(&mut self, such: impl FnOnce(&Ready) -> bool) -> Option<Ready> {
         match std::mem::take(&mut self.next) {

@@ -15,13 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use super::World;
-use super::call::Call;
+use super::call::AgentCall;
 use super::shell::Shell;
 use crate::PIECE;
-use crate::error::{Error, Result};
-use crate::files::{Change, Snapshot};
-use crate::frame::Frame;
-use crate::message::{Bash, Ended, Gaps};
+use crate::error::{AgentError, Result};
+use crate::files::{DirectorySnapshot, FileChange};
+use crate::frame::AgentFrame;
+use crate::message::{CommandResult, Gaps, ShellCommand};
 
 /// How long output is read after every process is gone; somebody may have been handed the pipes.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -38,16 +38,21 @@ const ENDING: Duration = Duration::from_secs(4);
 const NAMES: usize = 2 * 1024 * 1024;
 
 /// Runs a command to its end.
-pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -> Result<Ended> {
+pub(super) fn run(
+    world: &World,
+    call: &Arc<AgentCall>,
+    shell: &Shell,
+    bash: &ShellCommand,
+) -> Result<CommandResult> {
     let deadline = Instant::now() + Duration::from_millis(bash.time_ms);
     let grace = Duration::from_millis(bash.grace_ms);
     let dir = bash.dir.as_ref().map(Path::new);
     let dir = dir.unwrap_or(&world.place.working_dir);
-    let before = Snapshot::take(dir);
+    let before = DirectorySnapshot::take(dir);
     let end = loop {
         let supervisor = world.children.start(shell, &bash.command);
         let mut running = supervisor
-            .map(|supervisor| Running::new(world, call, supervisor))
+            .map(|supervisor| ServedCommand::new(world, call, supervisor))
             .map_err(|error| not_started(&bash.shell, &error))?;
         match running.see_to_its_end(deadline, grace) {
             // A shell that waited was ended by somebody, before it had the command.
@@ -56,11 +61,11 @@ pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -
         }
     };
     if call.cancelled() && end.status.is_none() {
-        return Err(Error::cancelled());
+        return Err(AgentError::cancelled());
     }
     let mut changes = before.changes(dir);
     let mut room = NAMES;
-    changes.files.retain(|Change { path, .. }| {
+    changes.files.retain(|FileChange { path, .. }| {
         room = room.saturating_sub(path.len() + 12);
         changes.cut |= room == 0;
         room > 0
@@ -68,7 +73,7 @@ pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -
     // Whose supervisor was killed was killed with it.
     let killed = Signal::KILL.as_raw();
     let (exit_code, signal) = end.status.unwrap_or((None, Some(killed)));
-    Ok(Ended {
+    Ok(CommandResult {
         exit_code,
         signal,
         timed_out: end.timed_out,
@@ -79,31 +84,31 @@ pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -
     })
 }
 
-fn not_started(shell: &str, error: &io::Error) -> Error {
+fn not_started(shell: &str, error: &io::Error) -> AgentError {
     match error.kind() {
-        ErrorKind::NotFound => Error::new(format!(
+        ErrorKind::NotFound => AgentError::new(format!(
             "the command cannot be started: there is no shell `{shell}`, or no working directory. \
              Name a shell that is there, in the configuration of this backend"
         )),
-        ErrorKind::WouldBlock => Error::new(
+        ErrorKind::WouldBlock => AgentError::new(
             "the command cannot be started: there are too many processes; the limit is a setting",
         ),
-        _ => Error::new(format!("the command cannot be started: {error}")),
+        _ => AgentError::new(format!("the command cannot be started: {error}")),
     }
 }
 
-/// A command that runs.
-struct Running<'a> {
+/// A command that the agent runs.
+struct ServedCommand<'a> {
     world: &'a World,
-    call: &'a Arc<Call>,
+    call: &'a Arc<AgentCall>,
     supervisor: Supervisor,
-    pipes: Pipes,
+    pipes: OutputPipes,
     /// Until when output is held back: left in its pipe at first, later read and not sent.
     held: Option<Instant>,
 }
 
-/// How it came to its end.
-struct End {
+/// The end of a command.
+struct CommandExit {
     status: Option<(Option<i32>, Option<i32>)>,
     /// Whether its shell ever had the command.
     given: bool,
@@ -111,9 +116,9 @@ struct End {
     timed_out: bool,
 }
 
-/// What is being waited for, and until when.
+/// The phase of a running command, and until when it lasts.
 #[derive(Clone, Copy)]
-enum Phase {
+enum CommandPhase {
     /// The end of the command and of what it started.
     Runs,
     /// The same, which was asked for.
@@ -122,12 +127,12 @@ enum Phase {
     Drains(Instant),
 }
 
-impl<'a> Running<'a> {
-    fn new(world: &'a World, call: &'a Arc<Call>, mut supervisor: Supervisor) -> Self {
+impl<'a> ServedCommand<'a> {
+    fn new(world: &'a World, call: &'a Arc<AgentCall>, mut supervisor: Supervisor) -> Self {
         Self {
             world,
             call,
-            pipes: Pipes::new(&mut supervisor.child),
+            pipes: OutputPipes::new(&mut supervisor.child),
             supervisor,
             held: Some(Instant::now() + AT_FIRST),
         }
@@ -137,46 +142,48 @@ impl<'a> Running<'a> {
     ///
     /// # Errors
     /// When its shell could not be started.
-    fn see_to_its_end(&mut self, deadline: Instant, grace: Duration) -> io::Result<End> {
+    fn see_to_its_end(&mut self, deadline: Instant, grace: Duration) -> io::Result<CommandExit> {
         let mut timed_out = false;
-        let mut phase = Phase::Runs;
+        let mut phase = CommandPhase::Runs;
         loop {
             let heard = self.supervisor.heard()?;
             let (ended, gone, lost) = (heard.ended.is_some(), heard.gone, heard.lost);
             let now = Instant::now();
             let next = match phase {
-                Phase::Runs | Phase::Ends(_) if gone => Phase::Drains(now + DRAIN),
-                Phase::Runs | Phase::Ends(_) if lost => {
+                CommandPhase::Runs | CommandPhase::Ends(_) if gone => {
+                    CommandPhase::Drains(now + DRAIN)
+                }
+                CommandPhase::Runs | CommandPhase::Ends(_) if lost => {
                     self.supervisor.kill_program();
                     self.world.children.forget(self.supervisor.pid());
                     self.world.children.end_strays();
-                    Phase::Drains(now + DRAIN)
+                    CommandPhase::Drains(now + DRAIN)
                 }
-                Phase::Runs => {
+                CommandPhase::Runs => {
                     let late = now >= deadline;
                     // One that has ended by itself is in its supervisor's hands.
                     timed_out = late && !ended;
                     if late || self.call.cancelled() {
                         self.supervisor.end(grace);
-                        Phase::Ends(now + grace + ENDING)
+                        CommandPhase::Ends(now + grace + ENDING)
                     } else {
-                        Phase::Runs
+                        CommandPhase::Runs
                     }
                 }
-                Phase::Ends(until) if now >= until => {
+                CommandPhase::Ends(until) if now >= until => {
                     // It was stopped: nothing that it says is waited for.
                     self.supervisor.kill_program();
                     self.world.children.kill(self.supervisor.pid());
-                    Phase::Drains(now + DRAIN)
+                    CommandPhase::Drains(now + DRAIN)
                 }
-                Phase::Drains(until) => {
+                CommandPhase::Drains(until) => {
                     if self.pipes.are_closed() || now >= until {
                         let heard = self.supervisor.heard()?;
                         if heard.lost && heard.begun.is_none() && heard.given {
                             let why = "what supervises it ended before it began";
                             return Err(io::Error::other(why));
                         }
-                        return Ok(End {
+                        return Ok(CommandExit {
                             status: heard.ended,
                             given: heard.given,
                             gaps: heard.begun.unwrap_or_default(),
@@ -185,13 +192,13 @@ impl<'a> Running<'a> {
                     }
                     phase
                 }
-                waiting @ Phase::Ends(_) => waiting,
+                waiting @ CommandPhase::Ends(_) => waiting,
             };
             let until = match next {
-                Phase::Runs => deadline,
-                Phase::Ends(until) | Phase::Drains(until) => until,
+                CommandPhase::Runs => deadline,
+                CommandPhase::Ends(until) | CommandPhase::Drains(until) => until,
             };
-            let drains = |phase| matches!(phase, Phase::Drains(_));
+            let drains = |phase| matches!(phase, CommandPhase::Drains(_));
             let entered = drains(next) && !drains(phase);
             phase = next;
             // A command that is over has often closed its pipes already, and then nothing comes.
@@ -199,7 +206,7 @@ impl<'a> Running<'a> {
                 continue;
             }
             let read = self.wait(until.saturating_duration_since(now), drains(phase));
-            if let Phase::Drains(until) = &mut phase {
+            if let CommandPhase::Drains(until) = &mut phase {
                 if read {
                     *until = Instant::now() + DRAIN;
                 } else if self.call.credit() == 0 && !self.call.cancelled() {
@@ -261,25 +268,25 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for ServedCommand<'_> {
     fn drop(&mut self) {
         self.world.children.forget(self.supervisor.pid());
     }
 }
 
-/// The command's output.
-struct Pipes {
-    open: Vec<(bool, Box<dyn Pipe>)>,
+/// The pipes of a command's output.
+struct OutputPipes {
+    open: Vec<(bool, Box<dyn ReadPipe>)>,
     buffer: Vec<u8>,
 }
 
-trait Pipe: Read + AsFd {}
+trait ReadPipe: Read + AsFd {}
 
-impl<T: Read + AsFd> Pipe for T {}
+impl<T: Read + AsFd> ReadPipe for T {}
 
-impl Pipes {
+impl OutputPipes {
     fn new(child: &mut Child) -> Self {
-        let mut open: Vec<(bool, Box<dyn Pipe>)> = Vec::new();
+        let mut open: Vec<(bool, Box<dyn ReadPipe>)> = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             open.push((false, Box::new(stdout)));
         }
@@ -303,7 +310,7 @@ impl Pipes {
 
     /// Reads a piece of each pipe that is ready, as far as there is credit, and says how many bytes
     /// came.
-    fn read(&mut self, ready: &[bool], mut credit: usize, call: &Call) -> usize {
+    fn read(&mut self, ready: &[bool], mut credit: usize, call: &AgentCall) -> usize {
         let had = credit;
         let mut ready = ready.iter();
         let buffer = &mut self.buffer;
@@ -317,8 +324,8 @@ impl Pipes {
                 Ok(length) => {
                     let bytes = room.get(..length).unwrap_or_default().to_vec();
                     let frame = match is_error {
-                        true => Frame::Stderr(bytes),
-                        false => Frame::Stdout(bytes),
+                        true => AgentFrame::Stderr(bytes),
+                        false => AgentFrame::Stdout(bytes),
                     };
                     call.hold(frame, length);
                     credit -= length;

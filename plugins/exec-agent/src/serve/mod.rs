@@ -35,16 +35,16 @@ use conjure_process_tree::{
 };
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
-use crate::error::{Error, Kind, Result};
-use crate::files::{Roots, str_replace, view};
-use crate::frame::Frame;
-use crate::message::{Bash, Reply, Request};
-use call::{Call, Output};
+use crate::error::{AgentError, AgentErrorKind, Result};
+use crate::files::{CallRoots, str_replace, view};
+use crate::frame::AgentFrame;
+use crate::message::{AgentReply, AgentRequest, ShellCommand};
+use call::{AgentCall, FrameOutput};
 use children::Children;
 #[cfg(target_os = "linux")]
 pub use hold::{hold, let_go_at_end};
 use shell::Shell;
-use stream::Stream;
+use stream::FrameInput;
 use workers::Workers;
 
 /// How long everything may be killed at the end of the stream.
@@ -54,9 +54,9 @@ const ENDS: Duration = Duration::from_millis(5);
 /// The stack of a call's thread; nothing here is deep.
 const STACK: usize = 256 * 1024;
 
-/// Where the agent works.
+/// The settings of the agent.
 #[derive(Debug)]
-pub struct Place {
+pub struct AgentSettings {
     /// The directory in which commands begin.
     pub working_dir: PathBuf,
     /// Directories that may be read and not written.
@@ -72,7 +72,7 @@ pub struct Place {
     pub confined: Option<Vec<String>>,
 }
 
-impl Place {
+impl AgentSettings {
     /// Whether the agent itself works there, so that a command which it starts begins there
     /// without being sent.
     fn is_here(&self) -> bool {
@@ -84,18 +84,18 @@ impl Place {
 
 /// What all calls share.
 struct World {
-    place: Place,
+    place: AgentSettings,
     /// Whether the agent works where commands begin.
     is_there: bool,
     /// Whether a user namespace helps to hide files.
     by_user_namespace: bool,
     children: Children,
-    arriving: transfer::Arriving,
+    arriving: transfer::IncomingFiles,
 }
 
 impl World {
     /// The shell of a command.
-    fn shell(&self, bash: &Bash) -> Result<Shell> {
+    fn shell(&self, bash: &ShellCommand) -> Result<Shell> {
         let hidden = self.place.confined.as_ref();
         let confinement = hidden.map(|hidden| Confinement {
             hidden: hidden.clone(),
@@ -111,9 +111,9 @@ impl World {
         (!self.is_there).then_some(&self.place.working_dir)
     }
 
-    fn roots(&self) -> Result<Roots> {
+    fn roots(&self) -> Result<CallRoots> {
         let skills = self.place.skills.iter().cloned();
-        Roots::new(&self.place.working_dir, skills, None)
+        CallRoots::new(&self.place.working_dir, skills, None)
     }
 }
 
@@ -121,18 +121,18 @@ impl World {
 ///
 /// # Errors
 /// When the stream cannot be read or holds what is no frame.
-pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
+pub fn serve(place: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
     adopt_orphans()?;
     // Nobody inside may read its memory or write to its stream.
     keep_private()?;
-    let output = Arc::new(Output::new(File::from(output)));
+    let output = Arc::new(FrameOutput::new(File::from(output)));
     let grace = place.grace;
     let world = Arc::new(World {
         is_there: place.is_here(),
         by_user_namespace: has_use_of_users(&place),
         place,
         children: Children::default(),
-        arriving: transfer::Arriving::default(),
+        arriving: transfer::IncomingFiles::default(),
     });
     let reaping = Arc::clone(&world);
     thread::Builder::new()
@@ -140,19 +140,19 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
         .spawn(move || reaping.children.reap())?;
     output.send(
         0,
-        &Frame::Ready {
+        &AgentFrame::Ready {
             version: crate::VERSION,
         },
     );
     let (over, ended) = channel();
-    let server = Arc::new(Server {
+    let server = Arc::new(AgentServer {
         world,
         output,
         calls: Mutex::default(),
         workers: Workers::new(STACK),
         handed_on: Mutex::default(),
     });
-    let begun = server.hand_on(Stream::new(File::from(input), over));
+    let begun = server.hand_on(FrameInput::new(File::from(input), over));
     let served = match begun {
         Ok(()) => ended.recv().unwrap_or_else(|_| Err(unread())),
         Err((_, error)) => Err(error),
@@ -162,7 +162,7 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
 }
 
 /// Whether files are to be hidden which only a user namespace hides, and there can be one.
-fn has_use_of_users(place: &Place) -> bool {
+fn has_use_of_users(place: &AgentSettings) -> bool {
     let hides = place
         .confined
         .as_ref()
@@ -193,21 +193,24 @@ fn unread() -> io::Error {
     io::Error::other("nobody reads the stream any more")
 }
 
-struct Server {
+struct AgentServer {
     world: Arc<World>,
-    output: Arc<Output>,
-    calls: Mutex<HashMap<u32, Arc<Call>>>,
+    output: Arc<FrameOutput>,
+    calls: Mutex<HashMap<u32, Arc<AgentCall>>>,
     workers: Workers,
     /// The stream, on its way to the thread that reads on.
-    handed_on: Mutex<Option<Stream>>,
+    handed_on: Mutex<Option<FrameInput>>,
 }
 
-impl Server {
+impl AgentServer {
     /// Lets another thread read on.
     ///
     /// # Errors
     /// When there is none; the stream comes back.
-    fn hand_on(self: &Arc<Self>, stream: Stream) -> std::result::Result<(), (Stream, io::Error)> {
+    fn hand_on(
+        self: &Arc<Self>,
+        stream: FrameInput,
+    ) -> std::result::Result<(), (FrameInput, io::Error)> {
         *lock(&self.handed_on) = Some(stream);
         let server = Arc::clone(self);
         let reads = move || {
@@ -226,7 +229,7 @@ impl Server {
     }
 
     /// Reads until a call comes, hands the stream on, and carries the call out.
-    fn read(self: &Arc<Self>, mut stream: Stream) {
+    fn read(self: &Arc<Self>, mut stream: FrameInput) {
         loop {
             let next = stream.next(self.world.place.quiet).transpose();
             let (number, frame) = match next {
@@ -236,7 +239,7 @@ impl Server {
                 }
             };
             let begun = match frame {
-                Frame::Call(bytes) => self.begin(number, &bytes),
+                AgentFrame::Call(bytes) => self.begin(number, &bytes),
                 frame => {
                     self.take(number, frame);
                     continue;
@@ -245,7 +248,7 @@ impl Server {
             let (call, request) = match begun {
                 Ok(begun) => begun,
                 Err(error) => {
-                    self.output.send(number, &Frame::Fault(error));
+                    self.output.send(number, &AgentFrame::Fault(error));
                     continue;
                 }
             };
@@ -255,14 +258,17 @@ impl Server {
                     stream = back;
                     lock(&self.calls).remove(&number);
                     let busy = format!("there is no thread for the call: {error}");
-                    call.send_last(&Frame::Fault(Error::of(Kind::Busy, busy)));
+                    call.send_last(&AgentFrame::Fault(AgentError::of(
+                        AgentErrorKind::Busy,
+                        busy,
+                    )));
                 }
             }
         }
     }
 
-    fn take(&self, number: u32, frame: Frame) {
-        if matches!(frame, Frame::Ping) {
+    fn take(&self, number: u32, frame: AgentFrame) {
+        if matches!(frame, AgentFrame::Ping) {
             return self.world.children.end_old();
         }
         let call = lock(&self.calls).get(&number).cloned();
@@ -272,14 +278,14 @@ impl Server {
         }
     }
 
-    fn begin(&self, number: u32, bytes: &[u8]) -> Result<(Arc<Call>, Request)> {
-        let request = Request::decode(bytes)?;
-        let call = Arc::new(Call::new(number, Arc::clone(&self.output))?);
+    fn begin(&self, number: u32, bytes: &[u8]) -> Result<(Arc<AgentCall>, AgentRequest)> {
+        let request = AgentRequest::decode(bytes)?;
+        let call = Arc::new(AgentCall::new(number, Arc::clone(&self.output))?);
         let mut calls = lock(&self.calls);
         let most = self.world.place.calls;
         if calls.len() >= most {
-            return Err(Error::of(
-                Kind::Busy,
+            return Err(AgentError::of(
+                AgentErrorKind::Busy,
                 format!("{most} calls run already; wait for one of them to end"),
             ));
         }
@@ -287,10 +293,10 @@ impl Server {
         Ok((call, request))
     }
 
-    fn carry_out(&self, number: u32, call: &Arc<Call>, request: Request) {
+    fn carry_out(&self, number: u32, call: &Arc<AgentCall>, request: AgentRequest) {
         let done = match run(&self.world, call, request) {
-            Ok(reply) => Frame::Reply(reply.encode()),
-            Err(error) => Frame::Fault(error),
+            Ok(reply) => AgentFrame::Reply(reply.encode()),
+            Err(error) => AgentFrame::Fault(error),
         };
         // Whoever has the answer may begin the next call.
         lock(&self.calls).remove(&number);
@@ -299,15 +305,15 @@ impl Server {
 }
 
 /// Carries out a request.
-fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
+fn run(world: &World, call: &Arc<AgentCall>, request: AgentRequest) -> Result<AgentReply> {
     Ok(match request {
-        Request::Bash(bash) => {
+        AgentRequest::Bash(bash) => {
             let shell = world.shell(&bash)?;
-            Reply::Bash(command::run(world, call, &shell, &bash)?)
+            AgentReply::Bash(command::run(world, call, &shell, &bash)?)
         }
-        Request::View { path, range } => {
+        AgentRequest::View { path, range } => {
             let viewed = view(&world.roots()?, &path, range, || call.check())?;
-            Reply::View {
+            AgentReply::View {
                 content: viewed.content,
                 directory: viewed.directory,
                 total_lines: viewed.total_lines,
@@ -317,12 +323,12 @@ fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
                 }),
             }
         }
-        Request::Create { path } => transfer::create(&world.roots()?, call, &path)?,
-        Request::Put { name } => transfer::put(&world.roots()?, &world.arriving, call, &name)?,
-        Request::Replace { path, old, new } => {
+        AgentRequest::Create { path } => transfer::create(&world.roots()?, call, &path)?,
+        AgentRequest::Put { name } => transfer::put(&world.roots()?, &world.arriving, call, &name)?,
+        AgentRequest::Replace { path, old, new } => {
             transfer::written(&str_replace(&world.roots()?, &path, &old, &new)?)
         }
-        Request::Get { path } => transfer::get(&world.roots()?, call, &path)?,
+        AgentRequest::Get { path } => transfer::get(&world.roots()?, call, &path)?,
     })
 }
 

@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use conjure_process_tree::{Confinement, Input, Start, Supervisor, own_program};
+use conjure_process_tree::{Confinement, Start, StdinSource, Supervisor, own_program};
 
-use crate::error::{Error, Result};
-use crate::message::Bash;
+use crate::error::{AgentError, Result};
+use crate::message::ShellCommand;
 
 /// The kernel takes no argument longer than this.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
@@ -47,25 +47,25 @@ impl Shell {
     /// # Errors
     /// When it cannot have such an environment, or no shell takes such a command.
     pub(super) fn of(
-        bash: &Bash,
+        bash: &ShellCommand,
         dir: Option<&Path>,
         confinement: Option<Confinement>,
     ) -> Result<Self> {
         if bash.command.len() > MAX_COMMAND {
-            return Err(Error::invalid(format!(
+            return Err(AgentError::invalid(format!(
                 "the command has {} bytes and may have {MAX_COMMAND}; write it to a file first and \
                  run that",
                 bash.command.len()
             )));
         }
         if bash.command.contains('\0') {
-            return Err(Error::invalid("the command holds a NUL byte"));
+            return Err(AgentError::invalid("the command holds a NUL byte"));
         }
         let bad = |(name, value): &&(String, String)| {
             name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
         };
         if let Some((name, _)) = bash.env.iter().find(bad) {
-            return Err(Error::invalid(format!(
+            return Err(AgentError::invalid(format!(
                 "`{}` cannot be an environment variable",
                 name.escape_debug()
             )));
@@ -80,10 +80,10 @@ impl Shell {
 
     /// Starts it with its command.
     pub(super) fn run(&self, command: &str) -> io::Result<Supervisor> {
-        self.start(&[command], Input::Empty)
+        self.start(&[command], StdinSource::Empty)
     }
 
-    fn start(&self, arguments: &[&str], input: Input) -> io::Result<Supervisor> {
+    fn start(&self, arguments: &[&str], input: StdinSource) -> io::Result<Supervisor> {
         // The dashes end the options: a command may begin with one.
         let arguments = ["-c", "--"].iter().chain(arguments);
         let start = Start {
@@ -148,7 +148,7 @@ impl Ready {
             return None;
         }
         let places = shell.places();
-        let supervisor = shell.start(&[WAIT, &shell.path, "\n"], Input::Given);
+        let supervisor = shell.start(&[WAIT, &shell.path, "\n"], StdinSource::Given);
         Some(Self {
             shell: shell.clone(),
             places,
@@ -188,10 +188,10 @@ mod tests {
     use super::*;
 
     fn shell(path: &str) -> Shell {
-        let bash = Bash {
+        let bash = ShellCommand {
             shell: path.to_owned(),
             env: vec![("A".to_owned(), "1 2".to_owned())],
-            ..Bash::default()
+            ..ShellCommand::default()
         };
         Shell::of(&bash, None, None).unwrap()
     }
@@ -272,7 +272,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work");
         fs::create_dir(&path).unwrap();
-        let shell = Shell::of(&Bash::default(), Some(&path), None).unwrap();
+        let shell = Shell::of(&ShellCommand::default(), Some(&path), None).unwrap();
         let before = shell.places();
         assert_eq!(shell.places(), before);
         fs::rename(&path, dir.path().join("old")).unwrap();

@@ -9,29 +9,32 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::frame::{Frame, Frames};
+use crate::frame::{AgentFrame, AgentFrames};
 
-/// What comes in, in the hands of whoever reads it.
-pub(super) struct Stream {
+/// The agent's incoming stream.
+pub(super) struct FrameInput {
     input: File,
-    frames: Frames,
+    frames: AgentFrames,
     buffer: Vec<u8>,
     /// Told how it ended, by whoever saw that.
     over: Sender<io::Result<()>>,
 }
 
-impl Stream {
+impl FrameInput {
     pub(super) fn new(input: File, over: Sender<io::Result<()>>) -> Self {
         Self {
             input,
-            frames: Frames::default(),
+            frames: AgentFrames::default(),
             buffer: vec![0; 64 * 1024],
             over,
         }
     }
 
     /// The next frame; nothing at the end, or when none came for so long.
-    pub(super) fn next(&mut self, quiet: Option<Duration>) -> io::Result<Option<(u32, Frame)>> {
+    pub(super) fn next(
+        &mut self,
+        quiet: Option<Duration>,
+    ) -> io::Result<Option<(u32, AgentFrame)>> {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
                 return Ok(Some(frame));

@@ -5,48 +5,48 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::Mutex;
 
-use super::call::Call;
+use super::call::AgentCall;
 use super::lock;
 use crate::PIECE;
-use crate::error::{Error, Result};
-use crate::files::{Opened, Roots, Written, create_file, open, open_file};
-use crate::frame::Frame;
-use crate::message::Reply;
+use crate::error::{AgentError, Result};
+use crate::files::{CallRoots, OpenFile, WrittenFile, create_file, open, open_file};
+use crate::frame::AgentFrame;
+use crate::message::AgentReply;
 
 /// How many names are tried for a file whose own is taken.
 const NAMES: u32 = 1_000;
 
 /// Writes a file from the call's data.
-pub(super) fn create(roots: &Roots, call: &Call, path: &str) -> Result<Reply> {
+pub(super) fn create(roots: &CallRoots, call: &AgentCall, path: &str) -> Result<AgentReply> {
     let fill = |file: &mut File| fill(file, call);
     let made = create_file(roots, path, fill);
     call.check()?;
     made.map(|done| written(&done))
 }
 
-/// The names of files that are being put: of two at once none has the other's.
+/// The names of files that are being received. No two at once have the same.
 #[derive(Default)]
-pub(super) struct Arriving(Mutex<HashSet<String>>);
+pub(super) struct IncomingFiles(Mutex<HashSet<String>>);
 
-/// A name that is one file's until it is there.
-struct Taken<'a> {
-    arriving: &'a Arriving,
+/// Reserves a file's name until the file is there.
+struct NameGuard<'a> {
+    arriving: &'a IncomingFiles,
     name: String,
 }
 
-impl Arriving {
+impl IncomingFiles {
     /// Takes a name, unless it is taken or a file has it.
-    fn take(&self, roots: &Roots, name: &str) -> Option<Taken<'_>> {
+    fn take(&self, roots: &CallRoots, name: &str) -> Option<NameGuard<'_>> {
         let mut names = lock(&self.0);
         let there = roots.working_dir().join(name).symlink_metadata().is_ok();
-        (!there && names.insert(name.to_owned())).then(|| Taken {
+        (!there && names.insert(name.to_owned())).then(|| NameGuard {
             arriving: self,
             name: name.to_owned(),
         })
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
         lock(&self.arriving.0).remove(&self.name);
     }
@@ -54,10 +54,15 @@ impl Drop for Taken<'_> {
 
 /// Writes a file from the call's data under a name that is not taken. When a file with such a name
 /// has the very content already, that one is it.
-pub(super) fn put(roots: &Roots, arriving: &Arriving, call: &Call, name: &str) -> Result<Reply> {
+pub(super) fn put(
+    roots: &CallRoots,
+    arriving: &IncomingFiles,
+    call: &AgentCall,
+    name: &str,
+) -> Result<AgentReply> {
     let single = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
     if !single {
-        return Err(Error::invalid(format!(
+        return Err(AgentError::invalid(format!(
             "`{}` is no name of a file",
             name.escape_debug()
         )));
@@ -71,7 +76,9 @@ pub(super) fn put(roots: &Roots, arriving: &Arriving, call: &Call, name: &str) -
     let mut taken = Vec::new();
     let free = loop {
         let Some(name) = names.next() else {
-            return Err(Error::new(format!("every name like `{name}` is taken")));
+            return Err(AgentError::new(format!(
+                "every name like `{name}` is taken"
+            )));
         };
         match arriving.take(roots, &name) {
             None => taken.push(name),
@@ -83,7 +90,7 @@ pub(super) fn put(roots: &Roots, arriving: &Arriving, call: &Call, name: &str) -
         if let Some(size) = same(roots, &name, &free.name) {
             let _ = std::fs::remove_file(roots.working_dir().join(&free.name));
             let place = roots.resolve(&name)?;
-            return Ok(written(&Written {
+            return Ok(written(&WrittenFile {
                 path: place.shown(),
                 kind: place.kind(),
                 size,
@@ -95,7 +102,7 @@ pub(super) fn put(roots: &Roots, arriving: &Arriving, call: &Call, name: &str) -
 }
 
 /// The size of two files in the working directory, if both have the same content.
-fn same(roots: &Roots, one: &str, other: &str) -> Option<u64> {
+fn same(roots: &CallRoots, one: &str, other: &str) -> Option<u64> {
     let opened = |name| open_file(&roots.resolve(name).ok()?).ok();
     let ((one, size), (other, others)) = (opened(one)?, opened(other)?);
     if size != others {
@@ -117,11 +124,11 @@ fn same(roots: &Roots, one: &str, other: &str) -> Option<u64> {
 }
 
 /// Hands a file out as data.
-pub(super) fn get(roots: &Roots, call: &Call, path: &str) -> Result<Reply> {
+pub(super) fn get(roots: &CallRoots, call: &AgentCall, path: &str) -> Result<AgentReply> {
     let place = roots.resolve(path)?;
     let mut file = match open(&place)? {
-        Opened::File(file, _) => file,
-        Opened::Directory(_) => {
+        OpenFile::File(file, _) => file,
+        OpenFile::Directory(_) => {
             return Err(place.error("read", io::ErrorKind::IsADirectory));
         }
     };
@@ -134,17 +141,17 @@ pub(super) fn get(roots: &Roots, call: &Call, path: &str) -> Result<Reply> {
             .read(room)
             .map_err(|error| place.error("read", error))?;
         if length == 0 {
-            call.send(&Frame::End);
-            return Ok(Reply::Sent(sent));
+            call.send(&AgentFrame::End);
+            return Ok(AgentReply::Sent(sent));
         }
         sent += length as u64;
         let bytes = room.get(..length).unwrap_or_default().to_vec();
-        call.spend(&Frame::Data(bytes), length);
+        call.spend(&AgentFrame::Data(bytes), length);
     }
 }
 
-pub(super) fn written(written: &Written) -> Reply {
-    Reply::Written {
+pub(super) fn written(written: &WrittenFile) -> AgentReply {
+    AgentReply::Written {
         path: written.path.to_string_lossy().into_owned(),
         kind: written.kind,
         size: written.size,
@@ -152,7 +159,7 @@ pub(super) fn written(written: &Written) -> Reply {
     }
 }
 
-fn fill(file: &mut File, call: &Call) -> io::Result<u64> {
+fn fill(file: &mut File, call: &AgentCall) -> io::Result<u64> {
     let mut size = 0;
     while let Some(piece) = call.data()? {
         file.write_all(&piece)?;

@@ -12,12 +12,12 @@ use super::lock;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(30);
 
-type Work = Box<dyn FnOnce() + Send>;
+type WorkerJob = Box<dyn FnOnce() + Send>;
 
 /// The threads that wait, each by its number with the way to it.
 #[derive(Default)]
 struct Idle {
-    waiting: Mutex<Vec<(u64, Sender<Work>)>>,
+    waiting: Mutex<Vec<(u64, Sender<WorkerJob>)>>,
     next: AtomicU64,
 }
 
@@ -41,7 +41,7 @@ impl Workers {
     /// # Errors
     /// When there is none and the system gives no more.
     pub(super) fn run(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let mut work: Work = Box::new(work);
+        let mut work: WorkerJob = Box::new(work);
         let waiting = || lock(&self.idle.waiting).pop();
         while let Some((_, worker)) = waiting() {
             match worker.send(work) {
@@ -57,7 +57,7 @@ impl Workers {
 
 impl Idle {
     /// The life of a thread.
-    fn live(&self, first: Work) {
+    fn live(&self, first: WorkerJob) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, more) = channel();
         first();

@@ -8,9 +8,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use conjure_exec_agent::error::Error;
-use conjure_exec_agent::frame::{Frame, Frames};
-use conjure_exec_agent::message::{Bash, Ended, Reply, Request};
+use conjure_exec_agent::error::AgentError;
+use conjure_exec_agent::frame::{AgentFrame, AgentFrames};
+use conjure_exec_agent::message::{AgentReply, AgentRequest, CommandResult, ShellCommand};
 
 /// How long anything may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -19,10 +19,10 @@ pub(crate) struct Agent {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) process: Child,
     input: Option<ChildStdin>,
-    frames: Receiver<(u32, Frame)>,
+    frames: Receiver<(u32, AgentFrame)>,
     next: u32,
     /// What came for calls that were not asked about yet.
-    waiting: HashMap<u32, Vec<Frame>>,
+    waiting: HashMap<u32, Vec<AgentFrame>>,
     /// Whether output is paid for at once.
     pub(crate) pays: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Agent {
 pub(crate) struct Ran {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
-    pub(crate) ended: Ended,
+    pub(crate) ended: CommandResult,
 }
 
 impl Ran {
@@ -78,7 +78,7 @@ impl Agent {
         let mut output = process.stdout.take().unwrap();
         let (sender, frames) = channel();
         std::thread::spawn(move || {
-            let (mut cutter, mut buffer) = (Frames::default(), vec![0; 64 * 1024]);
+            let (mut cutter, mut buffer) = (AgentFrames::default(), vec![0; 64 * 1024]);
             while let Ok(length @ 1..) = output.read(&mut buffer) {
                 cutter.push(&buffer[..length]);
                 while let Some(frame) = cutter.next_frame().unwrap() {
@@ -95,7 +95,7 @@ impl Agent {
             waiting: HashMap::new(),
             pays: true,
         };
-        let ready = Frame::Ready {
+        let ready = AgentFrame::Ready {
             version: conjure_exec_agent::VERSION,
         };
         assert_eq!(agent.frame(0), ready);
@@ -110,27 +110,27 @@ impl Agent {
         self.path("work").join(name)
     }
 
-    pub(crate) fn send(&mut self, call: u32, frame: &Frame) {
+    pub(crate) fn send(&mut self, call: u32, frame: &AgentFrame) {
         let bytes = frame.encode(call);
         let input = self.input.as_mut().unwrap();
         input.write_all(&bytes).unwrap();
         input.flush().unwrap();
     }
 
-    pub(crate) fn begin(&mut self, request: &Request) -> u32 {
+    pub(crate) fn begin(&mut self, request: &AgentRequest) -> u32 {
         let call = self.next;
         self.next += 1;
-        self.send(call, &Frame::Call(request.encode()));
+        self.send(call, &AgentFrame::Call(request.encode()));
         call
     }
 
     /// The next frame of a call.
-    pub(crate) fn frame(&mut self, call: u32) -> Frame {
+    pub(crate) fn frame(&mut self, call: u32) -> AgentFrame {
         self.frame_within(call, LIMIT)
             .expect("the agent says nothing")
     }
 
-    pub(crate) fn frame_within(&mut self, call: u32, limit: Duration) -> Option<Frame> {
+    pub(crate) fn frame_within(&mut self, call: u32, limit: Duration) -> Option<AgentFrame> {
         if let Some(waiting) = self.waiting.get_mut(&call)
             && !waiting.is_empty()
         {
@@ -147,72 +147,78 @@ impl Agent {
     }
 
     /// Waits for a call's answer, with its data.
-    pub(crate) fn answer(&mut self, call: u32) -> (Result<Reply, Error>, Vec<u8>) {
+    pub(crate) fn answer(&mut self, call: u32) -> (Result<AgentReply, AgentError>, Vec<u8>) {
         let mut data = Vec::new();
         loop {
             match self.frame(call) {
-                Frame::Data(bytes) => {
-                    self.send(call, &Frame::Credit(bytes.len().try_into().unwrap()));
+                AgentFrame::Data(bytes) => {
+                    self.send(call, &AgentFrame::Credit(bytes.len().try_into().unwrap()));
                     data.extend(bytes);
                 }
-                Frame::End | Frame::Credit(_) => {}
-                Frame::Reply(bytes) => return (Reply::decode(&bytes).map_err(Error::from), data),
-                Frame::Fault(error) => return (Err(error), data),
+                AgentFrame::End | AgentFrame::Credit(_) => {}
+                AgentFrame::Reply(bytes) => {
+                    return (AgentReply::decode(&bytes).map_err(AgentError::from), data);
+                }
+                AgentFrame::Fault(error) => return (Err(error), data),
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+    pub(crate) fn ask(&mut self, request: &AgentRequest) -> Result<AgentReply, AgentError> {
         let call = self.begin(request);
         self.answer(call).0
     }
 
     /// Writes a file.
-    pub(crate) fn create(&mut self, path: &str, text: &[u8]) -> Result<Reply, Error> {
-        self.fill(&Request::Create { path: path.into() }, text)
+    pub(crate) fn create(&mut self, path: &str, text: &[u8]) -> Result<AgentReply, AgentError> {
+        self.fill(&AgentRequest::Create { path: path.into() }, text)
     }
 
-    pub(crate) fn fill(&mut self, request: &Request, bytes: &[u8]) -> Result<Reply, Error> {
+    pub(crate) fn fill(
+        &mut self,
+        request: &AgentRequest,
+        bytes: &[u8],
+    ) -> Result<AgentReply, AgentError> {
         let call = self.begin(request);
         for piece in bytes.chunks(conjure_exec_agent::PIECE) {
-            self.send(call, &Frame::Data(piece.to_vec()));
+            self.send(call, &AgentFrame::Data(piece.to_vec()));
         }
-        self.send(call, &Frame::End);
+        self.send(call, &AgentFrame::End);
         self.answer(call).0
     }
 
     pub(crate) fn start(&mut self, command: &str, time_ms: u64) -> u32 {
-        self.begin(&Request::Bash(Bash {
+        self.begin(&AgentRequest::Bash(ShellCommand {
             shell: "/bin/sh".into(),
             command: command.into(),
             env: vec![("GIVEN".into(), "yes".into())],
             time_ms,
             grace_ms: 200,
-            ..Bash::default()
+            ..ShellCommand::default()
         }))
     }
 
     /// Waits for a command's end.
-    pub(crate) fn ran(&mut self, call: u32) -> Result<Ran, Error> {
+    pub(crate) fn ran(&mut self, call: u32) -> Result<Ran, AgentError> {
         let mut ran = Ran::default();
         loop {
             let (bytes, to) = match self.frame(call) {
-                Frame::Stdout(bytes) => (bytes, &mut ran.stdout),
-                Frame::Stderr(bytes) => (bytes, &mut ran.stderr),
-                Frame::Reply(bytes) => {
-                    let Ok(Reply::Bash(ended)) = Reply::decode(&bytes) else {
+                AgentFrame::Stdout(bytes) => (bytes, &mut ran.stdout),
+                AgentFrame::Stderr(bytes) => (bytes, &mut ran.stderr),
+                AgentFrame::Reply(bytes) => {
+                    let Ok(AgentReply::Bash(ended)) = AgentReply::decode(&bytes) else {
                         panic!("no reply of a command");
                     };
                     ran.ended = ended;
                     return Ok(ran);
                 }
-                Frame::Fault(error) => return Err(error),
+                AgentFrame::Fault(error) => return Err(error),
                 other => panic!("{other:?}"),
             };
             to.extend(&bytes);
             if self.pays {
-                self.send(call, &Frame::Credit(bytes.len().try_into().unwrap()));
+                self.send(call, &AgentFrame::Credit(bytes.len().try_into().unwrap()));
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::files::Change;
-use conjure_exec_agent::frame::Frame;
-use conjure_exec_agent::message::{Bash, Request};
+use conjure_exec_agent::files::FileChange;
+use conjure_exec_agent::frame::AgentFrame;
+use conjure_exec_agent::message::{AgentRequest, ShellCommand};
 
 use crate::client::{Agent, LIMIT};
 
@@ -59,7 +59,7 @@ fn output_comes_while_the_command_runs() {
         "echo first; while [ ! -e go ]; do sleep 0.01; done; echo last",
         15_000,
     );
-    assert_eq!(agent.frame(call), Frame::Stdout(b"first\n".to_vec()));
+    assert_eq!(agent.frame(call), AgentFrame::Stdout(b"first\n".to_vec()));
     fs::write(agent.work("go"), "").unwrap();
     assert_eq!(agent.ran(call).unwrap().out(), "last\n");
 }
@@ -72,7 +72,7 @@ fn without_credit_no_more_output_comes_and_nothing_is_lost() {
     let mut came = 0;
     while came < 256 * 1024 {
         match agent.frame(call) {
-            Frame::Stdout(bytes) => came += bytes.len(),
+            AgentFrame::Stdout(bytes) => came += bytes.len(),
             other => panic!("{other:?}"),
         }
     }
@@ -81,7 +81,7 @@ fn without_credit_no_more_output_comes_and_nothing_is_lost() {
     // Others are not held up by it.
     assert_eq!(agent.bash("echo other").out(), "other\n");
     agent.pays = true;
-    agent.send(call, &Frame::Credit(256 * 1024));
+    agent.send(call, &AgentFrame::Credit(256 * 1024));
     let ran = agent.ran(call).unwrap();
     assert_eq!(came + ran.stdout.len(), 1_000_000);
     assert_eq!(ran.err(), "end\n");
@@ -138,7 +138,7 @@ fn a_cancelled_command_may_clean_up_and_is_gone() {
     let command = "trap 'echo cleaned; exit 5' TERM; sleep 1000 & echo $$ >pid; wait";
     let call = agent.start(command, 15_000);
     let pid = said(&agent, "pid");
-    agent.send(call, &Frame::Cancel);
+    agent.send(call, &AgentFrame::Cancel);
     let ran = agent.ran(call).unwrap();
     assert_eq!(
         (ran.out().as_str(), ran.ended.exit_code),
@@ -154,7 +154,7 @@ fn b24_files_that_a_command_made_or_changed_are_told() {
         fs::write(agent.work(name), "1").unwrap();
     }
     let ran = agent.bash("mkdir sub; echo 12 >sub/new; echo 22 >>old; ln -s /etc/passwd link");
-    let change = |path: &str, size| Change {
+    let change = |path: &str, size| FileChange {
         path: path.into(),
         size,
     };
@@ -219,11 +219,11 @@ fn a_shell_waits_for_the_next_command_and_no_command_meets_it() {
     assert_eq!(ran.out(), expected);
     // While a command runs none waits, also when another one ends meanwhile.
     let long = agent.start("echo begun; while [ ! -e go ]; do sleep 0.01; done", 15_000);
-    assert_eq!(agent.frame(long), Frame::Stdout(b"begun\n".to_vec()));
+    assert_eq!(agent.frame(long), AgentFrame::Stdout(b"begun\n".to_vec()));
     assert_eq!(agent.bash("true").ended.exit_code, Some(0));
-    let no_shell = agent.begin(&Request::Bash(Bash {
+    let no_shell = agent.begin(&AgentRequest::Bash(ShellCommand {
         shell: "/no/shell".into(),
-        ..Bash::default()
+        ..ShellCommand::default()
     }));
     agent.ran(no_shell).unwrap_err();
     assert_eq!(waiting(&agent), [""; 0]);
@@ -248,13 +248,13 @@ fn a_command_with_another_environment_or_shell_gets_its_own() {
     agent.bash("true");
     let before = one_waiting(&agent);
     let mut other = |shell: &str, value: &str| {
-        let call = agent.begin(&Request::Bash(Bash {
+        let call = agent.begin(&AgentRequest::Bash(ShellCommand {
             shell: shell.into(),
             command: "echo $GIVEN; exec 2>&1; echo $0".into(),
             env: vec![("GIVEN".into(), value.into())],
             time_ms: 15_000,
             grace_ms: 200,
-            ..Bash::default()
+            ..ShellCommand::default()
         }));
         agent.ran(call).unwrap().out()
     };
@@ -281,16 +281,16 @@ fn a_time_out_ends_a_command_in_a_shell_that_waited() {
 fn what_ends_a_command_at_its_very_end_never_reaches_the_next() {
     let mut agent = Agent::new();
     for round in 0..200 {
-        let call = agent.begin(&Request::Bash(Bash {
+        let call = agent.begin(&AgentRequest::Bash(ShellCommand {
             shell: "/bin/sh".into(),
             command: "true & true".into(),
             env: vec![("GIVEN".into(), "yes".into())],
             time_ms: round % 5,
             grace_ms: 0,
-            ..Bash::default()
+            ..ShellCommand::default()
         }));
         if round % 2 == 0 {
-            agent.send(call, &Frame::Cancel);
+            agent.send(call, &AgentFrame::Cancel);
         }
         // It came to its end or not.
         let _ = agent.ran(call);
@@ -332,6 +332,6 @@ fn the_end_of_the_stream_ends_everything() {
 #[test]
 fn who_hears_nothing_for_too_long_ends() {
     let mut agent = Agent::quiet(1);
-    agent.send(0, &Frame::Ping);
+    agent.send(0, &AgentFrame::Ping);
     assert!(agent.process.wait().unwrap().success());
 }

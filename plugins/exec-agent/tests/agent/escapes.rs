@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::frame::Frame;
+use conjure_exec_agent::frame::AgentFrame;
 
 use crate::client::{Agent, LIMIT};
 use crate::commands::{gone, runs};
@@ -166,7 +166,7 @@ fn nothing_survives(end: End) {
         }
         End::TimeLimit => agent.ran(call).unwrap().ended.timed_out,
         End::Cancel => {
-            agent.send(call, &Frame::Cancel);
+            agent.send(call, &AgentFrame::Cancel);
             agent.ran(call).is_ok()
         }
         End::KilledSupervisor => {

@@ -3,25 +3,25 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use conjure_exec_agent::error::{Error, Kind};
+use conjure_exec_agent::error::{AgentError, AgentErrorKind};
 use conjure_exec_agent::files::RootKind;
-use conjure_exec_agent::frame::Frame;
-use conjure_exec_agent::message::{Reply, Request};
+use conjure_exec_agent::frame::AgentFrame;
+use conjure_exec_agent::message::{AgentReply, AgentRequest};
 
 use crate::client::Agent;
 
-fn view(agent: &mut Agent, path: &str) -> Result<String, Error> {
-    match agent.ask(&Request::View {
+fn view(agent: &mut Agent, path: &str) -> Result<String, AgentError> {
+    match agent.ask(&AgentRequest::View {
         path: path.into(),
         range: None,
     })? {
-        Reply::View { content, .. } => Ok(content),
+        AgentReply::View { content, .. } => Ok(content),
         other => panic!("{other:?}"),
     }
 }
 
-fn get(agent: &mut Agent, path: &str) -> (Result<Reply, Error>, Vec<u8>) {
-    let call = agent.begin(&Request::Get { path: path.into() });
+fn get(agent: &mut Agent, path: &str) -> (Result<AgentReply, AgentError>, Vec<u8>) {
+    let call = agent.begin(&AgentRequest::Get { path: path.into() });
     agent.answer(call)
 }
 
@@ -29,7 +29,7 @@ fn get(agent: &mut Agent, path: &str) -> (Result<Reply, Error>, Vec<u8>) {
 fn p6_files_are_written_shown_and_changed() {
     let mut agent = Agent::new();
     let made = agent.create("deep/a.txt", b"one\ntwo\n").unwrap();
-    let Reply::Written {
+    let AgentReply::Written {
         path,
         kind,
         size,
@@ -45,7 +45,7 @@ fn p6_files_are_written_shown_and_changed() {
         "     1\tone\n     2\ttwo\n"
     );
     assert_eq!(view(&mut agent, ".").unwrap(), "deep/\ndeep/a.txt\n");
-    let replace = |old: &str| Request::Replace {
+    let replace = |old: &str| AgentRequest::Replace {
         path: "deep/a.txt".into(),
         old: old.into(),
         new: "2".into(),
@@ -89,14 +89,14 @@ fn a_large_file_goes_in_and_out() {
     agent.create("large", &bytes).unwrap();
     assert!(fs::read(agent.work("large")).unwrap() == bytes);
     let (reply, data) = get(&mut agent, "large");
-    assert_eq!(reply, Ok(Reply::Sent(3_000_000)));
+    assert_eq!(reply, Ok(AgentReply::Sent(3_000_000)));
     assert!(data == bytes);
 }
 
 #[test]
 fn b23_a_file_that_comes_in_never_takes_anothers_name_or_place() {
     let mut agent = Agent::new();
-    let put = |name: &str| Request::Put { name: name.into() };
+    let put = |name: &str| AgentRequest::Put { name: name.into() };
     let contents: [(&[u8], &str); 6] = [
         (b"x", "a.txt"),
         (b"y", "a-2.txt"),
@@ -108,7 +108,7 @@ fn b23_a_file_that_comes_in_never_takes_anothers_name_or_place() {
     ];
     for (content, expected) in contents {
         let made = agent.fill(&put("a.txt"), content).unwrap();
-        let Reply::Written { path, .. } = made else {
+        let AgentReply::Written { path, .. } = made else {
             panic!("{made:?}");
         };
         assert_eq!(path, agent.work(expected).to_str().unwrap());
@@ -117,23 +117,23 @@ fn b23_a_file_that_comes_in_never_takes_anothers_name_or_place() {
     assert_eq!(fs::read_dir(agent.work("")).unwrap().count(), 4);
     for name in ["../a", "/a", "..", ".", ""] {
         let error = agent.fill(&put(name), b"x").unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{name}");
+        assert_eq!(error.kind(), AgentErrorKind::Invalid, "{name}");
     }
 }
 
 #[test]
 fn b23_of_two_files_that_come_in_at_once_none_replaces_the_other() {
     let mut agent = Agent::new();
-    let put = Request::Put { name: "a".into() };
+    let put = AgentRequest::Put { name: "a".into() };
     let calls = [agent.begin(&put), agent.begin(&put)];
     for (call, content) in calls.into_iter().zip([b"x", b"y"]) {
-        agent.send(call, &Frame::Data(content.to_vec()));
+        agent.send(call, &AgentFrame::Data(content.to_vec()));
     }
     // The first is not there before the second has its name.
     let mut read = Vec::new();
     for call in calls.into_iter().rev() {
-        agent.send(call, &Frame::End);
-        let Ok(Reply::Written { path, .. }) = agent.answer(call).0 else {
+        agent.send(call, &AgentFrame::End);
+        let Ok(AgentReply::Written { path, .. }) = agent.answer(call).0 else {
             panic!("it was not written");
         };
         read.push(fs::read_to_string(path).unwrap());
@@ -145,20 +145,26 @@ fn b23_of_two_files_that_come_in_at_once_none_replaces_the_other() {
 #[test]
 fn a_cancelled_file_leaves_nothing() {
     let mut agent = Agent::new();
-    let call = agent.begin(&Request::Create {
+    let call = agent.begin(&AgentRequest::Create {
         path: "half".into(),
     });
-    agent.send(call, &Frame::Data(b"half".to_vec()));
-    assert_eq!(agent.frame(call), Frame::Credit(4));
-    agent.send(call, &Frame::Cancel);
-    assert_eq!(agent.answer(call).0.unwrap_err().kind(), Kind::Cancelled);
+    agent.send(call, &AgentFrame::Data(b"half".to_vec()));
+    assert_eq!(agent.frame(call), AgentFrame::Credit(4));
+    agent.send(call, &AgentFrame::Cancel);
+    assert_eq!(
+        agent.answer(call).0.unwrap_err().kind(),
+        AgentErrorKind::Cancelled
+    );
     assert_eq!(fs::read_dir(agent.work("")).unwrap().count(), 0);
 }
 
 #[test]
 fn what_is_no_request_is_a_fault_and_the_agent_goes_on() {
     let mut agent = Agent::new();
-    agent.send(77, &Frame::Call(b"\xee".to_vec()));
-    assert_eq!(agent.answer(77).0.unwrap_err().kind(), Kind::Invalid);
+    agent.send(77, &AgentFrame::Call(b"\xee".to_vec()));
+    assert_eq!(
+        agent.answer(77).0.unwrap_err().kind(),
+        AgentErrorKind::Invalid
+    );
     assert_eq!(agent.bash("echo still here").out(), "still here\n");
 }

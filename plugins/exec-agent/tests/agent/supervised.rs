@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
-use conjure_process_tree::{End, Ends, Outputs, Program, Start, Supervised};
+use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, Supervised};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Agent;
 use crate::commands::{gone, runs};
 
 /// Starts a shell that runs this.
-fn start(agent: &str, script: &str) -> std::io::Result<(Supervised, Outputs, Ends)> {
+fn start(agent: &str, script: &str) -> std::io::Result<(Supervised, Outputs, ProgramEnds)> {
     let program = Program::new(&fs::read(agent).unwrap()).unwrap();
     let start = Start {
         program: "/bin/sh".into(),
@@ -49,7 +49,7 @@ fn a_program_whose_supervisor_is_killed_is_killed_with_its_group() {
     let (_, rest) = stat.rsplit_once(") ").unwrap();
     let supervisor = rest.split(' ').nth(1).unwrap().parse().unwrap();
     kill_process(Pid::from_raw(supervisor).unwrap(), Signal::KILL).unwrap();
-    assert_eq!(ends.wait(), End::Gone);
+    assert_eq!(ends.wait(), ProgramEnd::Gone);
     gone(&pid);
     gone(&child);
 }

@@ -102,9 +102,9 @@ fn drop_capabilities() -> rustix::io::Result<()> {
     set_capabilities(None, own)
 }
 
-/// Why there is no such domain.
+/// The reason why there is no Landlock domain.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+enum ConfineError {
     /// The root directory cannot be opened.
     #[error("the root directory cannot be opened: {0}")]
     Root(PathFdError),
@@ -113,7 +113,7 @@ enum Error {
     Refused(#[from] RulesetError),
 }
 
-fn enter(privileges: Privileges, signals: bool) -> Result<(), Error> {
+fn enter(privileges: Privileges, signals: bool) -> Result<(), ConfineError> {
     // All or nothing: a part of it could break what commands do.
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     if signals {
@@ -122,7 +122,7 @@ fn enter(privileges: Privileges, signals: bool) -> Result<(), Error> {
     // A domain has to know of something: of files it gives the one right back that it takes.
     let files = !signals;
     let root = match files {
-        true => Some(PathFd::new("/").map_err(Error::Root)?),
+        true => Some(PathFd::new("/").map_err(ConfineError::Root)?),
         false => None,
     };
     if files {

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use super::say;
-use crate::order::{Order, Report};
+use crate::order::{Order, SupervisorReport};
 use crate::{Tree, Wake};
 
 /// How long background processes of a finished program may go on by themselves, such as the
@@ -36,12 +36,12 @@ const STACK: usize = 256 * 1024;
 /// The thread that ends, as the one that collects sees it.
 #[derive(Debug)]
 pub(super) struct Ender {
-    begins: Sender<Begun>,
+    begins: Sender<StartedProgram>,
     ended: Arc<Wake>,
 }
 
-/// A program that runs: what is below this process, and its standard input if it waits for that.
-type Begun = (Tree, Option<ChildStdin>);
+/// A started program: its tree, and its standard input if it is still to be written.
+type StartedProgram = (Tree, Option<ChildStdin>);
 
 impl Ender {
     /// Starts the thread, before the program: of one that runs nobody could say any more that it
@@ -67,24 +67,24 @@ impl Ender {
     }
 }
 
-fn work(control: Arc<UnixStream>, begun: &Receiver<Begun>, ended: Arc<Wake>) {
+fn work(control: Arc<UnixStream>, begun: &Receiver<StartedProgram>, ended: Arc<Wake>) {
     // A program that could not be started leaves nothing to do.
     if let Ok((tree, input)) = begun.recv() {
-        let mut work = Work {
+        let mut work = EndingWork {
             control,
             is_heard: true,
             tree,
             input,
             ended,
-            phase: Phase::Runs,
+            phase: SupervisionPhase::Runs,
         };
         work.run();
     }
 }
 
-/// What is being waited for.
+/// The phase of a supervision.
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum SupervisionPhase {
     /// The program's own end, or an order.
     Runs,
     /// What it left behind may end by itself until then. What came later may have `grace`.
@@ -97,39 +97,42 @@ enum Phase {
     Forgotten,
 }
 
-struct Work {
+/// One program that is supervised, to its end.
+struct EndingWork {
     control: Arc<UnixStream>,
     /// Whether orders may still come.
     is_heard: bool,
     tree: Tree,
     input: Option<ChildStdin>,
     ended: Arc<Wake>,
-    phase: Phase,
+    phase: SupervisionPhase,
 }
 
-impl Work {
+impl EndingWork {
     fn run(&mut self) {
         loop {
             let now = Instant::now();
             self.phase = match self.phase {
-                Phase::Lingers(until, grace) if now >= until => self.ask(grace),
-                Phase::Asked(until) if now >= until => Phase::Kills(now),
-                Phase::Kills(since) if now >= since + KILLED => {
-                    say(&self.control, &[Report::Gone]);
-                    Phase::Forgotten
+                SupervisionPhase::Lingers(until, grace) if now >= until => self.ask(grace),
+                SupervisionPhase::Asked(until) if now >= until => SupervisionPhase::Kills(now),
+                SupervisionPhase::Kills(since) if now >= since + KILLED => {
+                    say(&self.control, &[SupervisorReport::Gone]);
+                    SupervisionPhase::Forgotten
                 }
                 phase => phase,
             };
             let time = match self.phase {
-                Phase::Runs => None,
-                Phase::Lingers(until, _) | Phase::Asked(until) => {
+                SupervisionPhase::Runs => None,
+                SupervisionPhase::Lingers(until, _) | SupervisionPhase::Asked(until) => {
                     Some(until.saturating_duration_since(now))
                 }
-                Phase::Kills(_) | Phase::Forgotten => match self.tree.signal(Signal::KILL) {
-                    false => Some(AGAIN),
-                    // What forks while it is killed is killed as quickly as it is found.
-                    true => Some(Duration::ZERO),
-                },
+                SupervisionPhase::Kills(_) | SupervisionPhase::Forgotten => {
+                    match self.tree.signal(Signal::KILL) {
+                        false => Some(AGAIN),
+                        // What forks while it is killed is killed as quickly as it is found.
+                        true => Some(Duration::ZERO),
+                    }
+                }
             };
             self.wait(time);
         }
@@ -138,7 +141,7 @@ impl Work {
     /// Waits for an order, the program's end, or the time.
     fn wait(&mut self, time: Option<Duration>) {
         let time = time.and_then(|time| Timespec::try_from(time).ok());
-        let running = matches!(self.phase, Phase::Runs);
+        let running = matches!(self.phase, SupervisionPhase::Runs);
         let (ended, ordered) = {
             let nothing = PollFlags::empty();
             let mut fds = vec![PollFd::from_borrowed_fd(
@@ -157,7 +160,7 @@ impl Work {
         if ordered {
             self.obey();
         } else if ended {
-            self.phase = Phase::Lingers(Instant::now() + LINGER, GRACE);
+            self.phase = SupervisionPhase::Lingers(Instant::now() + LINGER, GRACE);
         }
     }
 
@@ -167,7 +170,7 @@ impl Work {
                 if let Some(mut input) = self.input.take() {
                     // Whole or not at all: the pipe is empty, and takes so much at once.
                     if input.write_all(text.as_bytes()).is_ok() {
-                        say(&self.control, &[Report::Given]);
+                        say(&self.control, &[SupervisorReport::Given]);
                     }
                 }
             }
@@ -181,14 +184,17 @@ impl Work {
     }
 
     fn finish(&mut self, grace: Duration) {
-        if matches!(self.phase, Phase::Runs | Phase::Lingers(..)) {
+        if matches!(
+            self.phase,
+            SupervisionPhase::Runs | SupervisionPhase::Lingers(..)
+        ) {
             self.phase = self.ask(grace);
         }
     }
 
     /// Asks everything to end.
-    fn ask(&self, grace: Duration) -> Phase {
+    fn ask(&self, grace: Duration) -> SupervisionPhase {
         self.tree.signal(Signal::TERM);
-        Phase::Asked(Instant::now() + grace)
+        SupervisionPhase::Asked(Instant::now() + grace)
     }
 }

@@ -31,7 +31,7 @@ use confine::Confiner;
 pub use confine::users_probe;
 use ending::Ender;
 
-use crate::order::{Input, Order, Report, Start};
+use crate::order::{Order, Start, StdinSource, SupervisorReport};
 use crate::{Gaps, Tree, adopt_orphans, keep_private};
 
 /// Supervises one program. The socket to whoever started this process is standard input; standard
@@ -50,13 +50,13 @@ pub fn supervise() -> io::Result<ExitCode> {
         Some(_) => return Err(io::Error::other("the first order starts nothing")),
         None => return Ok(ExitCode::SUCCESS),
     };
-    match Running::begin(&start, &control) {
+    match RunningProgram::begin(&start, &control) {
         Ok(running) => {
             running.collect(&control);
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            let not_begun = Report::NotBegun {
+            let not_begun = SupervisorReport::NotBegun {
                 number: error.raw_os_error(),
                 text: error.to_string(),
             };
@@ -80,19 +80,19 @@ pub fn user_namespace_helps(mut probe: Command) -> bool {
 }
 
 /// A program that runs.
-struct Running {
+struct RunningProgram {
     leader: Pid,
     tree: Tree,
     ender: Ender,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts it, confined as far as it can be. What can fail comes before the program: after that
     /// nothing is left to fail.
     fn begin(start: &Start, control: &Arc<UnixStream>) -> io::Result<Self> {
         let input = match start.input {
-            Input::Sent => Some(received(control)?),
-            Input::Empty | Input::Given => None,
+            StdinSource::Sent => Some(received(control)?),
+            StdinSource::Empty | StdinSource::Given => None,
         };
         // While there is one thread: only such a process may make a user namespace.
         let confiner = start.confinement.as_ref().map(Confiner::new);
@@ -110,7 +110,7 @@ impl Running {
         };
         let_go_of_streams(&nowhere);
         let leader = Pid::from_child(&child);
-        let begun = Report::Begun {
+        let begun = SupervisorReport::Begun {
             gaps,
             leader: leader.as_raw_nonzero().get(),
         };
@@ -131,7 +131,7 @@ impl Running {
                 Ok(Some((pid, status))) if pid == self.leader => {
                     let ended = ended(status);
                     if self.tree.is_gone() {
-                        return say(control, &[ended, Report::Gone]);
+                        return say(control, &[ended, SupervisorReport::Gone]);
                     }
                     say(control, &[ended]);
                     self.ender.leader_ended();
@@ -139,7 +139,7 @@ impl Running {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => {
                     self.tree.wait_until_gone();
-                    return say(control, &[Report::Gone]);
+                    return say(control, &[SupervisorReport::Gone]);
                 }
             }
         }
@@ -148,8 +148,8 @@ impl Running {
 
 /// Reports. Nobody reads it any more when whoever started this process is gone, which is found out
 /// by reading.
-fn say(mut control: &UnixStream, reports: &[Report]) {
-    let bytes: Vec<u8> = reports.iter().flat_map(Report::encode).collect();
+fn say(mut control: &UnixStream, reports: &[SupervisorReport]) {
+    let bytes: Vec<u8> = reports.iter().flat_map(SupervisorReport::encode).collect();
     let _ = control.write_all(&bytes);
 }
 
@@ -181,8 +181,8 @@ fn command(start: &Start, input: Option<OwnedFd>, nowhere: &File) -> io::Result<
         .envs(start.env.iter().map(|(name, value)| (name, value)))
         .stdin(match (input, start.input) {
             (Some(input), _) => Stdio::from(input),
-            (None, Input::Given) => Stdio::piped(),
-            (None, Input::Empty | Input::Sent) => Stdio::null(),
+            (None, StdinSource::Given) => Stdio::piped(),
+            (None, StdinSource::Empty | StdinSource::Sent) => Stdio::null(),
         })
         .process_group(0);
     if start.is_silent {
@@ -202,8 +202,8 @@ fn let_go_of_streams(nowhere: &File) {
     let _ = rustix::stdio::dup2_stderr(nowhere);
 }
 
-fn ended(status: WaitStatus) -> Report {
-    Report::Ended {
+fn ended(status: WaitStatus) -> SupervisorReport {
+    SupervisorReport::Ended {
         exit_code: status.exit_status(),
         signal: status.terminating_signal(),
     }

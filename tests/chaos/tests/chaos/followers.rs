@@ -5,8 +5,8 @@ use std::time::Duration;
 use conjure_chaos::Random;
 use conjure_core::chat::{Event, Message as Said};
 use conjure_host::Host;
-use conjure_host::auths::{Auths, Keys, NewAuth};
-use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::auths::{Auths, KeySources, NewAuth};
+use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, RunState, Store, ThreadId};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use conjure_vault::Credential;
@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 async fn manager(dir: &tempfile::TempDir, model: &MockLlm) -> Manager {
     let place = Location::File(dir.path().join("conjure.db"));
     let store = Store::open(&place, &StoreOptions::default()).await.unwrap();
-    let keys = Keys {
+    let keys = KeySources {
         key: Some("02".repeat(32).into()),
-        ..Keys::new(dir.path())
+        ..KeySources::new(dir.path())
     };
     let auths = Auths::over(store.clone(), keys);
     let new = NewAuth {
@@ -42,7 +42,7 @@ async fn manager(dir: &tempfile::TempDir, model: &MockLlm) -> Manager {
         .build()
         .await
         .unwrap();
-    Manager::start(host, store, Options::default())
+    Manager::start(host, store, ManagerOptions::default())
         .await
         .unwrap()
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use conjure_client::Server;
+use conjure_client::RemoteServer;
 use conjure_host::store::ThreadId;
 use conjure_kit::{Model, Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
@@ -94,7 +94,7 @@ fn a_person_who_may_come_is_waited_for_and_decides_from_another_terminal() {
     let thread = show(&workspace, "work")["thread"]["id"].take();
     let thread: ThreadId = serde_json::from_value(thread).unwrap();
     // A page that somebody looks at.
-    let page = Server::find(&workspace.home().join(DATA)).unwrap();
+    let page = RemoteServer::find(&workspace.home().join(DATA)).unwrap();
     let (looks, looking) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use conjure_core::turn::{Decision, When};
+use conjure_core::turn::{ApprovalDecision, When};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_host::Host;
 use conjure_host::provider::{HttpOptions, HttpProvider};
-use conjure_host::session::{ApprovalMode, BackendSpec, Session, SessionSpec, Settings};
+use conjure_host::session::{ApprovalMode, BackendSpec, Session, SessionSettings, SessionSpec};
 use conjure_kit::{Model, Workspace, build_plugin};
 use conjure_mock_llm::{Message, Wire as Played};
 use serde_json::json;
@@ -105,13 +105,13 @@ async fn a_conversation_goes_over_every_wire_with_calls_in_flight_and_comes_home
         let answer = tokio::spawn(async move { asked.chat("Go on.").await });
         for (provider, model, ..) in &route[1..] {
             let calls = in_flight(&session).await;
-            let settings = Settings {
+            let settings = SessionSettings {
                 provider: Some((*provider).to_owned()),
                 model: Some((*model).to_owned()),
             };
             session.change(settings, When::Now).await.unwrap();
             for call in calls {
-                session.decide(call, Decision::Allow).await;
+                session.decide(call, ApprovalDecision::Allow).await;
             }
         }
         assert_eq!(answer.await.unwrap().unwrap().text, "Done.", "from {first}");

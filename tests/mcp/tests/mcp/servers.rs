@@ -10,7 +10,7 @@ use std::{fs, thread};
 
 use conjure_core::chat::{FunctionCall, OutputPart};
 use conjure_host::Host;
-use conjure_host::session::{BackendSpec, Calls, SessionSpec};
+use conjure_host::session::{BackendSpec, SessionSpec, ToolSession};
 use conjure_kit::{Workspace, build_plugin, deadline};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ const START_MS: u64 = 60_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Session {
-    calls: Calls,
+    calls: ToolSession,
     _host: Host,
     _workspace: Workspace,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_core::chat::Event;
 use conjure_core::cost::Cause;
 use conjure_core::turn::When;
-use conjure_host::session::{Session, Settings};
+use conjure_host::session::{Session, SessionSettings};
 use conjure_mock_llm::{
     Cut, CutAt, CutHow, ErrorReply, Hosted, Matcher, Message, Reply, Request, Rule, Script, Step,
     StoredSkill, Wire,
@@ -328,7 +328,7 @@ async fn a_skill_is_looked_up_when_its_name_is_wanted_and_what_fails_then_is_tol
     let spec = place.spec("anthropic", [place.hosted(json!(["skill_gone"]))]);
     let session = place.host.session(spec).await.unwrap();
     assert_eq!(place.mock.requests().len(), 0);
-    let settings = Settings {
+    let settings = SessionSettings {
         provider: Some("openai".to_owned()),
         model: None,
     };
@@ -365,7 +365,7 @@ async fn h16_the_tools_are_those_of_the_sessions_provider_also_after_a_switch() 
         ("Three?", "openai"),
     ] {
         in_time(session.chat(text)).await.unwrap();
-        let settings = Settings {
+        let settings = SessionSettings {
             provider: Some(provider.to_owned()),
             model: None,
         };
@@ -396,7 +396,7 @@ async fn h16_a_request_that_is_made_again_for_another_provider_has_its_tools() {
     let chat = session.chat("Count.");
     let switch = async {
         place.mock.reached("middle").await.unwrap();
-        let settings = Settings {
+        let settings = SessionSettings {
             provider: Some("anthropic".to_owned()),
             model: None,
         };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use conjure_core::chat::{Event, EventId, Message, Usage};
-use conjure_core::log::{Entry, EntryBody, Outcome};
+use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 use conjure_host::store::{
     Location, Log as _, Options as StoreOptions, Record, Store, ThreadId, Window,
 };
@@ -143,7 +143,7 @@ async fn write(store: &Store, thread: &ThreadId) -> Result<()> {
             },
             EntryBody::TurnEnded {
                 turn_id: turn_id.clone(),
-                outcome: Outcome::Completed,
+                outcome: TurnOutcome::Completed,
                 usage: Usage::default(),
                 stop_reason: None,
             },

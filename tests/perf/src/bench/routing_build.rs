@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use anyhow::Result;
-use conjure_core::routing::{Catalog, CatalogTool, Effects, Naming, Origin, Prefix, RoutingTable};
+use conjure_core::routing::{
+    Catalog, CatalogTool, EffectLevel, Naming, Origin, Prefix, RoutingTable,
+};
 use serde_json::json;
 
 use crate::figure::Figure;
@@ -61,7 +63,7 @@ fn tool(backend: &str, skill: usize, name: &str) -> CatalogTool {
         },
         "required": ["path"]
     });
-    let tool = CatalogTool::new(name, "skill.execute", Effects::Write);
+    let tool = CatalogTool::new(name, "skill.execute", EffectLevel::Write);
     let mut tool = tool.of_skill(&skill, Some(semver::Version::new(1, 2, 3)));
     tool.description = format!("Does what {skill} does, with {name}, and says what came of it");
     tool.input_schema = schema;

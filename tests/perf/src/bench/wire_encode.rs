@@ -7,7 +7,7 @@ use conjure_core::chat::{
     Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Sidecar,
 };
 use conjure_core::log::{CallEnd, Entry, EntryBody};
-use conjure_core::repair::Target;
+use conjure_core::repair::RepairTarget;
 use conjure_core::request::{CompileSettings, compile};
 use conjure_core::routing::{Naming, RoutingTable};
 use conjure_core::wire::{Endpoint, Wire, model_family};
@@ -25,15 +25,15 @@ const TARGET: f64 = 2.2;
 
 pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
     let targets = [
-        Target::new("anthropic", "claude-sonnet-4-5"),
-        Target::new("openai", "gpt-5"),
-        Target::new("deepseek", "deepseek-chat"),
-        Target::new("gemini", "gemini-2.5-pro"),
+        RepairTarget::new("anthropic", "claude-sonnet-4-5"),
+        RepairTarget::new("openai", "gpt-5"),
+        RepairTarget::new("deepseek", "deepseek-chat"),
+        RepairTarget::new("gemini", "gemini-2.5-pro"),
     ];
     targets.iter().map(measure).collect()
 }
 
-fn measure(target: &Target) -> Result<Figure> {
+fn measure(target: &RepairTarget) -> Result<Figure> {
     let wire = target.wire;
     let endpoint = Endpoint::new(&target.provider).with_model(&target.model);
     let table = RoutingTable::build(1, &[], &Naming::default())?;
@@ -76,7 +76,7 @@ fn wire_name(wire: Wire) -> String {
     wire.as_str().replace('-', "_")
 }
 
-fn log(target: &Target, turns: u64) -> Vec<Entry> {
+fn log(target: &RepairTarget, turns: u64) -> Vec<Entry> {
     let bodies = (1..=turns).flat_map(|turn| {
         let end = bodies(target, turn);
         end.into_iter().map(move |body| (turn, body))
@@ -92,7 +92,7 @@ fn log(target: &Target, turns: u64) -> Vec<Entry> {
         .collect()
 }
 
-fn bodies(target: &Target, turn: u64) -> Vec<EntryBody> {
+fn bodies(target: &RepairTarget, turn: u64) -> Vec<EntryBody> {
     let sidecar = |data| {
         Some(Sidecar {
             provider: target.provider.clone(),

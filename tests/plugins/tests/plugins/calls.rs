@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conjure_abi::{EmitKind, EmitStatus, Fault, code};
 use conjure_host::plugin::{
-    CallFailure, CallMeta, CallOptions, HostServices, Instance, LoadedPlugin, NoServices,
+    CallMeta, CallOptions, HostServices, Instance, LoadedPlugin, NoServices, PluginCallFailure,
     PluginError, PluginId, PluginLimits, emit_channel,
 };
 use conjure_plugin_tests::{Bench, envelope};
@@ -50,7 +50,7 @@ pub(crate) async fn execute(
     instance: &Instance,
     command: &str,
     options: CallOptions,
-) -> Result<String, CallFailure> {
+) -> Result<String, PluginCallFailure> {
     let json = envelope(&json!({ "command": command }));
     let reply = instance.request("skill.execute", json, options).await?;
     let reply: Value = serde_json::from_slice(&reply).unwrap();
@@ -89,7 +89,7 @@ async fn b22_a_panic_in_a_library_is_a_failure_that_names_it_and_the_next_call_i
     let instance = bench.instance(&bench.load(&marked())).await;
     let failure = Bench::execute(&instance, "panic").await.unwrap_err();
     assert!(
-        matches!(&failure, CallFailure::Fault { plugin, code: code::PANIC, message }
+        matches!(&failure, PluginCallFailure::Fault { plugin, code: code::PANIC, message }
             if plugin == "marked 1.0.0" && message.contains("as asked")),
         "{failure:?}"
     );
@@ -163,7 +163,7 @@ async fn a_cancelled_call_may_answer_within_its_grace() {
         cancel.cancel();
     });
     let failure = result.unwrap_err();
-    let CallFailure::Cancelled {
+    let PluginCallFailure::Cancelled {
         late, abandoned, ..
     } = failure
     else {
@@ -185,7 +185,7 @@ async fn a_cancelled_call_may_answer_within_its_grace() {
     assert!(
         matches!(
             failure,
-            CallFailure::TimedOut {
+            PluginCallFailure::TimedOut {
                 late: Some(_),
                 abandoned: false,
                 ..
@@ -232,7 +232,7 @@ async fn a_call_that_does_not_stop_is_abandoned_and_its_thread_counted() {
     assert!(
         matches!(
             failure,
-            CallFailure::TimedOut {
+            PluginCallFailure::TimedOut {
                 abandoned: true,
                 ..
             }
@@ -303,7 +303,7 @@ async fn calls_beyond_the_plugins_threads_wait_and_then_are_told() {
         }
     };
     assert!(
-        matches!(failure, CallFailure::Busy { threads: 1, .. }) && failure.never_ran(),
+        matches!(failure, PluginCallFailure::Busy { threads: 1, .. }) && failure.never_ran(),
         "{failure:?}"
     );
     drop(release);

@@ -8,7 +8,7 @@ use conjure_abi::{
     CallContext, Fault, FfiFuture, FutureExt as _, Plugin, Plugin_TO, PluginObject, RResult,
     RSlice, Reply, TD_Opaque,
 };
-use conjure_host::plugin::{CallFailure, CallOptions};
+use conjure_host::plugin::{CallOptions, PluginCallFailure};
 use conjure_plugin_tests::envelope;
 use conjure_skill_sdk::export::Exported;
 use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Manifest, Open, ToolResult};
@@ -121,7 +121,7 @@ async fn a_future_that_panics_at_the_boundary_is_a_failure() {
         .await
         .unwrap_err();
     assert!(
-        matches!(failure, CallFailure::BadReply { .. }),
+        matches!(failure, PluginCallFailure::BadReply { .. }),
         "{failure:?}"
     );
 }
@@ -189,7 +189,7 @@ async fn an_asynchronous_call_that_is_given_up_ends_on_the_plugins_runtime() {
             cancel.cancel();
         });
         assert!(
-            matches!(result, Err(CallFailure::Cancelled { .. })),
+            matches!(result, Err(PluginCallFailure::Cancelled { .. })),
             "{result:?}"
         );
         until(|| dropped.load(Ordering::SeqCst) == round).await;

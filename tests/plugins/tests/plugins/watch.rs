@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_host::plugin::{PluginSnapshot, Registry, WatchOptions, Watcher};
+use conjure_host::plugin::{PluginRegistry, PluginSnapshot, WatchOptions, Watcher};
 use conjure_plugin_tests::Bench;
 
 use super::registry::Marks;
@@ -13,7 +13,7 @@ use super::sources::marked;
 
 /// Waits for a snapshot that is as wanted.
 async fn until(
-    registry: &Registry,
+    registry: &PluginRegistry,
     wanted: impl Fn(&PluginSnapshot) -> bool,
 ) -> Arc<PluginSnapshot> {
     let mut changes = registry.subscribe();
@@ -31,7 +31,7 @@ async fn until(
         .unwrap_or_else(|_| panic!("not so: {:?}", registry.snapshot()))
 }
 
-fn start(bench: &Bench, registry: &Arc<Registry>, options: WatchOptions) -> Watcher {
+fn start(bench: &Bench, registry: &Arc<PluginRegistry>, options: WatchOptions) -> Watcher {
     Watcher::start(Arc::clone(registry), vec![bench.dir.clone()], options)
 }
 

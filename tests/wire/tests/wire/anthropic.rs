@@ -1,7 +1,7 @@
 //! The Messages API.
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Role};
-use conjure_core::repair::{Target, repair};
+use conjure_core::repair::{RepairTarget, repair};
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_wire_tests::{Exchange, Reply};
@@ -43,11 +43,11 @@ fn a_recorded_conversation_goes_on_as_it_was_recorded() {
                     Message::new(Role::Assistant, reply.response.parts),
                     Message::new(Role::Tool, results),
                 ],
-                &Target::new("anthropic", &model),
+                &RepairTarget::new("anthropic", &model),
             );
             let request = ModelRequest {
                 messages: sendable,
-                ..ModelRequest::empty(&Target::new("anthropic", &model))
+                ..ModelRequest::empty(&RepairTarget::new("anthropic", &model))
             };
             let body: Value =
                 serde_json::from_slice(&Wire::Anthropic.encode(&request, &endpoint).body).unwrap();

@@ -6,7 +6,7 @@
 //! with its reason.
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Part, Response, Role};
-use conjure_core::repair::{Target, repair};
+use conjure_core::repair::{RepairTarget, repair};
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::Wire;
 use serde_json::{Value, json};
@@ -229,7 +229,7 @@ fn built(reader: &Reader, before: &Recorded, rest: &[Value]) -> Vec<Value> {
         };
         messages.push(Message::new(role, parts));
     }
-    let target = Target::new(before.provider, model).over(reader.wire);
+    let target = RepairTarget::new(before.provider, model).over(reader.wire);
     let request = ModelRequest {
         messages: repair(messages, &target),
         ..ModelRequest::empty(&target)

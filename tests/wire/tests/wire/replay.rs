@@ -8,7 +8,7 @@ use conjure_core::chat::{FunctionCall, FunctionCallOutput, Message, Meta, Respon
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_core::replay::{Cassette, Recipient, ReplaySetup, record, replay};
 use conjure_core::turn::recover;
-use conjure_core::turn::{Action, Input, Machine, Settings, Verdict};
+use conjure_core::turn::{CallVerdict, HostAction, Machine, TurnInput, TurnSettings};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_wire_tests::{Recorded, recorded};
 
@@ -33,15 +33,15 @@ struct Thread {
 impl Thread {
     fn new(provider: &str, model: &str) -> Self {
         Self {
-            machine: Machine::new(Settings::new(provider, model), 1, &[]),
+            machine: Machine::new(TurnSettings::new(provider, model), 1, &[]),
             entries: Vec::new(),
             turn: 0,
         }
     }
 
     /// Gives an input; the number of the request that the machine makes then, and calls to run.
-    fn input(&mut self, input: Input) -> (Option<u64>, Vec<FunctionCall>) {
-        let judge = |_: &FunctionCall| Verdict::Run {
+    fn input(&mut self, input: TurnInput) -> (Option<u64>, Vec<FunctionCall>) {
+        let judge = |_: &FunctionCall| CallVerdict::Run {
             backend: "recorded".to_owned(),
             plugin: None,
             lane: None,
@@ -50,17 +50,17 @@ impl Thread {
         let mut observed = 0;
         for action in self.machine.handle(input, &judge) {
             match action {
-                Action::Write(body) => self.write(body),
-                Action::Request {
+                HostAction::Write(body) => self.write(body),
+                HostAction::Request {
                     request: number, ..
                 } => request = Some(number),
-                Action::RunCall { call, .. } => calls.push(call),
-                Action::Observe { .. } => observed += 1,
+                HostAction::RunCall { call, .. } => calls.push(call),
+                HostAction::Observe { .. } => observed += 1,
                 _ => {}
             }
         }
         for _ in 0..observed {
-            let (next, more) = self.input(Input::Observed);
+            let (next, more) = self.input(TurnInput::Observed);
             request = request.or(next);
             calls.extend(more);
         }
@@ -85,7 +85,7 @@ impl Thread {
         endpoint: &Endpoint,
     ) -> Option<u64> {
         let request = open.or_else(|| {
-            self.input(Input::User {
+            self.input(TurnInput::User {
                 turn_id: format!("turn {}", self.turn + 1),
                 message: Message::user("Go on."),
             })
@@ -97,13 +97,13 @@ impl Thread {
             usage: response.usage,
             ..Meta::default()
         };
-        let (mut next, calls) = self.input(Input::ModelDone {
+        let (mut next, calls) = self.input(TurnInput::ModelDone {
             request,
             response,
             meta,
         });
         for call in calls {
-            let done = Input::CallDone {
+            let done = TurnInput::CallDone {
                 output: FunctionCallOutput::text(&call.call_id, "Done.", false),
                 end: CallEnd::Done,
                 duration_ms: 1,
@@ -160,7 +160,7 @@ fn recorded_exchanges_become_threads_that_replay_on_every_wire() {
             for body in recover(&thread.entries) {
                 thread.write(body);
             }
-            let mut setup = ReplaySetup::new(Settings::new(&endpoint.provider, &model));
+            let mut setup = ReplaySetup::new(TurnSettings::new(&endpoint.provider, &model));
             let mut whom = Recipient::of_name(&endpoint.provider, &model);
             whom.wire = wire;
             setup.recipients.push(whom);

@@ -4,7 +4,7 @@
 //! is signed, and judges each request as the real one would.
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Meta, Part, Role};
-use conjure_core::repair::{Target, repair};
+use conjure_core::repair::{RepairTarget, repair};
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_mock_llm as mock;
@@ -51,7 +51,7 @@ struct Stop {
 /// Gives back the body and the thoughts that went along.
 fn step(stop: Stop, number: usize, log: &mut Vec<Message>) -> (Value, Vec<String>) {
     let (wire, played, provider, model) = STOPS[stop.at];
-    let target = Target::new(provider, model).over(wire);
+    let target = RepairTarget::new(provider, model).over(wire);
     let endpoint = Endpoint::new(provider).with_model(model);
     let request = ModelRequest {
         messages: repair(log.clone(), &target),

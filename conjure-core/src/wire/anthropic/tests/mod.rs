@@ -13,7 +13,7 @@ use super::decoder;
 use crate::chat::{
     Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Sidecar, StreamEvent,
 };
-use crate::repair::{Target, repair};
+use crate::repair::{RepairTarget, repair};
 use crate::request::{ModelRequest, ProviderFragments, ToolChoice, ToolDefinition};
 use crate::wire::{Decoded, Encoded, ReplyDecoder as _};
 
@@ -198,7 +198,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         provider: "anthropic".to_owned(),
         model: MODEL.to_owned(),
         system: Vec::new(),
-        messages: repair(messages, &Target::new("anthropic", MODEL)),
+        messages: repair(messages, &RepairTarget::new("anthropic", MODEL)),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: 4096,

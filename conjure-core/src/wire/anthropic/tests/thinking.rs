@@ -127,7 +127,7 @@ fn w02_a_turn_that_does_not_think_any_more_is_sent_without_its_thoughts() {
         request.model = model.to_owned();
         request.messages = repair(
             [ask(), vec![assistant(vec![own, call("a", "t", json!({}))])]].concat(),
-            &Target::new("anthropic", model),
+            &RepairTarget::new("anthropic", model),
         );
         let blocks = messages_of(&encode(&request));
         assert_eq!(blocks[1]["content"][0]["signature"], "s", "{model}");

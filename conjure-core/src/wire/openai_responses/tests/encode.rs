@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chat::{Message, Part, Sidecar};
-use crate::repair::{Target, repair};
+use crate::repair::{RepairTarget, repair};
 use crate::request::{Attachment, ModelRequest, OutputFormat, ToolChoice};
 use crate::wire::OmittedTool;
 use crate::wire::test_kit::{assistant, call, json as body_of, result, results, tool};
@@ -350,7 +350,7 @@ fn a_call_of_the_providers_own_tools_that_nobody_answered_is_told_as_text() {
             item: json!({"type": kind, "id": "i", "call_id": "call_9"}),
         })
     };
-    let target = Target::new("openai", "gpt-5.2");
+    let target = RepairTarget::new("openai", "gpt-5.2");
     let request = |parts: Vec<Part>| ModelRequest {
         messages: repair(
             vec![Message::user("q"), assistant(parts), Message::user("r")],

@@ -22,12 +22,12 @@ const LARGE: u64 = 64 * 1024;
 pub(super) struct Elsewhere {
     dir: PathBuf,
     /// Made at the first call.
-    own: Mutex<Option<Own>>,
+    own: Mutex<Option<OwnCallFile>>,
 }
 
-/// This process's own file.
+/// The file in which this process notes its calls.
 #[derive(Debug)]
-struct Own {
+struct OwnCallFile {
     name: String,
     calls: File,
     bytes: u64,
@@ -37,9 +37,9 @@ struct Own {
     _lock: File,
 }
 
-/// A call of some process.
+/// A call, as the process that runs it has noted it.
 #[derive(Debug, Clone)]
-struct Call {
+struct ForeignCall {
     number: u64,
     dir: PathBuf,
     span: Span,
@@ -76,7 +76,7 @@ impl Elsewhere {
     }
 
     /// The files of other processes, and the calls in each.
-    fn others(&self) -> Vec<(PathBuf, Vec<Call>)> {
+    fn others(&self) -> Vec<(PathBuf, Vec<ForeignCall>)> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let own = own.as_ref().map(|own| own.name.clone());
         let entries = conjure_config::fs::entries(&self.dir).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Elsewhere {
     fn append(&self, line: &str) {
         let mut slot = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
-            *slot = Own::make(&self.dir);
+            *slot = OwnCallFile::make(&self.dir);
         }
         let Some(own) = slot.as_mut() else {
             return;
@@ -160,7 +160,7 @@ impl Drop for Elsewhere {
     }
 }
 
-impl Own {
+impl OwnCallFile {
     /// Nothing where it cannot be made.
     fn make(dir: &Path) -> Option<Self> {
         conjure_config::fs::create_private_dir(dir).ok()?;
@@ -199,9 +199,9 @@ fn lives(path: &Path) -> bool {
 
 /// The calls in a file. Of a process that is gone those that it left open may run until now: what it
 /// had started is ended a little later than itself.
-fn read(path: &Path) -> Vec<Call> {
+fn read(path: &Path) -> Vec<ForeignCall> {
     let text = conjure_config::fs::read_to_string(path).unwrap_or_default();
-    let mut calls: Vec<Call> = Vec::new();
+    let mut calls: Vec<ForeignCall> = Vec::new();
     for line in text.lines() {
         let mut words = line.splitn(4, ' ');
         let (Some(kind), Some(number), Some(time)) = (words.next(), words.next(), words.next())
@@ -219,7 +219,7 @@ fn read(path: &Path) -> Vec<Call> {
                         begun: time,
                         ended: None,
                     };
-                    calls.push(Call { number, dir, span });
+                    calls.push(ForeignCall { number, dir, span });
                 }
             }
             ("end", None) => {

@@ -6,7 +6,7 @@ use conjure_core::chat::Message as Said;
 use conjure_mock_llm::{Message, Script};
 
 use super::stage::{Stage, always, held, options};
-use crate::manager::Options;
+use crate::manager::ManagerOptions;
 use conjure_store::{Log as _, Run, RunState};
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn what_waits_for_a_busy_thread_is_kept_when_the_host_goes_down() {
 
 #[tokio::test]
 async fn what_a_busy_thread_cannot_take_is_written_when_it_is_free() {
-    let quick = Options {
+    let quick = ManagerOptions {
         patience: Duration::from_millis(50),
         // It is looked after by hand.
         beat: Duration::from_secs(3_600),

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use conjure_core::chat::{Event, Message as Said};
-use conjure_core::turn::Decision;
+use conjure_core::turn::ApprovalDecision;
 use conjure_mock_llm::{Message, Script};
 
 use super::stage::{Stage, call, options};
 use crate::manager::{
-    ManagerError, Options, Scope, SessionState, SessionView, Turn, TurnRequest, TurnTerms,
+    DecisionScope, ManagerError, ManagerOptions, SessionState, SessionView, Turn, TurnRequest,
+    TurnTerms,
 };
 use conjure_store::{RunState, ThreadId};
 
@@ -40,10 +41,10 @@ async fn a_decision_for_the_tool_is_asked_for_once_and_saved() {
     let waits = stage.manager.get(&session.id).await.unwrap();
     assert_eq!(waits.state, SessionState::Waiting);
     let decide = |call: &'static str| {
-        let scope = Scope::Tool;
+        let scope = DecisionScope::Tool;
         stage
             .manager
-            .decide(&session.id, call, Decision::Allow, scope)
+            .decide(&session.id, call, ApprovalDecision::Allow, scope)
     };
     let unknown = decide("other").await.unwrap_err();
     assert!(
@@ -67,7 +68,7 @@ async fn nobody_decides_so_it_is_denied_after_the_deadline() {
     let script = Script::new()
         .reply(call("1", "careful_execute", "change"))
         .reply(Message::new().text("Then not."));
-    let soon = Options {
+    let soon = ManagerOptions {
         approval: Duration::from_millis(200),
         ..options()
     };
@@ -95,7 +96,7 @@ async fn unattended(stage: &Stage, session: &SessionView) -> Turn {
 
 #[tokio::test]
 async fn who_is_back_before_long_never_left_and_who_stays_away_is_not_waited_for() {
-    let soon = Options {
+    let soon = ManagerOptions {
         absence: Duration::from_millis(500),
         ..options()
     };
@@ -108,9 +109,12 @@ async fn who_is_back_before_long_never_left_and_who_stays_away_is_not_waited_for
     let first = stage.until(&thread, None, asks).await;
     drop(there);
     let back = stage.manager.attend(Some(&thread));
-    let decided = stage
-        .manager
-        .decide(&session.id, "1", Decision::Allow, Scope::Once);
+    let decided = stage.manager.decide(
+        &session.id,
+        "1",
+        ApprovalDecision::Allow,
+        DecisionScope::Once,
+    );
     decided.await.unwrap();
     stage.until(&thread, Some(first), asks).await;
     drop(back);

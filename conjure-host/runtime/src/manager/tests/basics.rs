@@ -5,7 +5,9 @@ use conjure_mock_llm::{Message, Script, Step};
 use serde_json::json;
 
 use super::stage::{Stage, always, call, held, object};
-use crate::manager::{Chat, ManagerError, NewSession, SessionPatch, SessionState, ThreadChoice};
+use crate::manager::{
+    ChatRetention, ManagerError, NewSession, SessionPatch, SessionState, ThreadChoice,
+};
 use conjure_core::turn::When;
 use conjure_store::{RunState, ThreadId};
 
@@ -142,7 +144,7 @@ async fn a_session_has_a_name_that_no_other_has() {
 #[tokio::test]
 async fn deleting_a_session_keeps_its_chat_or_not() {
     let stage = Stage::new(always("x")).await;
-    for (chat, is_kept) in [(Chat::Keep, true), (Chat::Delete, false)] {
+    for (chat, is_kept) in [(ChatRetention::Keep, true), (ChatRetention::Delete, false)] {
         let session = stage.session().await;
         stage.say(&session, "hello").await;
         stage.manager.delete(&session.id, chat).await.unwrap();

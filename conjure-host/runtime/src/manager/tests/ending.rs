@@ -7,7 +7,7 @@ use conjure_mock_llm::{Message, Script, Step};
 use serde_json::json;
 
 use super::stage::{Stage, always, call, held, object, options};
-use crate::manager::{ManagerError, NewSession, Options, SessionState};
+use crate::manager::{ManagerError, ManagerOptions, NewSession, SessionState};
 use conjure_store::{Run, RunState};
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn calls_of_a_thread_are_counted() {
 
 #[tokio::test]
 async fn a_silent_run_is_ended_and_marked() {
-    let impatient = Options {
+    let impatient = ManagerOptions {
         beat: Duration::from_millis(50),
         silence: Duration::from_millis(400),
         ..options()

@@ -11,8 +11,8 @@ use conjure_vault::Credential;
 use serde_json::{Map, Value, json};
 
 use crate::Host;
-use crate::manager::{Manager, NewSession, Options, SessionView};
-use conjure_providers::auths::{Auths, Keys, NewAuth};
+use crate::manager::{Manager, ManagerOptions, NewSession, SessionView};
+use conjure_providers::auths::{Auths, KeySources, NewAuth};
 use conjure_store::{Location, Run, Store, ThreadId};
 
 /// How long anything may take.
@@ -26,10 +26,10 @@ pub(super) struct Stage {
 }
 
 /// Quick where nothing depends on the time.
-pub(super) fn options() -> Options {
-    Options {
+pub(super) fn options() -> ManagerOptions {
+    ManagerOptions {
         beat: Duration::from_millis(100),
-        ..Options::default()
+        ..ManagerOptions::default()
     }
 }
 
@@ -38,7 +38,7 @@ impl Stage {
         Self::with(script, options()).await
     }
 
-    pub(super) async fn with(script: Script, options: Options) -> Self {
+    pub(super) async fn with(script: Script, options: ManagerOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let model = MockLlm::start(script).await.unwrap();
@@ -55,7 +55,7 @@ impl Stage {
     }
 
     /// The same data under a new manager, as after a restart.
-    pub(super) async fn again(self, options: Options) -> Self {
+    pub(super) async fn again(self, options: ManagerOptions) -> Self {
         self.manager.shutdown(Duration::ZERO).await;
         self.manager.store().close().await;
         let (manager, auths) = manager(self.dir.path(), options).await;
@@ -137,16 +137,16 @@ impl Stage {
     }
 }
 
-async fn manager(data_dir: &Path, options: Options) -> (Manager, Auths) {
+async fn manager(data_dir: &Path, options: ManagerOptions) -> (Manager, Auths) {
     let place = Location::File(data_dir.join("conjure.db"));
     let store = Store::open(&place, &conjure_store::Options::default())
         .await
         .unwrap();
     let auths = Auths::over(
         store.clone(),
-        Keys {
+        KeySources {
             key: Some("00".repeat(32).into()),
-            ..Keys::new(data_dir)
+            ..KeySources::new(data_dir)
         },
     );
     let host = Host::builder()

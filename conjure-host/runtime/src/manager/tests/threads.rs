@@ -7,7 +7,7 @@ use conjure_mock_llm::{Message, Script, Step};
 
 use super::stage::{Stage, always, held};
 use crate::artifacts::FileError;
-use crate::manager::{Change, NewSession, ThreadChoice, lock};
+use crate::manager::{NewSession, SessionChange, ThreadChoice, lock};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
 use conjure_store::{RunState, StoreError};
@@ -73,7 +73,7 @@ async fn two_sessions_on_one_thread_take_turns() {
         .await
         .unwrap();
     // It asks for the thread.
-    let asks = |change: &Change| matches!(change, Change::State { turn, .. } if turn.as_ref() == Some(&second.id));
+    let asks = |change: &SessionChange| matches!(change, SessionChange::State { turn, .. } if turn.as_ref() == Some(&second.id));
     while !asks(&changes.next().await.unwrap()) {}
     assert_eq!(stage.said(&thread).await, ["User: one"]);
     stage.model.release("first");
@@ -175,7 +175,7 @@ async fn clearing_a_thread_ends_its_run_and_keeps_the_thread() {
 async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     let stage = Stage::with(
         always("An answer in several pieces"),
-        crate::manager::Options {
+        crate::manager::ManagerOptions {
             idle: std::time::Duration::from_millis(50),
             ..super::stage::options()
         },

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use conjure_core::chat::{
     Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage,
 };
-use conjure_core::log::{CallEnd, EntryBody, Outcome};
+use conjure_core::log::{CallEnd, EntryBody, TurnOutcome};
 use serde_json::{Map, Value as Json};
 
 use super::report::{Left, LeftOut};
@@ -41,7 +41,7 @@ pub(super) fn drafts(
     used: BTreeSet<String>,
     left_out: &mut LeftOut,
 ) -> Vec<Draft> {
-    let mut reader = Reader {
+    let mut reader = ChatReader {
         drafts: Vec::new(),
         turn: 0,
         open: None,
@@ -104,7 +104,7 @@ impl History {
     }
 }
 
-struct Reader<'a> {
+struct ChatReader<'a> {
     drafts: Vec<Draft>,
     turn: u64,
     /// The open turn's id, and whether the model has answered in it.
@@ -116,7 +116,7 @@ struct Reader<'a> {
     left_out: &'a mut LeftOut,
 }
 
-impl Reader<'_> {
+impl ChatReader<'_> {
     /// Takes a message with the results behind it; how many messages these are.
     fn message(&mut self, index: usize, message: &Json, results: &[&Json]) -> usize {
         let Some(role) = role(message) else {
@@ -344,8 +344,8 @@ impl Reader<'_> {
             return;
         };
         let outcome = match answered {
-            true => Outcome::Completed,
-            false => Outcome::Interrupted,
+            true => TurnOutcome::Completed,
+            false => TurnOutcome::Interrupted,
         };
         self.draft(
             index,

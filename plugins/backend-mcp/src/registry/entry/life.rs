@@ -7,11 +7,11 @@ use std::time::Duration;
 use conjure_skill_sdk::protocol::PluginEvent;
 use tokio::sync::watch;
 
-use super::super::connect::{self, OpenError, Opening, Peer};
-use super::super::{Registry, State};
-use super::{Entry, Listed, is_stateful};
+use super::super::connect::{self, ConnectError, ConnectionParts, Peer};
+use super::super::{ConnectionRegistry, EntryState};
+use super::{ServerEntry, ServerLists, is_stateful};
 use crate::backoff::Backoff;
-use crate::config::Start;
+use crate::config::StartMode;
 use crate::connection::{Connection, Era};
 use crate::listing::Listing;
 use crate::outside::Outside;
@@ -25,12 +25,12 @@ const ANSWERS: Duration = Duration::from_secs(1);
 /// How often it is looked whether somebody has logged in.
 const LOGIN: Duration = Duration::from_secs(2);
 
-impl Entry {
+impl ServerEntry {
     /// Runs until it is stopped.
-    pub(super) async fn supervise(self: Arc<Self>, registry: Arc<Registry>) {
+    pub(super) async fn supervise(self: Arc<Self>, registry: Arc<ConnectionRegistry>) {
         let mut stop = self.stop.subscribe();
         let mut backoff = Backoff::default();
-        if self.server.config.start == Start::Lazy {
+        if self.server.config.start == StartMode::Lazy {
             let mut wanted = self.wanted.subscribe();
             tokio::select! {
                 _ = wanted.wait_for(|wanted| *wanted > 0) => {}
@@ -38,7 +38,7 @@ impl Entry {
             }
         }
         while !*stop.borrow() {
-            self.set(&registry, State::Starting);
+            self.set(&registry, EntryState::Starting);
             let opened = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
@@ -54,14 +54,14 @@ impl Entry {
                         break;
                     }
                     let why = match end {
-                        End::Over(why) => why,
-                        End::Anothers => {
+                        ConnectionEnd::Over(why) => why,
+                        ConnectionEnd::Anothers => {
                             let text = "somebody has logged in or out, so it is connected anew";
                             self.notice(&registry, "info", text);
                             continue;
                         }
-                        End::NeedsAuth(why) => {
-                            self.stuck(&registry, State::NeedsAuth(why), &mut stop)
+                        ConnectionEnd::NeedsAuth(why) => {
+                            self.stuck(&registry, EntryState::NeedsAuth(why), &mut stop)
                                 .await;
                             continue;
                         }
@@ -70,50 +70,56 @@ impl Entry {
                     self.notice(&registry, "warn", &format!("its connection ended: {why}"));
                     why
                 }
-                Err(OpenError::Transient(why)) => {
+                Err(ConnectError::Transient(why)) => {
                     if backoff.tries() == 0 {
                         self.notice(&registry, "warn", &format!("it did not start: {why}"));
                     }
                     registry.learn_era(&self.server.hash, None);
                     why
                 }
-                Err(OpenError::NeedsAuth(why)) => {
-                    self.stuck(&registry, State::NeedsAuth(why), &mut stop)
+                Err(ConnectError::NeedsAuth(why)) => {
+                    self.stuck(&registry, EntryState::NeedsAuth(why), &mut stop)
                         .await;
                     continue;
                 }
-                Err(OpenError::Permanent(why)) => {
-                    self.stuck(&registry, State::Failed(why), &mut stop).await;
+                Err(ConnectError::Permanent(why)) => {
+                    self.stuck(&registry, EntryState::Failed(why), &mut stop)
+                        .await;
                     continue;
                 }
-                Err(OpenError::NoProgram(why)) => {
-                    self.stuck(&registry, State::NoProgram(why), &mut stop)
+                Err(ConnectError::NoProgram(why)) => {
+                    self.stuck(&registry, EntryState::NoProgram(why), &mut stop)
                         .await;
                     continue;
                 }
             };
             let wait = backoff.next();
             let tries = backoff.tries();
-            self.set(&registry, State::Backoff { tries, wait, why });
+            self.set(&registry, EntryState::Backoff { tries, wait, why });
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
-        self.set(&registry, State::Closed);
+        self.set(&registry, EntryState::Closed);
     }
 
     /// Waits until somebody wants it, or has logged in.
-    async fn stuck(&self, registry: &Registry, state: State, stop: &mut watch::Receiver<bool>) {
+    async fn stuck(
+        &self,
+        registry: &ConnectionRegistry,
+        state: EntryState,
+        stop: &mut watch::Receiver<bool>,
+    ) {
         let mut wanted = self.wanted.subscribe();
         let text = match &state {
-            State::NeedsAuth(why) if self.server.auth.is_some() => {
+            EntryState::NeedsAuth(why) if self.server.auth.is_some() => {
                 let name = &self.server.name;
                 format!("it wants a login ({why}): `conjure mcp login {name}`")
             }
             other => other.why(),
         };
-        let is_login = matches!(state, State::NeedsAuth(_));
+        let is_login = matches!(state, EntryState::NeedsAuth(_));
         self.notice(registry, "error", &text);
         self.set(registry, state);
         let login = async {
@@ -134,11 +140,11 @@ impl Entry {
         }
     }
 
-    async fn open(&self, registry: &Registry) -> Result<Connection, OpenError> {
+    async fn open(&self, registry: &ConnectionRegistry) -> Result<Connection, ConnectError> {
         let (server, dir) = (&self.server, self.working_dir.as_deref());
         // It may take a person's profile a while to say where a program is, and nobody else waits.
         let peer = Peer::find(server, dir, &registry.login_shell, &registry.supervisors).await?;
-        let closed = |_| OpenError::Transient("the registry is closed".to_owned());
+        let closed = |_| ConnectError::Transient("the registry is closed".to_owned());
         let _turn = registry.starting.acquire().await.map_err(closed)?;
         let users = self.users();
         let hub = Arc::clone(&registry.hub);
@@ -147,7 +153,7 @@ impl Entry {
             let (hub, users) = (Arc::clone(&hub), users.clone());
             move |event: &PluginEvent| hub.send(&users, event)
         });
-        let opening = Opening {
+        let opening = ConnectionParts {
             server,
             peer,
             supervisors: &registry.supervisors,
@@ -168,14 +174,14 @@ impl Entry {
     /// Lists, and again with every change, until the connection is over.
     async fn serve(
         self: &Arc<Self>,
-        registry: &Arc<Registry>,
+        registry: &Arc<ConnectionRegistry>,
         connection: &Arc<Connection>,
         stop: &mut watch::Receiver<bool>,
-    ) -> End {
+    ) -> ConnectionEnd {
         let mut changes = connection.link().changes();
         let _subscribed =
             (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
-        self.set(registry, State::Ready(Arc::clone(connection)));
+        self.set(registry, EntryState::Ready(Arc::clone(connection)));
         let (talks, config) = (Arc::clone(connection), Arc::clone(&self.server));
         tokio::spawn(async move {
             // A server that does not listen says what it likes.
@@ -186,17 +192,17 @@ impl Entry {
         loop {
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
-                () = &mut anothers => return End::Anothers,
+                _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
+                () = &mut anothers => return ConnectionEnd::Anothers,
                 listed = self.list(registry, connection) => if let Err(why) = listed {
-                    return End::NeedsAuth(why);
+                    return ConnectionEnd::NeedsAuth(why);
                 },
             }
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
-                () = &mut anothers => return End::Anothers,
-                why = connection.link().until_closed() => return End::Over(why),
+                _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
+                () = &mut anothers => return ConnectionEnd::Anothers,
+                why = connection.link().until_closed() => return ConnectionEnd::Over(why),
                 _ = changes.changed() => {}
             }
             tokio::time::sleep(TOGETHER).await;
@@ -210,7 +216,7 @@ impl Entry {
     /// Why the server wants a login first.
     async fn list(
         self: &Arc<Self>,
-        registry: &Arc<Registry>,
+        registry: &Arc<ConnectionRegistry>,
         connection: &Connection,
     ) -> Result<(), String> {
         let listing = match Listing::load(connection, &self.server).await {
@@ -257,7 +263,7 @@ impl Entry {
         }
         let listing = Arc::new(listing);
         self.keep(registry, connection.era, &listing);
-        self.listed.send_replace(Listed {
+        self.listed.send_replace(ServerLists {
             listing: Some(listing),
             error: None,
             asked: Some(connection.generation),
@@ -270,7 +276,7 @@ impl Entry {
     }
 
     /// Keeps a list for the next time; that it cannot be is no trouble of a session.
-    fn keep(&self, registry: &Arc<Registry>, era: Era, listing: &Listing) {
+    fn keep(&self, registry: &Arc<ConnectionRegistry>, era: Era, listing: &Listing) {
         if let Some(note) = registry.cache.note(&self.server, era, listing) {
             let registry = Arc::clone(registry);
             tokio::task::spawn_blocking(move || {
@@ -281,7 +287,7 @@ impl Entry {
 
     /// Waits until the connection is another login's than the one that there is, and until what
     /// was sent with that has its answers.
-    async fn until_anothers(&self, registry: &Registry, connection: &Connection) {
+    async fn until_anothers(&self, registry: &ConnectionRegistry, connection: &Connection) {
         let Some(auth) = &self.server.auth else {
             return std::future::pending().await;
         };
@@ -290,13 +296,13 @@ impl Entry {
             let _ = tokio::time::timeout(LOGIN, logins.changed()).await;
             auth.look().await;
         }
-        self.set(registry, State::Starting);
+        self.set(registry, EntryState::Starting);
         let _ = tokio::time::timeout(ANSWERS, connection.link().until_quiet()).await;
     }
 }
 
 /// How a connection ended.
-enum End {
+enum ConnectionEnd {
     Over(String),
     /// It has served another login than there is now.
     Anothers,

@@ -15,13 +15,13 @@ use conjure_skill_sdk::protocol::{PluginEvent, ToolMode};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Key, NotThere, Registry, State, Status};
-use crate::config::Start;
+use super::{ConnectionRegistry, EntryState, Key, NotThere, Status};
+use crate::config::StartMode;
 use crate::connection::Connection;
-use crate::hub::Hub;
+use crate::hub::WatchHub;
 use crate::listing::{Listing, Tool};
 use crate::server::Server;
-use crate::stdio::Tail;
+use crate::stdio::StderrTail;
 
 /// How many lines of standard error a status has.
 const LINES: usize = 10;
@@ -32,13 +32,13 @@ const UNUSED: Duration = Duration::from_secs(30 * 60);
 /// How long the end of an entry may take.
 const CLOSING: Duration = Duration::from_secs(8);
 
-/// One entry of the registry.
-pub(crate) struct Entry {
+/// One server in the registry, with its connection.
+pub(crate) struct ServerEntry {
     key: Mutex<Key>,
     pub(crate) server: Arc<Server>,
     working_dir: Option<PathBuf>,
-    state: watch::Sender<State>,
-    listed: watch::Sender<Listed>,
+    state: watch::Sender<EntryState>,
+    listed: watch::Sender<ServerLists>,
     users: Mutex<BTreeSet<String>>,
     /// How many calls run.
     calls: watch::Sender<usize>,
@@ -52,12 +52,12 @@ pub(crate) struct Entry {
     /// A stateful tool was advertised or invoked.
     session_required: AtomicBool,
     retired: AtomicBool,
-    tail: Tail,
+    tail: StderrTail,
 }
 
-/// What is known of a server's lists.
+/// The lists that a server has given so far.
 #[derive(Clone, Default)]
-pub(crate) struct Listed {
+pub(crate) struct ServerLists {
     /// The newest that could be read.
     pub(crate) listing: Option<Arc<Listing>>,
     /// Why the last try failed.
@@ -66,7 +66,7 @@ pub(crate) struct Listed {
     asked: Option<u64>,
 }
 
-impl Entry {
+impl ServerEntry {
     pub(super) fn new(
         key: Key,
         server: Arc<Server>,
@@ -74,14 +74,14 @@ impl Entry {
         generation: u64,
     ) -> Arc<Self> {
         let state = match server.config.start {
-            Start::Background => State::Starting,
-            Start::Lazy => State::Idle,
+            StartMode::Background => EntryState::Starting,
+            StartMode::Lazy => EntryState::Idle,
         };
         Arc::new(Self {
             key: Mutex::new(key),
             working_dir: working_dir.map(Path::to_path_buf),
             state: watch::Sender::new(state),
-            listed: watch::Sender::new(Listed::default()),
+            listed: watch::Sender::new(ServerLists::default()),
             users: Mutex::default(),
             calls: watch::Sender::new(0),
             wanted: watch::Sender::new(0),
@@ -90,7 +90,7 @@ impl Entry {
             in_order: tokio::sync::Mutex::new(()),
             session_required: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            tail: Tail::hiding(server.secrets.clone()),
+            tail: StderrTail::hiding(server.secrets.clone()),
             server,
         })
     }
@@ -105,7 +105,7 @@ impl Entry {
     }
 
     /// Starts the task.
-    pub(super) fn run(self: &Arc<Self>, registry: Arc<Registry>) {
+    pub(super) fn run(self: &Arc<Self>, registry: Arc<ConnectionRegistry>) {
         tokio::spawn(Arc::clone(self).supervise(registry));
     }
 
@@ -124,15 +124,17 @@ impl Entry {
         loop {
             let now = states.borrow_and_update().clone();
             match &now {
-                State::Ready(connection)
+                EntryState::Ready(connection)
                     if connection.generation > after
                         && connection.link().closed().is_none()
                         && !self.is_anothers(connection) =>
                 {
                     return Ok(Arc::clone(connection));
                 }
-                State::Closed => return Err(now.not_there()),
-                State::Backoff { tries, .. } if *tries >= HOPELESS => return Err(now.not_there()),
+                EntryState::Closed => return Err(now.not_there()),
+                EntryState::Backoff { tries, .. } if *tries >= HOPELESS => {
+                    return Err(now.not_there());
+                }
                 now if now.is_stuck() && tried => return Err(now.not_there()),
                 _ => {}
             }
@@ -170,7 +172,7 @@ impl Entry {
     }
 
     /// What it lists now.
-    pub(crate) fn listed(&self) -> Listed {
+    pub(crate) fn listed(&self) -> ServerLists {
         self.listed.borrow().clone()
     }
 
@@ -182,9 +184,9 @@ impl Entry {
             let lists = listed.borrow_and_update().clone();
             let comes = matches!(
                 &*states.borrow_and_update(),
-                State::Starting | State::Ready(_)
+                EntryState::Starting | EntryState::Ready(_)
             );
-            let lazy = self.server.config.start == Start::Lazy;
+            let lazy = self.server.config.start == StartMode::Lazy;
             if lists.listing.is_some()
                 || lists.error.is_some()
                 || (!comes && !self.is_new())
@@ -200,10 +202,10 @@ impl Entry {
     }
 
     /// Tells a session that has just come what went wrong before.
-    pub(crate) fn tell_trouble(&self, hub: &Hub, session: &str) {
+    pub(crate) fn tell_trouble(&self, hub: &WatchHub, session: &str) {
         let state = self.state.borrow().clone();
         let name = &self.server.name;
-        if state.is_stuck() || matches!(state, State::Backoff { .. }) {
+        if state.is_stuck() || matches!(state, EntryState::Backoff { .. }) {
             let text = format!("MCP server `{name}` did not start: {}", state.why());
             hub.notice(session, &text);
         }
@@ -239,7 +241,7 @@ impl Entry {
     /// What a person or a program wants to know of it.
     pub(crate) fn status(&self) -> Status {
         let state = self.state.borrow().clone();
-        let Listed {
+        let ServerLists {
             listing,
             error,
             asked,
@@ -249,7 +251,7 @@ impl Entry {
             server: self.server.name.clone(),
             state: state.name(),
             why: state.why(),
-            no_program: matches!(state, State::NoProgram(_)),
+            no_program: matches!(state, EntryState::NoProgram(_)),
             auth: self.auth(),
             transport: if self.server.config.url.is_some() {
                 "http"
@@ -269,7 +271,7 @@ impl Entry {
             stderr: self.tail.last(LINES),
             ..Status::default()
         };
-        if let State::Ready(connection) = &state {
+        if let EntryState::Ready(connection) = &state {
             let generation = connection.generation;
             status.era = Some(connection.era.name());
             status.protocol = Some(connection.info.protocol_version.as_str().to_owned());
@@ -298,7 +300,7 @@ impl Entry {
     pub(super) async fn close(&self) {
         self.stop.send_replace(true);
         let mut states = self.state.subscribe();
-        let closed = states.wait_for(|state| matches!(state, State::Closed));
+        let closed = states.wait_for(|state| matches!(state, EntryState::Closed));
         let _ = tokio::time::timeout(CLOSING, closed).await;
     }
 
@@ -330,10 +332,10 @@ impl Entry {
     }
 
     fn is_new(&self) -> bool {
-        matches!(*self.state.borrow(), State::Idle)
+        matches!(*self.state.borrow(), EntryState::Idle)
     }
 
-    fn set(&self, registry: &Registry, state: State) {
+    fn set(&self, registry: &ConnectionRegistry, state: EntryState) {
         let event = PluginEvent::State {
             state: state.name().to_owned(),
             detail: format!("`{}` {}", self.server.name, state.why()),
@@ -342,7 +344,7 @@ impl Entry {
         registry.hub.send(&self.users(), &event);
     }
 
-    fn notice(&self, registry: &Registry, level: &str, text: &str) {
+    fn notice(&self, registry: &ConnectionRegistry, level: &str, text: &str) {
         let event = PluginEvent::Notice {
             level: level.to_owned(),
             text: format!("MCP server `{}`: {text}", self.server.name),
@@ -360,7 +362,7 @@ impl Entry {
 }
 
 /// A call that runs on an entry.
-pub(crate) struct InUse<'a>(&'a Entry);
+pub(crate) struct InUse<'a>(&'a ServerEntry);
 
 impl Drop for InUse<'_> {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::stage::until;
 use super::{Place, answered, generation, logs_in, manage, refused};
-use crate::oauth::{Auth, Client};
+use crate::oauth::{Auth, OAuthClient};
 
 #[test]
 fn a_token_that_is_refused_is_renewed_once() {
@@ -144,7 +144,7 @@ fn a_login_that_is_over_is_not_tried_again_and_again() {
     std::fs::write(place.kept().unwrap(), used).unwrap();
     place.server.ask("POST /expire");
     let url = place.server.url();
-    let auth = Auth::new("s", &url, Client::default(), Some(place.data.path())).unwrap();
+    let auth = Auth::new("s", &url, OAuthClient::default(), Some(place.data.path())).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         assert!(auth.may_be_taken().await, "nobody has tried it");
