@@ -46,7 +46,7 @@ struct WaitingCallView {
 /// What is decided.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = ApprovalDecision)]
+#[schema(as = Decision)]
 struct DecisionBody {
     decision: ApprovalVerdict,
     /// What the model is told of a call that is denied.
