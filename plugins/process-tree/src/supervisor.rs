@@ -168,7 +168,7 @@ impl Supervisor {
             }
             SupervisorReport::Given => self.heard.given = true,
             SupervisorReport::Ended { exit_code, signal } => {
-                self.heard.ended = Some((exit_code, signal))
+                self.heard.ended = Some((exit_code, signal));
             }
             SupervisorReport::Gone => self.heard.gone = true,
         }

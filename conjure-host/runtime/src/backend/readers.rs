@@ -113,7 +113,7 @@ impl SourceReader<'_> {
             let mut lists = self.named(source);
             match source {
                 CatalogSource::Backend { catalog, .. } => {
-                    lists.prompts.clone_from(&catalog.prompts)
+                    lists.prompts.clone_from(&catalog.prompts);
                 }
                 CatalogSource::Skill(_) if has(source, op::PROMPT_LIST) => {
                     let listed = self.list(source, op::PROMPT_LIST, Empty {}).await;

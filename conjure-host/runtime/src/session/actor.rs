@@ -67,7 +67,7 @@ impl Actor {
         let thread = &mut self.thread;
         match command {
             turn @ SessionCommand::Begin { .. } if thread.is_compacting() => {
-                self.behind.push_back(turn)
+                self.behind.push_back(turn);
             }
             SessionCommand::Begin {
                 turn_id,
@@ -88,7 +88,7 @@ impl Actor {
                 drop(done.send(thread.reconfigure(*spec, when)));
             }
             SessionCommand::Messages(done) => {
-                drop(done.send(log::messages(thread.recorder.entries())))
+                drop(done.send(log::messages(thread.recorder.entries())));
             }
             SessionCommand::Status(done) => drop(done.send(thread.tools.status())),
             SessionCommand::ToolPreview(done) => thread.preview_tools(done),

@@ -15,7 +15,8 @@ const KEY: &str = "the-key-that-nobody-sees";
 /// A variable that only settings know for the holder of a key.
 const NAMED: &str = "MINE_ACCESS";
 /// Settings that name it.
-const PROVIDER: &str = "[providers.mine]\nbase_url = \"http://127.0.0.1:9\"\nkey_var = \"MINE_ACCESS\"\n";
+const PROVIDER: &str =
+    "[providers.mine]\nbase_url = \"http://127.0.0.1:9\"\nkey_var = \"MINE_ACCESS\"\n";
 
 /// Keys of every sort, beside a variable that a program needs.
 fn with_keys(cli: Cli) -> Cli {
