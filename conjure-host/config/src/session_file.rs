@@ -135,9 +135,9 @@ pub struct HttpSpec {
 fn dialect<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dialect>, D::Error> {
     struct NameOrFields;
 
-    struct Named(Dialect);
+    struct DialectSpec(Dialect);
 
-    impl<'de> Deserialize<'de> for Named {
+    impl<'de> Deserialize<'de> for DialectSpec {
         fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             from.deserialize_any(NameOrFields).map(Self)
         }
@@ -164,8 +164,8 @@ fn dialect<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dialect>, D::Err
         }
     }
 
-    let named = Option::<Named>::deserialize(from)?;
-    Ok(named.map(|Named(dialect)| dialect))
+    let given = Option::<DialectSpec>::deserialize(from)?;
+    Ok(given.map(|DialectSpec(dialect)| dialect))
 }
 
 /// When a conversation is summarised: a number of input tokens, or `"never"`.
