@@ -5,6 +5,7 @@
 //! documentation, which cargo-nextest does not run, then what `cargo xtask check` checks.
 
 use std::{
+    fmt,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
@@ -70,6 +71,8 @@ struct Outcome {
     skipped: u64,
     /// Tests that passed at another attempt only.
     flaky: Vec<String>,
+    /// Tests that passed at no attempt, with what the last of them said.
+    failures: Vec<Failure>,
     left_out: LeftOut,
     /// Command lines and checks that did not succeed.
     broken: Vec<String>,
@@ -77,6 +80,20 @@ struct Outcome {
     checks: usize,
     /// Only what the command line picked was asked for.
     picked: bool,
+}
+
+/// A test that failed.
+#[derive(Debug, PartialEq, Eq)]
+struct Failure {
+    test: String,
+    /// The end of what it wrote.
+    output: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "failed: {}\n{}", self.test, self.output)
+    }
 }
 
 impl Outcome {
@@ -93,6 +110,9 @@ impl Outcome {
         }
         for test in &self.flaky {
             println!("\nfailed once, then passed: {test}");
+        }
+        for failure in &self.failures {
+            println!("\n{failure}");
         }
         println!(
             "\ntests: {} passed, {} failed, {} skipped; checks: {} of {} passed",
@@ -223,22 +243,76 @@ impl Outcome {
         self.failed += failed;
         self.passed += number("tests").saturating_sub(failed);
         self.flaky.extend(flaky(report));
+        self.failures.extend(failures(report));
         self.left_out.take_junit(report);
     }
 }
 
 /// The tests of a JUnit report that failed at first and passed then.
 fn flaky(report: &str) -> Vec<String> {
-    let mut tests = Vec::new();
-    for case in report.split("<testcase ").skip(1) {
-        let case = case.split("</testcase>").next().unwrap_or_default();
-        let name = case.split_once("name=\"").map(|(_, rest)| rest);
-        let name = name.and_then(|rest| rest.split('"').next());
-        if let Some(name) = name.filter(|_| case.contains("<flakyFailure")) {
-            tests.push(name.to_owned());
-        }
-    }
-    tests
+    cases(report)
+        .filter(|case| case.contains("<flakyFailure"))
+        .filter_map(name_of)
+        .collect()
+}
+
+/// The tests of a JUnit report that failed at every attempt.
+fn failures(report: &str) -> Vec<Failure> {
+    cases(report)
+        .filter(|case| case.contains("<failure") || case.contains("<error"))
+        .filter_map(|case| {
+            Some(Failure {
+                test: name_of(case)?,
+                output: ["system-out", "system-err"]
+                    .map(|stream| end_of(case, stream))
+                    .concat(),
+            })
+        })
+        .collect()
+}
+
+/// The test cases of a JUnit report, as XML.
+fn cases(report: &str) -> impl Iterator<Item = &str> {
+    report
+        .split("<testcase ")
+        .skip(1)
+        .map(|case| case.split("</testcase>").next().unwrap_or_default())
+}
+
+/// A test case's binary and name.
+fn name_of(case: &str) -> Option<String> {
+    let value = |attribute: &str| {
+        let (_, rest) = case.split_once(attribute)?;
+        rest.split('"').next()
+    };
+    let name = value("name=\"")?;
+    Some(match value(" classname=\"") {
+        Some(binary) => format!("{binary} {name}"),
+        None => name.to_owned(),
+    })
+}
+
+/// The last lines of what a test case wrote to `stream` at its last attempt.
+fn end_of(case: &str, stream: &str) -> String {
+    const LINES: usize = 40;
+    let Some((_, text)) = case.rsplit_once(&format!("<{stream}>")) else {
+        return String::new();
+    };
+    let text = text.split("</").next().unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..]
+        .iter()
+        .map(|line| format!("{}\n", unescaped(line)))
+        .collect()
+}
+
+/// What XML writes as references, as the characters that they stand for.
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&apos;", "'")
+        .replace("&amp;", "&")
 }
 
 /// Runs cargo-nextest and reads its JUnit report: output of tests that pass is only there.
@@ -343,7 +417,31 @@ mod tests {
              </testcase></testsuite></testsuites>",
         );
         assert_eq!((outcome.passed, outcome.failed), (2, 0));
-        assert_eq!(outcome.flaky, ["shaky"]);
+        assert_eq!(outcome.flaky, ["t shaky"]);
+    }
+
+    #[test]
+    fn a_test_that_failed_is_named_with_the_end_of_what_it_wrote() {
+        let noise = "noise\n".repeat(60);
+        let found = failures(&format!(
+            "<testsuites name=\"x\" tests=\"2\"><testsuite name=\"t\">\
+             <testcase name=\"steady\" classname=\"t\"></testcase>\
+             <testcase name=\"shaky\" classname=\"t\"><flakyFailure type=\"x\"></flakyFailure></testcase>\
+             <testcase name=\"broken\" classname=\"t\"><failure type=\"x\"/><rerunFailure>\
+             <system-out>first</system-out></rerunFailure>\
+             <system-out>{noise}out</system-out><system-err>left &lt; right &amp;&amp; more</system-err>\
+             </testcase></testsuite></testsuites>"
+        ));
+        let [failure] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(failure.test, "t broken");
+        assert!(
+            failure
+                .output
+                .ends_with("noise\nout\nleft < right && more\n")
+        );
+        assert_eq!(failure.output.lines().count(), 41);
     }
 
     #[test]
