@@ -37,8 +37,8 @@ use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::session::HostState;
 use crate::session::{
-    Preview, Recorder, Saved, Session, SessionError, ToolPreview, ToolSession, sessions_dir, sweep,
-    unfolding,
+    OpenThread, Preview, Recorder, Saved, Session, SessionError, ThreadHandle, ToolPreview,
+    ToolSession, open_thread, sessions_dir, sweep, unfolding,
 };
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
@@ -144,7 +144,7 @@ impl Host {
     pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
         // Behind a pointer: opening is large, and every future around it would be as large.
-        Box::pin(Session::open(Arc::clone(&self.shared), spec, None, None)).await
+        Box::pin(Session::open(Arc::clone(&self.shared), spec, None)).await
     }
 
     /// Opens a session on a thread that may exist already.
@@ -158,16 +158,10 @@ impl Host {
     ) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
         // Behind a pointer: opening is large, and every future around it would be as large.
-        Box::pin(Session::open(
-            Arc::clone(&self.shared),
-            spec,
-            Some(thread),
-            None,
-        ))
-        .await
+        Box::pin(Session::open(Arc::clone(&self.shared), spec, Some(thread))).await
     }
 
-    /// Opens a saved session, whose thread is to know its settings.
+    /// Opens the thread of a saved session, which is to know its settings.
     ///
     /// # Errors
     /// As [`Host::session`].
@@ -176,10 +170,10 @@ impl Host {
         spec: SessionSpec,
         thread: ThreadId,
         saved: Saved,
-    ) -> Result<Session, SessionError> {
+    ) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
         // Behind a pointer: opening is large, and every future around it would be as large.
-        Box::pin(Session::open(
+        Box::pin(open_thread(
             Arc::clone(&self.shared),
             spec,
             Some(thread),

@@ -299,9 +299,8 @@ fn end_of(case: &str, stream: &str) -> String {
         return String::new();
     };
     let text = text.split("</").next().unwrap_or_default();
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..]
-        .iter()
+    text.lines()
+        .skip(text.lines().count().saturating_sub(LINES))
         .map(|line| format!("{}\n", unescaped(line)))
         .collect()
 }

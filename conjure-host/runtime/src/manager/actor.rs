@@ -1,26 +1,31 @@
-//! The actor of one session: takes what is asked of it in order, and runs one turn at a time.
+//! The actor of one saved session: takes what is asked of it in order, has one thread open and drives
+//! it, and runs one turn at a time.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::Message;
 use futures_util::FutureExt as _;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::actor_thread::{ActorThread, ThreadHappening, thread_happening};
 use super::changes::ActorStatus;
 use super::opening::OpenSessionThread;
 use super::requests::ActorRequest;
 use super::running::{Happening, RunningTurn, happening};
 use super::runs::Turn;
 use super::saving::active;
+use super::session_row::SessionRow;
 use super::terms::TurnTerms;
+use super::turn_queue::{QueuedTurn, TurnQueue};
 use super::view::SessionState;
 use super::{ManagerError, ManagerState};
-use crate::session::{CompactError, Session, Stamped, Subscription, passed};
+use crate::session::{CompactError, CompactionResult, Stamped, UnfoldError, passed};
 use conjure_store::{Run, RunState, RunUsage, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
@@ -34,39 +39,18 @@ pub(super) struct SavedSessionActor {
     pub(super) inner: Arc<ManagerState>,
     /// The session.
     pub(super) id: String,
+    pub(super) row: SessionRow,
     mailbox: mpsc::Receiver<Box<ActorRequest>>,
     pub(super) open: Option<ActorThread>,
-    pub(super) waiting: VecDeque<QueuedTurn>,
+    pub(super) waiting: TurnQueue,
     pub(super) opening: Option<OpeningTurn>,
     pub(super) running: Option<RunningTurn>,
     /// When there was something to do last.
     pub(super) used: Instant,
     /// The session is gone for good.
     is_over: bool,
-}
-
-/// The open thread of an actor.
-pub(super) struct ActorThread {
-    pub(super) opened: OpenSessionThread,
-    pub(super) events: Subscription,
-    /// Its settings are others by now, which it cannot take over.
-    pub(super) is_outdated: bool,
-    is_at_rest: bool,
-}
-
-impl ActorThread {
-    fn is_on(&self, thread: &ThreadId) -> bool {
-        self.opened.live.session.thread() == thread
-    }
-}
-
-/// A turn that waits for its session.
-pub(super) struct QueuedTurn {
-    pub(super) turn_id: String,
-    pub(super) thread: ThreadId,
-    /// What is said; where there is nothing the model goes on.
-    pub(super) message: Option<Message>,
-    pub(super) terms: Box<TurnTerms>,
+    /// Somebody found that it hangs.
+    abandoned: CancellationToken,
 }
 
 /// A turn whose session is being opened.
@@ -82,30 +66,40 @@ impl SavedSessionActor {
         mailbox: mpsc::Receiver<Box<ActorRequest>>,
     ) -> Self {
         Self {
+            row: SessionRow::new(Arc::clone(&inner), &id),
+            waiting: TurnQueue::new(Arc::clone(&inner), &id),
             inner,
             id,
             mailbox,
             open: None,
-            waiting: VecDeque::new(),
             opening: None,
             running: None,
             used: Instant::now(),
             is_over: false,
+            abandoned: CancellationToken::new(),
         }
     }
 
     /// Runs it. What breaks here ends this session's turns and nobody else's.
     pub(super) async fn supervised(mut self: Box<Self>) {
-        let done = AssertUnwindSafe(self.run()).catch_unwind().await;
-        if done.is_err() {
+        let is_broken = loop {
+            let abandoned = self.abandoned.clone();
+            tokio::select! {
+                biased;
+                () = abandoned.cancelled() => self.abandon_thread(),
+                done = AssertUnwindSafe(self.run()).catch_unwind() => break done.is_err(),
+            }
+        };
+        if is_broken {
             tracing::error!(session = self.id, "its actor broke; its turns are lost");
+            self.abandon_thread();
         }
         if self.running.is_none() {
             self.inner.states.set(&self.id, ActorStatus::default());
         }
         // From here on another actor may begin.
         self.mailbox.close();
-        let left = if done.is_err() {
+        let left = if is_broken {
             RunState::Lost
         } else {
             RunState::Interrupted
@@ -116,7 +110,7 @@ impl SavedSessionActor {
     /// The last that it does.
     async fn wound_up(&mut self, left: RunState) {
         self.open_anew();
-        self.drop_waiting(left, GOING_DOWN).await;
+        self.waiting.drop_all(left, GOING_DOWN).await;
         let was_running = self.running.is_some();
         self.leave().await;
         if let Err(error) = self.inner.record_unbegun().await {
@@ -138,9 +132,9 @@ impl SavedSessionActor {
                 Box::pin(self.begin_next()).await;
                 self.tell();
             }
-            let is_idle = self.running.is_none() && self.opening.is_none();
+            let is_idle = self.is_idle();
             let idle = is_idle.then(|| self.used + self.inner.options.idle);
-            let restless = self.open.as_ref().is_some_and(|open| !open.is_at_rest);
+            let restless = self.open.as_ref().is_some_and(|open| !open.is_at_rest());
             let rest = (is_idle && restless).then(|| self.used + REST);
             tokio::select! {
                 biased;
@@ -151,7 +145,7 @@ impl SavedSessionActor {
                         Box::pin(self.turn_over(answer)).await;
                         is_told = false;
                     }
-                    Happening::Presence(is_there) => self.attended(is_there).await,
+                    Happening::Presence(is_there) => self.attended(is_there),
                 },
                 opened = opened(&mut self.opening) => {
                     Box::pin(self.opened(opened)).await;
@@ -165,17 +159,12 @@ impl SavedSessionActor {
                     None => return,
                 },
                 // Behind what is asked: a cancel waits for no stream.
-                event = next_event(&mut self.open) => match event {
-                    Some(event) => is_told = !self.seen(&event),
-                    None => {
-                        Box::pin(self.ended()).await;
-                        is_told = false;
-                    }
-                },
+                happening = thread_happening(&mut self.open) => {
+                    is_told = !self.thread_happened(happening).await;
+                }
                 () = passed(rest) => {
                     if let Some(open) = &mut self.open {
-                        open.is_at_rest = true;
-                        open.opened.live.session.rest();
+                        open.rest();
                     }
                 }
                 () = passed(idle) => return,
@@ -195,16 +184,16 @@ impl SavedSessionActor {
                 let said = self.say(turn_id, message, terms).await;
                 let _ = done.send(said);
             }
-            ActorRequest::Adopt => self.adopt().await,
+            ActorRequest::Adopt => self.waiting.adopt().await,
             ActorRequest::Cancel { what, done } => {
                 if what.drop_queued {
-                    self.adopt().await;
+                    self.waiting.adopt().await;
                 }
                 self.cancel(what).await;
                 let _ = done.send(());
             }
             ActorRequest::Approvals(done) => {
-                let _ = done.send(self.approvals().await);
+                let _ = done.send(self.approvals());
             }
             ActorRequest::Decide {
                 call_id,
@@ -220,18 +209,22 @@ impl SavedSessionActor {
                 let _ = done.send(updated);
             }
             ActorRequest::Choose { thread, done } => {
-                let chosen = self.choose(&thread).await;
+                let chosen = self.row.choose(&thread).await;
                 let _ = done.send(chosen);
             }
             ActorRequest::Release { thread, done } => {
-                let is_idle = self.running.is_none() && self.opening.is_none();
-                if is_idle && self.has_open(&thread) {
+                if self.is_idle() && self.has_open(&thread) {
                     self.close().await;
                 }
                 let _ = done.send(());
             }
-            ActorRequest::Open { thread, done } => {
-                let _ = done.send(self.open_idle(&thread).await);
+            ActorRequest::Compact { thread, done } => {
+                let _ = done.send(self.compact(&thread).await);
+            }
+            ActorRequest::Unfold { thread, fold, done } => {
+                let open = self.open.as_mut().filter(|open| open.is_on(&thread));
+                let unfolded = open.map(|open| open.thread.unfold(fold));
+                let _ = done.send(unfolded.unwrap_or(Err(UnfoldError::Ended)));
             }
             ActorRequest::Leave { thread, done } => {
                 self.leave_thread(&thread).await;
@@ -240,21 +233,27 @@ impl SavedSessionActor {
             ActorRequest::Tools(done) => {
                 let fits = |open: &&ActorThread| !open.is_outdated;
                 let open = self.open.as_ref().filter(fits);
-                let tool_preview = open.map(|open| open.opened.live.session.tool_preview());
-                tokio::spawn(async move {
-                    let tool_preview = match tool_preview {
-                        Some(tool_preview) => tool_preview.await,
-                        None => None,
-                    };
-                    let _ = done.send(tool_preview);
-                });
+                if let Some(open) = open {
+                    open.thread.preview_tools(done);
+                }
+            }
+            ActorRequest::Alive(done) => {
+                let _ = done.send(());
             }
             ActorRequest::End(done) => {
                 self.is_over = true;
-                self.drop_waiting(RunState::Cancelled, "the session was deleted")
-                    .await;
+                let (state, why) = (RunState::Cancelled, "the session was deleted");
+                self.waiting.drop_all(state, why).await;
                 self.leave().await;
                 let _ = done.send(());
+            }
+            #[cfg(test)]
+            ActorRequest::Hang => std::future::pending().await,
+            #[cfg(test)]
+            ActorRequest::Panic => {
+                if let Some(open) = &mut self.open {
+                    open.panics = true;
+                }
             }
         }
     }
@@ -266,7 +265,7 @@ impl SavedSessionActor {
         terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
         if self.open.is_none() {
-            self.adopt().await;
+            self.waiting.adopt().await;
         }
         match self.inner.store.run(&turn_id).await {
             Ok(run) => return self.known(run),
@@ -279,7 +278,7 @@ impl SavedSessionActor {
         }
         let row = self.inner.store.session(&self.id).await?;
         let (_, made) = self.inner.made_of(&row).await?;
-        if let Some(open) = self.open.as_mut().filter(|open| open.opened.made != made) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.made != made) {
             open.is_outdated = true;
         }
         let thread = active(&row)?;
@@ -289,7 +288,7 @@ impl SavedSessionActor {
             message,
             terms,
         };
-        self.enqueue(turn, false).await?;
+        self.waiting.add(turn, false).await?;
         let runs = self.running.is_some() || self.opening.is_some();
         Ok(Turn {
             id: turn_id,
@@ -308,7 +307,7 @@ impl SavedSessionActor {
                 ),
             });
         }
-        let before = self.waiting.iter().position(|turn| turn.turn_id == run.id);
+        let before = self.waiting.position(&run.id);
         Ok(Turn {
             id: run.id,
             thread: run.thread,
@@ -316,81 +315,23 @@ impl SavedSessionActor {
         })
     }
 
-    /// Takes over what waited in a process that is gone, ahead of what was said since.
-    async fn adopt(&mut self) {
-        let adopted = match self.inner.store.adopt_runs(&self.id).await {
-            Ok(adopted) => adopted,
-            Err(error) => {
-                tracing::warn!(
-                    session = self.id,
-                    "what waited in a process that is gone is not taken over yet: {error}"
-                );
-                return;
-            }
-        };
-        for run in adopted.into_iter().rev() {
-            tracing::info!(run = run.id, "it waited in a process that is gone");
-            let terms = run.terms.as_deref().map(serde_json::from_str);
-            match terms.transpose() {
-                Ok(terms) => self.waiting.push_front(QueuedTurn {
-                    turn_id: run.id,
-                    thread: run.thread,
-                    message: run.message,
-                    terms: terms.unwrap_or_default(),
-                }),
-                // Rules that are not understood may be some that deny.
-                Err(error) => {
-                    let why = format!("what holds for it is not understood: {error}");
-                    let state = RunState::Failed;
-                    self.end_run(&run.id, state, None, Some(&why)).await;
-                }
-            }
-        }
-    }
-
-    pub(super) async fn enqueue(
-        &mut self,
-        turn: QueuedTurn,
-        first: bool,
-    ) -> Result<(), ManagerError> {
-        let run = Run::new(&turn.turn_id, Some(self.id.clone()), turn.thread.clone());
-        let run = run.with_message(turn.message.clone());
-        let terms = (*turn.terms != TurnTerms::default())
-            .then(|| serde_json::to_string(&turn.terms))
-            .transpose()
-            .map_err(|error| ManagerError::Invalid {
-                message: format!("what holds for the turn cannot be written: {error}"),
-            })?;
-        let run = run.with_terms(terms);
-        self.inner.store.begin_run(run).await?;
-        if first {
-            self.waiting.push_front(turn);
-        } else {
-            self.waiting.push_back(turn);
-        }
-        Ok(())
-    }
-
-    /// Begins the next turn that waits, if none runs.
+    /// Begins the next turn that waits, if none runs, and no summary is on its way that a person
+    /// wants.
     async fn begin_next(&mut self) {
         if self.inner.closing.is_cancelled() {
-            self.drop_waiting(RunState::Interrupted, GOING_DOWN).await;
+            let state = RunState::Interrupted;
+            self.waiting.drop_all(state, GOING_DOWN).await;
         }
-        while self.running.is_none() && self.opening.is_none() {
-            let Some(turn) = self.waiting.pop_front() else {
+        while self.is_idle() && !self.is_compacting() {
+            let Some(turn) = self.waiting.pop() else {
                 return;
             };
-            if self.waiting.is_empty() {
-                self.waiting.shrink_to_fit();
-            }
             self.begin_or_open(turn).await;
         }
     }
 
     async fn begin_or_open(&mut self, turn: QueuedTurn) {
-        let fits = |open: &ActorThread| {
-            !open.is_outdated && open.opened.live.session.thread() == &turn.thread
-        };
+        let fits = |open: &ActorThread| !open.is_outdated && open.is_on(&turn.thread);
         if self.open.as_ref().is_some_and(fits) {
             self.begin(turn).await;
             return;
@@ -409,7 +350,7 @@ impl SavedSessionActor {
     /// Gives up opening for the turn that is next, which then begins with what is saved now.
     pub(super) fn open_anew(&mut self) {
         if let Some(OpeningTurn { turn, .. }) = self.opening.take() {
-            self.waiting.push_front(turn);
+            self.waiting.put_back(turn);
         }
     }
 
@@ -419,11 +360,11 @@ impl SavedSessionActor {
         };
         match opened {
             Ok(opened) => {
-                self.is_open(opened);
+                self.has_opened(opened);
                 // The process that had the thread may be known as gone only now.
-                self.waiting.push_front(turn);
-                self.adopt().await;
-                if let Some(first) = self.waiting.pop_front() {
+                self.waiting.put_back(turn);
+                self.waiting.adopt().await;
+                if let Some(first) = self.waiting.pop() {
                     self.begin_or_open(first).await;
                 }
             }
@@ -431,42 +372,41 @@ impl SavedSessionActor {
         }
     }
 
-    /// Opens a thread for something else than a turn.
-    async fn open_idle(&mut self, thread: &ThreadId) -> Result<Arc<Session>, ManagerError> {
-        if self.running.is_some() || self.opening.is_some() {
+    /// Begins to write a summary of a thread, which is opened for it, as somebody wants it.
+    async fn compact(
+        &mut self,
+        thread: &ThreadId,
+    ) -> Result<oneshot::Receiver<CompactionResult>, ManagerError> {
+        if !self.is_idle() {
             return Err(CompactError::Busy.into());
         }
         let row = self.inner.store.session(&self.id).await?;
         let (_, made) = self.inner.made_of(&row).await?;
-        let fits = |open: &&ActorThread| {
-            open.opened.made == made && !open.is_outdated && open.is_on(thread)
-        };
-        if let Some(open) = self.open.as_ref().filter(fits) {
-            return Ok(Arc::clone(&open.opened.live.session));
+        let fits =
+            |open: &ActorThread| open.made == made && !open.is_outdated && open.is_on(thread);
+        if !self.open.as_ref().is_some_and(fits) {
+            self.close().await;
+            let opened = self.inner.open(&row, thread).await?;
+            self.has_opened(opened);
         }
-        self.close().await;
-        let opened = self.inner.open(&row, thread).await?;
-        let session = Arc::clone(&opened.live.session);
-        self.is_open(opened);
-        Ok(session)
+        let (done, summary) = oneshot::channel();
+        if let Some(open) = &mut self.open {
+            open.wake();
+            open.thread.compact(done);
+        }
+        Ok(summary)
     }
 
-    fn is_open(&mut self, opened: OpenSessionThread) {
-        // Only now: what nobody takes is dropped, and its session ends with it.
-        self.inner.opened(&opened.live);
-        let events = opened.live.session.events_beyond_pieces();
-        self.open = Some(ActorThread {
-            opened,
-            events,
-            is_outdated: false,
-            is_at_rest: false,
-        });
+    fn has_opened(&mut self, opened: OpenSessionThread) {
+        self.open = ActorThread::new(opened, &self.id, self.abandoned.clone());
+        if let Some(open) = &self.open {
+            self.inner.opened(&open.live);
+        }
     }
 
     async fn begin(&mut self, turn: QueuedTurn) {
         let Some(open) = &mut self.open else { return };
-        open.is_at_rest = false;
-        let live = open.opened.live.clone();
+        open.wake();
         let store = &self.inner.store;
         let noted = store.update_run(&turn.turn_id, RunState::Running, None);
         match noted.await {
@@ -481,12 +421,11 @@ impl SavedSessionActor {
                 "the run was not noted as running: {error}"
             ),
         }
-        live.set_run(Some(turn.turn_id.clone()));
+        open.live.set_run(Some(turn.turn_id.clone()));
         let (approvals, presence) = self.inner.approvals(&turn.terms, &turn.thread).await;
-        live.session.terms(turn.terms.rules(), approvals).await;
-        // Asked here, so that a cancel that comes next finds it.
-        let answer = live.session.begin(turn.turn_id.clone(), turn.message).await;
-        let answer = tokio::spawn(answer);
+        open.thread.set_terms(turn.terms.rules(), approvals);
+        let (done, answer) = oneshot::channel();
+        open.thread.begin(turn.turn_id.clone(), turn.message, done);
         self.running = Some(RunningTurn {
             turn_id: turn.turn_id,
             thread: turn.thread,
@@ -507,8 +446,8 @@ impl SavedSessionActor {
             .record_failure(&turn.thread, &turn.turn_id, turn.message, error);
         match recorded.await {
             Ok(()) => {
-                self.end_run(&turn.turn_id, RunState::Failed, None, Some(error))
-                    .await;
+                let (id, state) = (&turn.turn_id, RunState::Failed);
+                self.inner.end_run(id, state, None, Some(error)).await;
             }
             // The run keeps what was said until it is.
             Err(why) => {
@@ -525,17 +464,80 @@ impl SavedSessionActor {
         self.inner.note_latest(&self.id, &turn.thread).await;
     }
 
+    /// Does something about what happens to its thread. Whether that changes how it is with the
+    /// session.
+    pub(super) async fn thread_happened(&mut self, happening: ThreadHappening) -> bool {
+        match happening {
+            ThreadHappening::Shown(event) => self.seen(&event),
+            ThreadHappening::Compacted => true,
+            ThreadHappening::Failed(error) => {
+                self.see_shown();
+                if let Some(open) = self.open.take() {
+                    let live = Box::pin(open.end(Some(error))).await;
+                    self.inner.closed(&live);
+                }
+                true
+            }
+            ThreadHappening::Broke => {
+                tracing::error!(session = self.id, "its thread broke and is closed");
+                self.see_shown();
+                self.abandon_thread();
+                true
+            }
+        }
+    }
+
+    /// Lets go of its thread without ending it. Whoever waits for its turn is told that it ended.
+    fn abandon_thread(&mut self) {
+        self.abandoned = CancellationToken::new();
+        if let Some(open) = self.open.take() {
+            self.inner.closed(&open.live);
+        }
+    }
+
+    /// Does something that takes a while. Its thread goes on meanwhile.
+    pub(super) async fn driving<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                happening = thread_happening(&mut self.open) => {
+                    self.thread_happened(happening).await;
+                }
+            }
+        }
+    }
+
     /// Looks at what the session shows, and at what is there behind it. Whether that changes how it
     /// is with the session.
     fn seen(&mut self, first: &Stamped) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        let changes = running.see(&first.event);
+        self.see_shown() || changes
+    }
+
+    /// Looks at all that the session shows by now. Whether that changes how it is with the session.
+    pub(super) fn see_shown(&mut self) -> bool {
         let (Some(running), Some(open)) = (&mut self.running, &mut self.open) else {
             return false;
         };
-        let mut changes = running.see(&first.event);
-        while let Some(next) = open.events.try_next() {
+        let mut changes = false;
+        while let Some(next) = open.try_shown() {
             changes |= running.see(&next.event);
         }
         changes
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running.is_none() && self.opening.is_none()
+    }
+
+    fn is_compacting(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.thread.is_compacting())
     }
 
     /// Tells how it is with the session.
@@ -570,12 +572,5 @@ async fn opened(opening: &mut Option<OpeningTurn>) -> Result<OpenSessionThread, 
             }),
         },
         None => std::future::pending().await,
-    }
-}
-
-async fn next_event(open: &mut Option<ActorThread>) -> Option<Arc<Stamped>> {
-    match open {
-        Some(open) if !open.is_outdated => open.events.next_or_end().await,
-        _ => std::future::pending().await,
     }
 }

@@ -85,7 +85,7 @@ impl Manager {
     ) -> Result<Fetched, FetchError> {
         let open = lock(&self.inner.live).get(thread).cloned();
         if let Some(open) = open {
-            match open.session.resolve(file).await {
+            match open.handle.resolve(file).await {
                 // It has no such backend; another session may.
                 Err(FileError::FileNotFound { .. }) => {}
                 Ok(path) => {

@@ -10,7 +10,7 @@ use conjure_core::chat::EventId;
 use super::open::ActiveThread;
 use super::thread_watch::ThreadWatch;
 use super::{Manager, ManagerError, ManagerState, lock};
-use crate::session::{Session, Stamped, Subscription};
+use crate::session::{Stamped, Subscription, ThreadHandle};
 use conjure_store::{StoreError, ThreadId};
 
 /// Events that are read at once.
@@ -26,7 +26,7 @@ pub struct EventStream {
     read: VecDeque<Arc<Stamped>>,
     live: Option<Subscription>,
     /// What was followed last.
-    followed: Weak<Session>,
+    followed: Weak<ThreadHandle>,
     word: ThreadWatch,
 }
 
@@ -77,7 +77,7 @@ impl EventStream {
             let open = lock(&self.inner.live).get(&self.thread).cloned();
             if let Some(open) = open.filter(|open| !self.is_over(open)) {
                 self.live = Some(open.follow(self.seen));
-                self.followed = Arc::downgrade(&open.session);
+                self.followed = Arc::downgrade(&open.handle);
                 continue;
             }
             if self.read_more().await? {
@@ -98,7 +98,7 @@ impl EventStream {
 
     /// Whether this one was followed to its end already.
     fn is_over(&self, open: &ActiveThread) -> bool {
-        std::ptr::eq(self.followed.as_ptr(), Arc::as_ptr(&open.session))
+        std::ptr::eq(self.followed.as_ptr(), Arc::as_ptr(&open.handle))
     }
 
     async fn read_more(&mut self) -> Result<bool, ManagerError> {

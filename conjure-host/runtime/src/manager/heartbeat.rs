@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::requests::ActorRequest;
@@ -44,7 +45,8 @@ impl ManagerState {
         let half = self.options.silence / 2;
         let asked = open.into_iter().filter_map(|live| {
             let run = live.run()?;
-            Some(async move { live.session.answers_within(half).await.then_some(run) })
+            let actor = lock(&self.actors).get(&live.owner).cloned()?;
+            Some(async move { answers_within(half, &actor).await.then_some(run) })
         });
         let alive: Vec<String> = futures_util::future::join_all(asked)
             .await
@@ -79,9 +81,19 @@ impl ManagerState {
         self.store
             .end_run(&run.id, RunState::Lost, None, Some(&why))
             .await?;
-        live.session.abort();
+        live.abandon();
         Ok(())
     }
+}
+
+/// Whether a session's actor answers in this time.
+async fn answers_within(time: Duration, actor: &mpsc::Sender<Box<ActorRequest>>) -> bool {
+    let (done, answer) = oneshot::channel();
+    let answer = async {
+        let asked = actor.send(Box::new(ActorRequest::Alive(done))).await;
+        asked.is_ok() && answer.await.is_ok()
+    };
+    tokio::time::timeout(time, answer).await.unwrap_or(false)
 }
 
 /// Looks after runs until the manager is gone or goes down.

@@ -21,6 +21,7 @@
 
 mod abandoned_turns;
 mod actor;
+mod actor_thread;
 mod approvals;
 mod attendance;
 mod changes;
@@ -38,12 +39,14 @@ mod running;
 mod runs;
 mod saving;
 mod sealing;
+mod session_row;
 mod signals;
 mod spec;
 mod terms;
 mod thread_watch;
 mod threads;
 mod turn_ends;
+mod turn_queue;
 mod view;
 
 #[cfg(test)]
@@ -242,7 +245,7 @@ impl Manager {
         session: &str,
         ask: impl Fn(tokio::sync::oneshot::Sender<T>) -> ActorRequest,
     ) -> Result<T, ManagerError> {
-        // A actor that ends while it is asked has taken nothing; the next one does.
+        // An actor that ends while it is asked has taken nothing; the next one does.
         loop {
             if self.inner.closing.is_cancelled() {
                 return Err(ManagerError::Closing);
@@ -272,7 +275,7 @@ impl Manager {
 }
 
 impl ManagerState {
-    /// A actor is over; another one may have taken its place.
+    /// An actor is over; another one may have taken its place.
     fn forget(&self, session: &str) {
         let mut actors = lock(&self.actors);
         if actors.get(session).is_some_and(mpsc::Sender::is_closed) {

@@ -3,26 +3,30 @@
 use std::sync::{Arc, Mutex};
 
 use conjure_core::chat::EventId;
+use tokio_util::sync::CancellationToken;
 
 use super::lock;
-use crate::session::{Session, Subscription};
+use crate::session::{Subscription, ThreadHandle};
 
-/// A thread that is open in this process, with its session.
+/// A thread that is open in this process, as everybody but its session's actor has it.
 #[derive(Clone)]
 pub(super) struct ActiveThread {
     /// The saved session that has it open.
     pub(super) owner: String,
-    pub(super) session: Arc<Session>,
+    pub(super) handle: Arc<ThreadHandle>,
     /// The turn that runs.
     run: Arc<Mutex<Option<String>>>,
+    abandoned: CancellationToken,
 }
 
 impl ActiveThread {
-    pub(super) fn new(owner: &str, session: Arc<Session>) -> Self {
+    /// A thread of this session, whose actor lets go of it when it is `abandoned`.
+    pub(super) fn new(owner: &str, handle: ThreadHandle, abandoned: CancellationToken) -> Self {
         Self {
             owner: owner.to_owned(),
-            session,
+            handle: Arc::new(handle),
             run: Arc::default(),
+            abandoned,
         }
     }
 
@@ -36,6 +40,12 @@ impl ActiveThread {
 
     /// Follows its events behind `after`, or from the thread's beginning.
     pub(super) fn follow(&self, after: Option<EventId>) -> Subscription {
-        self.session.events(after)
+        self.handle.events(after)
+    }
+
+    /// Ends it without asking its actor, which hangs: what it started ends with it, and nothing more
+    /// is written.
+    pub(super) fn abandon(&self) {
+        self.abandoned.cancel();
     }
 }

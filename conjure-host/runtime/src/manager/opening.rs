@@ -10,17 +10,38 @@ use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::spec::MadeOf;
 use super::{Manager, ManagerError, ManagerState, lock};
-use crate::session::{ApprovalMode, Saved, SessionError, SpentBefore};
+use crate::session::{
+    ApprovalMode, OpenThread, Saved, SessionError, SpentBefore, ThreadHandle, end_thread,
+};
 use conjure_config::SessionSpec;
 use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
-/// The open thread of a session, with the settings it was opened with.
+/// The open thread of a session, on the way to its actor. Where the actor does not take it, it is
+/// ended.
 pub(super) struct OpenSessionThread {
-    pub(super) live: ActiveThread,
+    thread: Option<(Box<OpenThread>, ThreadHandle)>,
+    /// What it was opened with.
     pub(super) made: MadeOf,
+}
+
+impl OpenSessionThread {
+    /// The thread, once.
+    pub(super) fn take(&mut self) -> Option<(Box<OpenThread>, ThreadHandle)> {
+        self.thread.take()
+    }
+}
+
+impl Drop for OpenSessionThread {
+    fn drop(&mut self) {
+        if let Some((thread, _)) = self.thread.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(end_thread(thread, None));
+        }
+    }
 }
 
 impl ManagerState {
@@ -63,16 +84,16 @@ impl ManagerState {
             },
             approvals: ApprovalMode::Within(self.options.approval),
         };
-        let session = self.host.open_saved(spec.clone(), thread.clone(), saved);
+        let opened = self.host.open_saved(spec.clone(), thread.clone(), saved);
         Ok(OpenSessionThread {
-            live: ActiveThread::new(&row.id, Arc::new(session.await?)),
+            thread: Some(opened.await?),
             made,
         })
     }
 
     /// A thread is open.
     pub(super) fn opened(&self, live: &ActiveThread) {
-        let thread = live.session.thread().clone();
+        let thread = live.handle.thread().clone();
         lock(&self.live).insert(thread.clone(), live.clone());
         self.words.tell(&thread);
     }
@@ -112,11 +133,11 @@ impl ManagerState {
 
     /// A thread is open no more.
     pub(super) fn closed(&self, live: &ActiveThread) {
-        let thread = live.session.thread();
+        let thread = live.handle.thread();
         let mut all = lock(&self.live);
         if all
             .get(thread)
-            .is_some_and(|known| Arc::ptr_eq(&known.session, &live.session))
+            .is_some_and(|known| Arc::ptr_eq(&known.handle, &live.handle))
         {
             all.remove(thread);
         }

@@ -87,7 +87,7 @@ impl Manager {
     fn questions_of(&self, session: &str) -> Vec<Arc<Questions>> {
         let live = lock(&self.inner.live);
         let own = live.values().filter(|live| live.owner == session);
-        own.filter_map(|live| live.session.questions().cloned())
+        own.filter_map(|live| live.handle.questions().cloned())
             .collect()
     }
 }

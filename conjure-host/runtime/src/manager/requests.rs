@@ -1,7 +1,5 @@
 //! What is asked of a session's actor.
 
-use std::sync::Arc;
-
 use conjure_core::chat::Message;
 use conjure_core::turn::{ApprovalDecision, When};
 use serde::{Deserialize, Serialize};
@@ -11,8 +9,7 @@ use super::approvals::{Approval, DecisionScope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
-use crate::session::Session;
-use crate::session::ToolPreview;
+use crate::session::{CompactionResult, ToolPreview, UnfoldError};
 use conjure_store::{SavedSession as Row, ThreadId};
 
 /// An answer to give.
@@ -66,17 +63,33 @@ pub(super) enum ActorRequest {
         thread: ThreadId,
         done: Done<()>,
     },
-    /// Open the thread, if nothing runs.
-    Open {
+    /// Open the thread, if nothing runs, and put a summary in place of its older part. Turns wait for
+    /// that.
+    Compact {
         thread: ThreadId,
-        done: Done<Result<Arc<Session>, ManagerError>>,
+        done: Done<Result<oneshot::Receiver<CompactionResult>, ManagerError>>,
+    },
+    /// Let the model read again what a compaction of the thread hides, if it is open.
+    Unfold {
+        thread: ThreadId,
+        fold: Option<u64>,
+        done: Done<Result<(u64, u64), UnfoldError>>,
     },
     /// End what runs on this thread, and close it.
     Leave {
         thread: ThreadId,
         done: Done<()>,
     },
-    Tools(Done<Option<ToolPreview>>),
+    /// The tools of the next request; nothing where no thread is open that has them.
+    Tools(Done<ToolPreview>),
+    /// A sign of life.
+    Alive(Done<()>),
     /// End everything, for good.
     End(Done<()>),
+    /// Do nothing any more.
+    #[cfg(test)]
+    Hang,
+    /// Let the open thread panic.
+    #[cfg(test)]
+    Panic,
 }

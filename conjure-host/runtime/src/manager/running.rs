@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use conjure_core::chat::Event;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use super::attendance::Presence;
 use super::terms::TurnTerms;
-use crate::session::{ChatError, TurnSummary};
+use crate::session::{ChatError, TurnResult};
 use conjure_store::{RunUsage, ThreadId};
 
 /// The turn that a session runs now.
 pub(super) struct RunningTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,
-    pub(super) answer: JoinHandle<Result<TurnSummary, ChatError>>,
+    pub(super) answer: oneshot::Receiver<TurnResult>,
     pub(super) spent: RunUsage,
     /// Calls and questions that wait for a person.
     pub(super) asked: BTreeSet<String>,
@@ -56,7 +56,7 @@ impl RunningTurn {
 /// What happens to a turn that runs.
 pub(super) enum Happening {
     /// It is over.
-    Over(Result<TurnSummary, ChatError>),
+    Over(TurnResult),
     /// Somebody came who can decide, or nobody is there any more.
     Presence(bool),
 }
@@ -66,16 +66,17 @@ pub(super) async fn happening(running: &mut Option<RunningTurn>) -> Happening {
     let Some(running) = running else {
         return std::future::pending().await;
     };
-    let answer = &mut running.answer;
     tokio::select! {
         biased;
-        answer = answer => Happening::Over(answer.unwrap_or_else(|error| {
-            Err(ChatError::Ended {
-                reason: Some(error.to_string()),
-            })
-        })),
+        answer = answer(&mut running.answer) => Happening::Over(answer),
         is_there = presence(&mut running.presence) => Happening::Presence(is_there),
     }
+}
+
+/// What a turn came to; where nobody says it any more, that its session ended.
+pub(super) async fn answer(answer: &mut oneshot::Receiver<TurnResult>) -> TurnResult {
+    let ended = Err(ChatError::Ended { reason: None });
+    answer.await.unwrap_or(ended)
 }
 
 async fn presence(presence: &mut Option<Presence>) -> bool {

@@ -143,7 +143,7 @@ impl Manager {
     /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
     pub async fn tools(&self, session: &str) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
-        if let Some(Some(tool_preview)) = self.ask_kept(&row.id, ActorRequest::Tools).await {
+        if let Some(tool_preview) = self.ask_kept(&row.id, ActorRequest::Tools).await {
             return Ok(tool_preview);
         }
         self.tool_preview(session, &PolicySpec::default()).await

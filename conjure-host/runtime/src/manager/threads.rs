@@ -4,7 +4,7 @@ use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
-use crate::session::{SessionError, UnfoldError};
+use crate::session::{CompactError, SessionError, UnfoldError};
 use conjure_store::ThreadId;
 
 impl Manager {
@@ -132,12 +132,16 @@ impl Manager {
         thread: &ThreadId,
         fold: Option<u64>,
     ) -> Result<(u64, u64), ManagerError> {
-        let open = lock(&self.inner.live).get(thread).cloned();
-        if let Some(open) = open {
-            match open.session.unfold(fold).await {
+        if let Some(owner) = self.opener_of(thread) {
+            let unfolded = self.ask_kept(&owner, |done| ActorRequest::Unfold {
+                thread: thread.clone(),
+                fold,
+                done,
+            });
+            match unfolded.await {
                 // It was closed meanwhile.
-                Err(UnfoldError::Ended) => {}
-                done => return Ok(done.map_err(SessionError::from)?),
+                None | Some(Err(UnfoldError::Ended)) => {}
+                Some(done) => return Ok(done.map_err(SessionError::from)?),
             }
         }
         self.inner.store.thread(thread).await?;
@@ -176,9 +180,8 @@ impl Manager {
         thread: &ThreadId,
         session: Option<String>,
     ) -> Result<(u64, u64), ManagerError> {
-        let open = lock(&self.inner.live).get(thread).cloned();
-        let owner = match (open, session) {
-            (Some(open), _) => open.owner,
+        let owner = match (self.opener_of(thread), session) {
+            (Some(owner), _) => owner,
             (None, Some(session)) => session,
             (None, None) => {
                 let id = self.inner.store.thread(thread).await?.id;
@@ -191,14 +194,13 @@ impl Manager {
                 })?
             }
         };
-        let session = self
-            .ask(&owner, |done| ActorRequest::Open {
+        let summary = self
+            .ask(&owner, |done| ActorRequest::Compact {
                 thread: thread.clone(),
                 done,
             })
             .await??;
-        let compacted = session.compact().await?;
-        Ok(compacted)
+        Ok(summary.await.unwrap_or(Err(CompactError::Ended))?)
     }
 
     /// Ends what runs on a thread, here or in another process, and closes it.
@@ -213,15 +215,18 @@ impl Manager {
     }
 
     pub(super) async fn leave_here(&self, thread: &ThreadId) {
-        let owner = lock(&self.inner.live)
-            .get(thread)
-            .map(|live| live.owner.clone());
-        if let Some(owner) = owner {
+        if let Some(owner) = self.opener_of(thread) {
             let left = self.ask_kept(&owner, |done| ActorRequest::Leave {
                 thread: thread.clone(),
                 done,
             });
             let _ = left.await;
         }
+    }
+
+    /// The session that has a thread open here.
+    fn opener_of(&self, thread: &ThreadId) -> Option<String> {
+        let live = lock(&self.inner.live);
+        live.get(thread).map(|live| live.owner.clone())
     }
 }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use conjure_core::log;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio_util::sync::DropGuard;
 
 use super::ending;
@@ -26,13 +25,13 @@ impl Actor {
         thread: Box<OpenThread>,
         commands: mpsc::Receiver<Box<SessionCommand>>,
         ended: DropGuard,
-    ) -> AbortHandle {
+    ) {
         let actor = Self {
             thread,
             commands,
             behind: VecDeque::new(),
         };
-        tokio::spawn(actor.run(ended)).abort_handle()
+        tokio::spawn(actor.run(ended));
     }
 
     async fn run(mut self, ended: DropGuard) {
@@ -40,10 +39,6 @@ impl Actor {
             // Neither many commands hold up the log, nor a quick reply a cancel.
             tokio::select! {
                 command = self.commands.recv() => match command {
-                    #[cfg(test)]
-                    Some(command) if matches!(*command, SessionCommand::Hang) => {
-                        std::future::pending::<()>().await;
-                    }
                     Some(command) if !matches!(*command, SessionCommand::End) => self.command(*command),
                     _ => break None,
                 },
@@ -77,16 +72,12 @@ impl Actor {
             SessionCommand::Cancel { drop_queued } => thread.cancel(drop_queued),
             SessionCommand::Decide { call_id, decision } => thread.decide(call_id, decision),
             SessionCommand::Attend(mode) => thread.attend(mode),
-            SessionCommand::Terms { rules, approvals } => thread.set_terms(rules, approvals),
             SessionCommand::Pending(done) => drop(done.send(thread.pending())),
             SessionCommand::Change {
                 settings,
                 when,
                 done,
             } => drop(done.send(thread.change(&settings, when))),
-            SessionCommand::Reconfigure { spec, when, done } => {
-                drop(done.send(thread.reconfigure(*spec, when)));
-            }
             SessionCommand::Messages(done) => {
                 drop(done.send(log::messages(thread.recorder.entries())));
             }
@@ -98,10 +89,7 @@ impl Actor {
             SessionCommand::Cost(done) => drop(done.send(thread.cost())),
             SessionCommand::Entries(done) => drop(done.send(thread.recorder.entries().to_vec())),
             SessionCommand::Allow(rule) => thread.add_rule(rule),
-            SessionCommand::Rest => thread.rest(),
             SessionCommand::End => {}
-            #[cfg(test)]
-            SessionCommand::Hang => {}
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use conjure_core::chat::{EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
@@ -12,7 +11,6 @@ use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::Actor;
@@ -21,8 +19,7 @@ use super::compaction::{CompactError, UnfoldError};
 use super::host_state::HostState;
 use super::hub::Subscription;
 use super::mailbox::{MAILBOX, SessionCommand};
-use super::opening::{self, Saved};
-use super::questions::Questions;
+use super::opening;
 use super::thread_handle::ThreadHandle;
 use super::tool_preview::ToolPreview;
 use crate::artifacts::{Artifact, FileError};
@@ -39,7 +36,6 @@ pub struct Session {
     open: ThreadHandle,
     mailbox: mpsc::Sender<Box<SessionCommand>>,
     ended: CancellationToken,
-    task: AbortHandle,
     /// What has to live as long as the session, such as a host that nobody else holds.
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -49,17 +45,15 @@ impl Session {
         shared: Arc<HostState>,
         spec: SessionSpec,
         thread: Option<ThreadId>,
-        saved: Option<Saved>,
     ) -> Result<Self, SessionError> {
-        let (thread, open) = opening::open(shared, spec, thread, saved).await?;
+        let (thread, open) = opening::open(shared, spec, thread, None).await?;
         let (mailbox, commands) = mpsc::channel(MAILBOX);
         let ended = CancellationToken::new();
-        let task = Actor::start(thread, commands, ended.clone().drop_guard());
+        Actor::start(thread, commands, ended.clone().drop_guard());
         Ok(Self {
             open,
             mailbox,
             ended,
-            task,
             kept: None,
         })
     }
@@ -136,11 +130,6 @@ impl Session {
         self.open.events_from_now()
     }
 
-    /// The same for whoever does nothing about pieces of a text: they wake nobody.
-    pub(crate) fn events_beyond_pieces(&self) -> Subscription {
-        self.open.events_beyond_pieces()
-    }
-
     /// Ends the running turn. What came so far is kept.
     pub async fn cancel(&self, drop_queued: bool) {
         self.tell(SessionCommand::Cancel { drop_queued }).await;
@@ -160,12 +149,6 @@ impl Session {
         self.tell(SessionCommand::Attend(mode)).await;
     }
 
-    /// Says what holds for the next turn: rules beside those of the session, and whether anybody
-    /// is there to decide.
-    pub(crate) async fn terms(&self, rules: Vec<Rule>, approvals: ApprovalMode) {
-        self.tell(SessionCommand::Terms { rules, approvals }).await;
-    }
-
     /// Adds a rule to the session's policy.
     pub async fn add_rule(&self, rule: Rule) {
         self.tell(SessionCommand::Allow(rule)).await;
@@ -174,11 +157,6 @@ impl Session {
     /// The calls that wait for a decision.
     pub async fn pending(&self) -> Vec<PendingApproval> {
         self.ask(SessionCommand::Pending).await.unwrap_or_default()
-    }
-
-    /// The questions that wait for a person, where somebody may come.
-    pub(crate) fn questions(&self) -> Option<&Arc<Questions>> {
-        self.open.questions()
     }
 
     /// Changes settings, now or from the next turn on.
@@ -193,45 +171,6 @@ impl Session {
         })
         .await
         .ok_or_else(ended)?
-    }
-
-    /// Uses another specification with the same backends, names and working directory, now or from
-    /// the next turn on.
-    ///
-    /// # Errors
-    /// As [`Session::change`]; the auths of the specification are open already.
-    pub(crate) async fn reconfigure(
-        &self,
-        spec: SessionSpec,
-        when: When,
-    ) -> Result<(), SessionError> {
-        let spec = Box::new(spec.with_base_url_at_its_provider());
-        self.ask(|done| SessionCommand::Reconfigure { spec, when, done })
-            .await
-            .ok_or_else(ended)?
-    }
-
-    /// Takes up less room, as long as there is nothing to do: whoever has not seen the newest
-    /// events reads them in the log. Where it has something to do, it does not matter.
-    pub(crate) fn rest(&self) {
-        let _ = self.mailbox.try_send(Box::new(SessionCommand::Rest));
-    }
-
-    /// Whether the session answers in this time.
-    pub(crate) async fn answers_within(&self, time: Duration) -> bool {
-        let answer = self.ask(SessionCommand::Pending);
-        tokio::time::timeout(time, answer).await.is_ok()
-    }
-
-    /// Lets the actor hang.
-    #[cfg(test)]
-    pub(crate) async fn stop_answering(&self) {
-        self.tell(SessionCommand::Hang).await;
-    }
-
-    /// Ends it without asking it: what it started ends with it, and nothing more is written.
-    pub(crate) fn abort(&self) {
-        self.task.abort();
     }
 
     /// What changing settings would change about the next request: parts left out or told

@@ -14,7 +14,6 @@ use super::handle::{SessionError, SessionSettings};
 use super::tool_preview::ToolPreview;
 use super::turns::AnswerTo;
 use crate::backend::BackendStatus;
-use conjure_config::SessionSpec;
 
 /// Messages that may wait in a mailbox.
 pub(crate) const MAILBOX: usize = 256;
@@ -36,19 +35,9 @@ pub(crate) enum SessionCommand {
         decision: ApprovalDecision,
     },
     Attend(ApprovalMode),
-    /// What holds for the next turn, in place of what held for the one before.
-    Terms {
-        rules: Vec<Rule>,
-        approvals: ApprovalMode,
-    },
     Pending(oneshot::Sender<Vec<PendingApproval>>),
     Change {
         settings: SessionSettings,
-        when: When,
-        done: oneshot::Sender<Result<(), SessionError>>,
-    },
-    Reconfigure {
-        spec: Box<SessionSpec>,
         when: When,
         done: oneshot::Sender<Result<(), SessionError>>,
     },
@@ -67,10 +56,5 @@ pub(crate) enum SessionCommand {
     Status(oneshot::Sender<Vec<BackendStatus>>),
     ToolPreview(oneshot::Sender<ToolPreview>),
     Allow(Rule),
-    /// Give room back that was for work.
-    Rest,
     End,
-    /// Do nothing any more.
-    #[cfg(test)]
-    Hang,
 }

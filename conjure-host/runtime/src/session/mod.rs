@@ -1,4 +1,5 @@
-//! Sessions: one conversation each, run by one actor.
+//! Sessions: one conversation each, run by one actor. That of a session which is not saved is here,
+//! those of saved sessions are the manager's; both drive an [`OpenThread`].
 
 mod actor;
 mod after_log;
@@ -45,15 +46,17 @@ mod wake_coalescer;
 
 pub(crate) use budget::SpentBefore;
 pub use calls::CallWith;
-pub(crate) use compaction::unfolding;
+pub(crate) use compaction::{CompactionResult, unfolding};
 pub(crate) use deadline::passed;
 pub(crate) use derived::{
     check_compact_at, compile_settings, instructions_told, room, turn_settings,
 };
+pub(crate) use ending::end as end_thread;
 pub(crate) use exchange_dir::sweep;
 pub use following::Revision;
 pub(crate) use host_state::HostState;
-pub(crate) use opening::Saved;
+pub(crate) use open_thread::OpenThread;
+pub(crate) use opening::{Saved, open as open_thread};
 pub(crate) use preview::Preview;
 pub use preview::ServerTool;
 pub(crate) use questions::{AnswerRefusal, Questions};
@@ -63,6 +66,7 @@ pub(crate) use recorder::Recorder;
 pub(crate) use session_dirs::{SessionDirs, sessions_dir};
 pub(crate) use switching::check;
 pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
+pub(crate) use thread_handle::ThreadHandle;
 
 pub use approvals::{ApprovalMode, PendingApproval};
 pub use calls::ToolSession;
@@ -74,3 +78,4 @@ pub use conjure_config::{
 pub use handle::{ChatError, Session, SessionError, SessionSettings, TurnSummary};
 pub use hub::{Stamped, Subscription};
 pub use tool_preview::ToolPreview;
+pub(crate) use turns::TurnResult;

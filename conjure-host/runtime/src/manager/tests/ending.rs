@@ -7,6 +7,7 @@ use conjure_mock_llm::{Message, Script, Step};
 use serde_json::json;
 
 use super::stage::{Stage, always, call, held, object, options};
+use crate::manager::requests::ActorRequest;
 use crate::manager::{ManagerError, ManagerOptions, NewSession, SessionState};
 use conjure_store::{Run, RunState};
 
@@ -85,8 +86,7 @@ async fn a_session_that_does_not_end_holds_no_shutdown_up() {
     turn.await.unwrap();
     stage.model.reached("middle").await.unwrap();
     let thread = session.thread.unwrap().id;
-    let live = stage.manager.inner.live.lock().unwrap()[&thread].clone();
-    live.session.stop_answering().await;
+    stage.ask(&thread, ActorRequest::Hang).await;
     let down = stage.manager.shutdown(Duration::from_millis(10));
     tokio::time::timeout(super::stage::PATIENCE, down)
         .await
@@ -145,14 +145,20 @@ async fn a_broken_session_takes_no_neighbour_down_and_can_be_asked_again() {
         .unwrap();
     stage.model.reached("never").await.unwrap();
     let thread = broken.thread.clone().unwrap().id;
-    // As a panic would: the session is gone, and tells nobody.
-    super::super::lock(&stage.manager.inner.live)[&thread]
-        .session
-        .abort();
+    let waits = stage.manager.say(&broken.id, Said::user("hello"), None);
+    let waits = waits.await.unwrap();
+    stage.ask(&thread, ActorRequest::Panic).await;
     assert_eq!(stage.say(&fine, "hello").await.state, RunState::Completed);
     assert_eq!(stage.wait(&turn.id).await.state, RunState::Interrupted);
+    assert_eq!(stage.wait(&waits.id).await.state, RunState::Completed);
     let again = stage.say(&broken, "hello").await;
     assert_eq!(again.state, RunState::Completed, "{again:?}");
+    let said = stage.said(&thread).await;
+    let asked = said.iter().filter(|said| said.starts_with("User: "));
+    assert_eq!(
+        asked.collect::<Vec<_>>(),
+        ["User: hang", "User: hello", "User: hello"]
+    );
 }
 
 #[tokio::test]
@@ -232,8 +238,7 @@ async fn a_silent_run_is_ended_and_marked() {
         }
     }
     let thread = session.thread.unwrap().id;
-    let live = super::super::lock(&stage.manager.inner.live)[&thread].clone();
-    live.session.stop_answering().await;
+    stage.ask(&thread, ActorRequest::Hang).await;
     let run = stage.wait(&turn.id).await;
     assert_eq!(run.state, RunState::Lost);
     assert!(run.error.unwrap().contains("no sign of life"));

@@ -11,7 +11,8 @@ use conjure_vault::Credential;
 use serde_json::{Map, Value, json};
 
 use crate::Host;
-use crate::manager::{Manager, ManagerOptions, NewSession, SessionView};
+use crate::manager::requests::ActorRequest;
+use crate::manager::{Manager, ManagerOptions, NewSession, SessionView, lock};
 use conjure_providers::auths::{Auths, KeySources, NewAuth};
 use conjure_store::{Location, Run, Store, ThreadId};
 
@@ -113,6 +114,14 @@ impl Stage {
             .iter()
             .map(|said| format!("{:?}: {}", said.role, said.text()));
         said.collect()
+    }
+
+    /// Asks the actor that has a thread open.
+    pub(super) async fn ask(&self, thread: &ThreadId, request: ActorRequest) {
+        let inner = &self.manager.inner;
+        let owner = lock(&inner.live)[thread].owner.clone();
+        let actor = lock(&inner.actors)[&owner].clone();
+        actor.send(Box::new(request)).await.unwrap();
     }
 
     /// Waits until an event comes that is meant.

@@ -7,7 +7,7 @@ use conjure_mock_llm::{Message, Script, Step};
 
 use super::stage::{Stage, always, held};
 use crate::artifacts::FileError;
-use crate::manager::{NewSession, SessionChange, ThreadChoice, lock};
+use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, lock};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
 use conjure_store::{RunState, StoreError};
@@ -247,4 +247,36 @@ async fn what_was_opened_and_is_not_wanted_holds_no_thread() {
     assert!(lock(&inner.live).is_empty());
     let run = stage.say(&session, "hello").await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");
+}
+
+#[tokio::test]
+async fn what_is_said_while_a_summary_is_written_waits_for_it() {
+    let script = Script::new()
+        .reply(Message::new().text("word ".repeat(40_000)))
+        .reply(Message::new().text("Yes."))
+        .reply(held("They wrote a lot of words.", "summary"))
+        .reply(Message::new().text("Well."));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    for words in ["Write a lot", "Is that all?"] {
+        assert_eq!(stage.say(&session, words).await.state, RunState::Completed);
+    }
+    let (manager, id) = (stage.manager.clone(), thread.clone());
+    let compacted = tokio::spawn(async move { manager.compact(&id, None).await });
+    stage.model.reached("summary").await.unwrap();
+    let turn = stage.manager.say(&session.id, Said::user("And now?"), None);
+    let turn = turn.await.unwrap();
+    let view = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!((view.state, view.queued), (SessionState::Idle, 1));
+    let run = stage.manager.run(&turn.id).await.unwrap();
+    assert_eq!(run.state, RunState::Queued);
+    let again = stage.manager.compact(&thread, None).await.unwrap_err();
+    assert!(again.to_string().contains("summar"), "{again}");
+    stage.model.release("summary");
+    compacted.await.unwrap().unwrap();
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    let requests = stage.model.requests();
+    let newest = requests.last().unwrap().body.to_string();
+    assert!(newest.contains("They wrote a lot") && !newest.contains("word word"));
 }

@@ -1,0 +1,138 @@
+//! What is saved of one session, as its actor changes it.
+
+use std::sync::Arc;
+
+use conjure_core::routing::{PolicyDecision, Rule};
+use serde_json::{Value, json};
+
+use super::spec::MadeOf;
+use super::view::SessionPatch;
+use super::{ManagerError, ManagerState};
+use conjure_config::SessionSpec;
+use conjure_store::{SavedSession as Row, StoreError, ThreadId};
+
+/// How often a change is tried that others overtake.
+const TRIES: usize = 5;
+
+/// A session's row in the store.
+#[derive(Clone)]
+pub(super) struct SessionRow {
+    manager: Arc<ManagerState>,
+    id: String,
+}
+
+/// A change that was saved.
+pub(super) struct SavedChange {
+    pub(super) row: Row,
+    /// What the session is opened with from now on.
+    pub(super) made: MadeOf,
+    /// That with its credentials, where the open session can take it over.
+    pub(super) ready: Option<SessionSpec>,
+}
+
+impl SessionRow {
+    pub(super) fn new(manager: Arc<ManagerState>, id: &str) -> Self {
+        Self {
+            manager,
+            id: id.to_owned(),
+        }
+    }
+
+    /// Saves a change of settings, for a session that was opened with `open`.
+    ///
+    /// # Errors
+    /// [`ManagerError::Invalid`] when the session could not be opened with it, and the store's, also
+    /// where somebody else changed it since the one who asks has seen it.
+    pub(super) async fn save(
+        &self,
+        patch: &SessionPatch,
+        open: Option<MadeOf>,
+    ) -> Result<SavedChange, ManagerError> {
+        let mut tries = 0;
+        let saved = loop {
+            tries += 1;
+            match self.try_save(patch, open).await {
+                // Where somebody was to be the only one, the next try says so.
+                Err(ManagerError::Store(StoreError::Changed { .. })) if tries < TRIES => {}
+                done => break done?,
+            }
+        };
+        self.manager.tell_saved(&self.id);
+        Ok(saved)
+    }
+
+    async fn try_save(
+        &self,
+        patch: &SessionPatch,
+        open: Option<MadeOf>,
+    ) -> Result<SavedChange, ManagerError> {
+        let mut row = self.manager.store.session(&self.id).await?;
+        let auth = self.manager.patched(&mut row, patch).await?;
+        let spec = self.manager.spec_with(&row, &auth)?;
+        let made = MadeOf::of(&spec, &auth);
+        let ready = match open.is_some_and(|open| open.is_same_place(&made)) {
+            true => Some(self.manager.host.shared.with_auths(spec, true).await?),
+            false => None,
+        };
+        let row = self.manager.store.update_session(row).await?;
+        Ok(SavedChange { row, made, ready })
+    }
+
+    /// Saves a rule with the session, for the next time that it is opened.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn add_rule(&self, rule: &Rule) -> Result<Row, ManagerError> {
+        let list = match rule.decision {
+            PolicyDecision::Allow => "allow",
+            PolicyDecision::Deny => "deny",
+            PolicyDecision::Ask => "ask",
+        };
+        let add = |row: &mut Row| {
+            let tools = row.tools.0.as_object_mut();
+            let policy = tools.map(|tools| tools.entry("policy").or_insert_with(|| json!({})));
+            let Some(policy) = policy.and_then(Value::as_object_mut) else {
+                return;
+            };
+            let rules = policy.entry(list).or_insert_with(|| json!([]));
+            let pattern = Value::from(rule.pattern.to_string());
+            if let Some(rules) = rules.as_array_mut()
+                && !rules.contains(&pattern)
+            {
+                rules.push(pattern);
+            }
+        };
+        let row = self.change(add).await?;
+        self.manager.tell_saved(&self.id);
+        Ok(row)
+    }
+
+    /// Has the session go on with a thread from the next turn on.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn choose(&self, thread: &ThreadId) -> Result<Row, ManagerError> {
+        let choose = |row: &mut Row| {
+            row.chat_thread_id = Some(thread.to_string());
+            row.latest_chat_entry_id = None;
+        };
+        self.change(choose).await?;
+        self.manager.note_latest(&self.id, thread).await;
+        self.manager.tell_saved(&self.id);
+        Ok(self.manager.store.session(&self.id).await?)
+    }
+
+    /// Changes what is saved; once more where somebody else changed it meanwhile.
+    async fn change(&self, change: impl Fn(&mut Row)) -> Result<Row, StoreError> {
+        let mut tries = 0;
+        loop {
+            let mut row = self.manager.store.session(&self.id).await?;
+            change(&mut row);
+            tries += 1;
+            match self.manager.store.update_session(row).await {
+                Err(StoreError::Changed { .. }) if tries < TRIES => {}
+                done => return done,
+            }
+        }
+    }
+}
