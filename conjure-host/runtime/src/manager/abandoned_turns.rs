@@ -7,9 +7,10 @@ use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
 use conjure_core::label::label;
 use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 
+use super::turn_queue::QueuedTurn;
 use super::{ManagerState, lock};
 use crate::session::Recorder;
-use conjure_store::{Run, RunState, StoreError, ThreadId};
+use conjure_store::{Run, RunState, RunUsage, StoreError, ThreadId};
 
 /// Runs that are looked at at once.
 const PAGE: u64 = 100;
@@ -93,6 +94,42 @@ impl ManagerState {
         let Some(name) = name else { return };
         if let Err(error) = self.store.name_if_nameless(thread, &name).await {
             tracing::warn!(%thread, "the thread was not named: {error}");
+        }
+    }
+
+    /// Ends a turn that cannot begin, as failed.
+    pub(super) async fn fail_unbegun(&self, session: &str, turn: QueuedTurn, error: &str) {
+        let recorded = self.record_failure(&turn.thread, &turn.turn_id, turn.message, error);
+        match recorded.await {
+            Ok(()) => {
+                let (id, state) = (&turn.turn_id, RunState::Failed);
+                self.end_run(id, state, None, Some(error)).await;
+            }
+            // The run keeps what was said until it is.
+            Err(why) => {
+                tracing::warn!(
+                    run = turn.turn_id,
+                    "what was said is not in its thread yet: {why}"
+                );
+                let failed = self.store.fail_unwritten(&turn.turn_id, error);
+                if let Err(failed) = failed.await {
+                    tracing::error!(run = turn.turn_id, "its end was not noted: {failed}");
+                }
+            }
+        }
+        self.note_latest(session, &turn.thread).await;
+    }
+
+    /// Notes that a run is over.
+    pub(super) async fn end_run(
+        &self,
+        id: &str,
+        state: RunState,
+        spent: Option<RunUsage>,
+        error: Option<&str>,
+    ) {
+        if let Err(failed) = self.store.end_run(id, state, spent, error).await {
+            tracing::error!(run = id, "its end was not noted: {failed}");
         }
     }
 

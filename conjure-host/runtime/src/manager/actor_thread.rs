@@ -7,6 +7,7 @@ use conjure_store::{StoreError, ThreadId};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
+use super::approvals::Approval;
 use super::open::ActiveThread;
 use super::opening::OpenSessionThread;
 use super::spec::MadeOf;
@@ -79,6 +80,12 @@ impl ActorThread {
                 happening.unwrap_or(ThreadHappening::Broke)
             }
         }
+    }
+
+    /// The calls that wait for a decision.
+    pub(super) fn approvals(&self) -> Vec<Approval> {
+        let pending = self.thread.pending().into_iter();
+        pending.map(Approval::from).collect()
     }
 
     /// What it shows by now.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::{Manager, ManagerError};
+use crate::session::PendingApproval;
 
 /// A call that waits for a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,20 @@ pub struct Approval {
     pub reason: String,
     /// After how many milliseconds it is denied.
     pub denied_in_ms: Option<u64>,
+}
+
+impl From<PendingApproval> for Approval {
+    fn from(pending: PendingApproval) -> Self {
+        Self {
+            call: CallAnnounced {
+                id: pending.call.call_id,
+                name: pending.call.name,
+                arguments: pending.call.arguments,
+            },
+            reason: pending.reason,
+            denied_in_ms: pending.denied_in_ms,
+        }
+    }
 }
 
 /// How far a decision goes. What goes further than the call is saved with the session.
@@ -34,6 +49,23 @@ pub enum DecisionScope {
         /// As in a policy.
         pattern: Pattern,
     },
+}
+
+impl DecisionScope {
+    /// The pattern of the rule that a decision about a call of this tool makes. Nothing where it
+    /// holds for the call only.
+    pub(super) fn pattern(self, tool: &str) -> Result<Option<Pattern>, ManagerError> {
+        match self {
+            Self::Once => Ok(None),
+            Self::Tool => match tool.parse::<Pattern>() {
+                Ok(pattern) => Ok(Some(pattern)),
+                Err(error) => Err(ManagerError::Invalid {
+                    message: error.to_string(),
+                }),
+            },
+            Self::Pattern { pattern } => Ok(Some(pattern)),
+        }
+    }
 }
 
 impl Manager {

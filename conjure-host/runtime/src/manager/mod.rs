@@ -25,13 +25,13 @@ mod actor_thread;
 mod approvals;
 mod attendance;
 mod changes;
-mod changing_settings;
 mod error;
 mod files;
 mod following;
 mod heartbeat;
 mod open;
 mod opening;
+mod opening_turn;
 mod questions;
 mod remote;
 mod requests;
@@ -45,8 +45,8 @@ mod spec;
 mod terms;
 mod thread_watch;
 mod threads;
-mod turn_ends;
 mod turn_queue;
+mod turn_runner;
 mod view;
 
 #[cfg(test)]

@@ -23,10 +23,30 @@ pub(super) struct RunningTurn {
     /// What holds for it.
     pub(super) terms: Box<TurnTerms>,
     /// Tells of clients that come and leave, where whoever said it cannot be asked.
-    pub(super) presence: Option<Presence>,
+    presence: Option<Presence>,
 }
 
 impl RunningTurn {
+    /// A turn that has just begun.
+    pub(super) fn new(
+        turn_id: String,
+        thread: ThreadId,
+        terms: Box<TurnTerms>,
+        answer: oneshot::Receiver<TurnResult>,
+        presence: Option<Presence>,
+    ) -> Self {
+        Self {
+            turn_id,
+            thread,
+            answer,
+            spent: RunUsage::default(),
+            asked: BTreeSet::new(),
+            goes_on: false,
+            terms,
+            presence,
+        }
+    }
+
     /// Takes in what the session shows of it. Whether others wait for a person now.
     pub(super) fn see(&mut self, event: &Event) -> bool {
         match event {
@@ -54,7 +74,7 @@ impl RunningTurn {
 }
 
 /// What happens to a turn that runs.
-pub(super) enum Happening {
+pub(super) enum TurnHappening {
     /// It is over.
     Over(TurnResult),
     /// Somebody came who can decide, or nobody is there any more.
@@ -62,14 +82,14 @@ pub(super) enum Happening {
 }
 
 /// What happens next to the turn that runs; never anything where none does.
-pub(super) async fn happening(running: &mut Option<RunningTurn>) -> Happening {
+pub(super) async fn turn_happening(running: &mut Option<RunningTurn>) -> TurnHappening {
     let Some(running) = running else {
         return std::future::pending().await;
     };
     tokio::select! {
         biased;
-        answer = answer(&mut running.answer) => Happening::Over(answer),
-        is_there = presence(&mut running.presence) => Happening::Presence(is_there),
+        answer = answer(&mut running.answer) => TurnHappening::Over(answer),
+        is_there = presence(&mut running.presence) => TurnHappening::Presence(is_there),
     }
 }
 

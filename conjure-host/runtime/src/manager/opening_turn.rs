@@ -1,0 +1,40 @@
+//! A turn whose thread is being opened.
+
+use std::sync::Arc;
+
+use tokio_util::task::AbortOnDropHandle;
+
+use super::opening::OpenSessionThread;
+use super::turn_queue::QueuedTurn;
+use super::{ManagerError, ManagerState};
+
+/// A turn that begins when its thread is open. Dropping it gives up opening.
+pub(super) struct OpeningTurn {
+    pub(super) turn: QueuedTurn,
+    task: AbortOnDropHandle<Result<OpenSessionThread, ManagerError>>,
+}
+
+impl OpeningTurn {
+    /// Opens a turn's thread, with what is saved of the session now, on a task of its own.
+    pub(super) fn start(manager: Arc<ManagerState>, session: &str, turn: QueuedTurn) -> Self {
+        let (session, thread) = (session.to_owned(), turn.thread.clone());
+        let task = tokio::spawn(async move {
+            let row = manager.store.session(&session).await?;
+            manager.open(&row, &thread).await
+        });
+        Self {
+            turn,
+            task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    /// Waits until it is open.
+    pub(super) async fn opened(&mut self) -> Result<OpenSessionThread, ManagerError> {
+        match (&mut self.task).await {
+            Ok(opened) => opened,
+            Err(error) => Err(ManagerError::Conflict {
+                message: format!("opening the session broke: {error}"),
+            }),
+        }
+    }
+}

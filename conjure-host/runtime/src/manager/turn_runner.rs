@@ -1,0 +1,489 @@
+//! The thread that a saved session's actor has open, and the turn that runs on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::routing::Rule;
+use conjure_core::turn::{ApprovalDecision, When};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::actor_thread::{ActorThread, ThreadHappening, thread_happening};
+use super::approvals::Approval;
+use super::changes::ActorStatus;
+use super::opening::OpenSessionThread;
+use super::opening_turn::OpeningTurn;
+use super::running::{RunningTurn, TurnHappening, answer, turn_happening};
+use super::runs::end_of;
+use super::session_row::SavedChange;
+use super::spec::MadeOf;
+use super::turn_queue::QueuedTurn;
+use super::view::SessionState;
+use super::{ManagerError, ManagerState};
+use crate::session::{ChatError, CompactError, CompactionResult, Stamped, TurnResult};
+use conjure_store::{RunState, SavedSession as Row, ThreadId};
+
+/// How long a turn that is ended may take to come to its end.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Opens threads of one session, one at a time, and runs one turn at a time.
+pub(super) struct TurnRunner {
+    manager: Arc<ManagerState>,
+    session: String,
+    open: Option<ActorThread>,
+    opening: Option<OpeningTurn>,
+    running: Option<RunningTurn>,
+    /// Somebody found that the actor hangs.
+    abandoned: CancellationToken,
+}
+
+/// What happens to a session whose actor waits.
+pub(super) enum RunnerEvent {
+    /// The turn that runs is over, or somebody comes or leaves who can decide in it.
+    Turn(TurnHappening),
+    /// The thread for the next turn is open, or cannot be opened.
+    Opened(Result<OpenSessionThread, ManagerError>),
+    /// To the open thread.
+    Thread(ThreadHappening),
+}
+
+impl TurnRunner {
+    pub(super) fn new(manager: Arc<ManagerState>, session: &str) -> Self {
+        Self {
+            manager,
+            session: session.to_owned(),
+            open: None,
+            opening: None,
+            running: None,
+            abandoned: CancellationToken::new(),
+        }
+    }
+
+    /// Waits for what happens next. Safe to drop and call again.
+    pub(super) async fn next(&mut self) -> RunnerEvent {
+        let opened = async {
+            match &mut self.opening {
+                Some(opening) => opening.opened().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            happening = turn_happening(&mut self.running) => RunnerEvent::Turn(happening),
+            opened = opened => RunnerEvent::Opened(opened),
+            happening = thread_happening(&mut self.open) => RunnerEvent::Thread(happening),
+        }
+    }
+
+    /// Tells when somebody finds that the actor hangs.
+    pub(super) fn abandoned(&self) -> CancellationToken {
+        self.abandoned.clone()
+    }
+
+    /// Whether no turn runs or is about to.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_none() && self.opening.is_none()
+    }
+
+    /// Whether a turn runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether a turn can begin: none runs, and no summary is on its way that a person wants.
+    pub(super) fn is_free(&self) -> bool {
+        let open = self.open.as_ref();
+        self.is_idle() && !open.is_some_and(|open| open.thread.is_compacting())
+    }
+
+    /// Whether this turn runs or is about to.
+    pub(super) fn has_turn(&self, turn_id: &str) -> bool {
+        let opens = self.opening.as_ref().map(|opening| &opening.turn.turn_id);
+        let runs = self.running.as_ref().map(|running| &running.turn_id);
+        opens.or(runs).is_some_and(|turn| turn == turn_id)
+    }
+
+    /// The thread that is open.
+    pub(super) fn open(&self) -> Option<&ActorThread> {
+        self.open.as_ref()
+    }
+
+    /// The same, if it is this one.
+    pub(super) fn open_on(&mut self, thread: &ThreadId) -> Option<&mut ActorThread> {
+        self.open.as_mut().filter(|open| open.is_on(thread))
+    }
+
+    /// How it is with the session.
+    pub(super) fn status(&self, queued: usize) -> ActorStatus {
+        let (running, opening) = (self.running.as_ref(), self.opening.as_ref());
+        let state = match running {
+            Some(running) if !running.asked.is_empty() => SessionState::Waiting,
+            Some(_) => SessionState::Running,
+            None if opening.is_some() => SessionState::Running,
+            None => SessionState::Idle,
+        };
+        let turn = running.map(|running| (&running.turn_id, &running.thread));
+        let turn =
+            turn.or_else(|| opening.map(|opening| (&opening.turn.turn_id, &opening.turn.thread)));
+        ActorStatus {
+            state,
+            turn: turn.map(|(id, _)| id.clone()),
+            thread: turn.map(|(_, thread)| thread.clone()),
+            queued,
+        }
+    }
+
+    /// Begins a turn, or opens its thread first.
+    pub(super) async fn begin_or_open(&mut self, turn: QueuedTurn) {
+        let fits = |open: &ActorThread| !open.is_outdated && open.is_on(&turn.thread);
+        if self.open.as_ref().is_some_and(fits) {
+            self.begin(turn).await;
+        } else {
+            self.close().await;
+            let manager = Arc::clone(&self.manager);
+            self.opening = Some(OpeningTurn::start(manager, &self.session, turn));
+        }
+    }
+
+    async fn begin(&mut self, turn: QueuedTurn) {
+        let Some(open) = &mut self.open else { return };
+        open.wake();
+        let store = &self.manager.store;
+        let noted = store.update_run(&turn.turn_id, RunState::Running, None);
+        match noted.await {
+            Ok(true) => {}
+            // Another process took it for one of a process that is gone, and keeps what it says.
+            Ok(false) => {
+                tracing::warn!(run = turn.turn_id, "it was ended elsewhere");
+                return;
+            }
+            Err(error) => tracing::warn!(
+                run = turn.turn_id,
+                "the run was not noted as running: {error}"
+            ),
+        }
+        open.live.set_run(Some(turn.turn_id.clone()));
+        let (approvals, presence) = self.manager.approvals(&turn.terms, &turn.thread).await;
+        open.thread.set_terms(turn.terms.rules(), approvals);
+        let (done, answer) = oneshot::channel();
+        open.thread.begin(turn.turn_id.clone(), turn.message, done);
+        self.running = Some(RunningTurn::new(
+            turn.turn_id,
+            turn.thread,
+            turn.terms,
+            answer,
+            presence,
+        ));
+    }
+
+    /// The thread for the next turn is open, or cannot be opened. Gives back the turn where it can
+    /// begin.
+    pub(super) async fn opened(
+        &mut self,
+        opened: Result<OpenSessionThread, ManagerError>,
+    ) -> Option<QueuedTurn> {
+        let OpeningTurn { turn, .. } = self.opening.take()?;
+        match opened {
+            Ok(opened) => {
+                self.take_thread(opened);
+                Some(turn)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                let failed = self.manager.fail_unbegun(&self.session, turn, &why);
+                Box::pin(failed).await;
+                None
+            }
+        }
+    }
+
+    fn take_thread(&mut self, opened: OpenSessionThread) {
+        self.open = ActorThread::new(opened, &self.session, self.abandoned.clone());
+        if let Some(open) = &self.open {
+            self.manager.opened(&open.live);
+        }
+    }
+
+    /// Gives up opening for the turn that is next, and gives that back.
+    pub(super) fn give_up_opening(&mut self) -> Option<QueuedTurn> {
+        Some(self.opening.take()?.turn)
+    }
+
+    /// Begins to write a summary of a thread, which is opened for it, as somebody wants it.
+    ///
+    /// # Errors
+    /// [`CompactError::Busy`] where a turn runs, and why the thread cannot be opened.
+    pub(super) async fn compact(
+        &mut self,
+        thread: &ThreadId,
+    ) -> Result<oneshot::Receiver<CompactionResult>, ManagerError> {
+        if !self.is_idle() {
+            return Err(CompactError::Busy.into());
+        }
+        let row = self.manager.store.session(&self.session).await?;
+        let (_, made) = self.manager.made_of(&row).await?;
+        let fits =
+            |open: &ActorThread| open.made == made && !open.is_outdated && open.is_on(thread);
+        if !self.open.as_ref().is_some_and(fits) {
+            self.close().await;
+            let opened = self.manager.open(&row, thread).await?;
+            self.take_thread(opened);
+        }
+        let (done, summary) = oneshot::channel();
+        if let Some(open) = &mut self.open {
+            open.wake();
+            open.thread.compact(done);
+        }
+        Ok(summary)
+    }
+
+    /// Does something about what happens to the thread. Whether that changes how it is with the
+    /// session.
+    pub(super) async fn thread_happened(&mut self, happening: ThreadHappening) -> bool {
+        match happening {
+            ThreadHappening::Shown(event) => self.seen(&event),
+            ThreadHappening::Compacted => true,
+            ThreadHappening::Failed(error) => {
+                self.see_shown();
+                if let Some(open) = self.open.take() {
+                    let live = Box::pin(open.end(Some(error))).await;
+                    self.manager.closed(&live);
+                }
+                true
+            }
+            ThreadHappening::Broke => {
+                tracing::error!(session = self.session, "its thread broke and is closed");
+                self.see_shown();
+                self.abandon();
+                true
+            }
+        }
+    }
+
+    /// Lets go of the thread without ending it. Whoever waits for its turn is told that it ended.
+    pub(super) fn abandon(&mut self) {
+        self.abandoned = CancellationToken::new();
+        if let Some(open) = self.open.take() {
+            self.manager.closed(&open.live);
+        }
+    }
+
+    /// Does something that takes a while. The thread goes on meanwhile.
+    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                happening = thread_happening(&mut self.open) => {
+                    self.thread_happened(happening).await;
+                }
+            }
+        }
+    }
+
+    /// Looks at what the session shows, and at what is there behind it. Whether that changes how it
+    /// is with the session.
+    fn seen(&mut self, first: &Stamped) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        let changes = running.see(&first.event);
+        self.see_shown() || changes
+    }
+
+    /// Looks at all that the session shows by now. Whether that changes how it is with the session.
+    fn see_shown(&mut self) -> bool {
+        let (Some(running), Some(open)) = (&mut self.running, &mut self.open) else {
+            return false;
+        };
+        let mut changes = false;
+        while let Some(next) = open.try_shown() {
+            changes |= running.see(&next.event);
+        }
+        changes
+    }
+
+    /// The turn that runs is over. Gives back one that goes on from there with other settings.
+    pub(super) async fn turn_over(&mut self, answer: TurnResult) -> Option<QueuedTurn> {
+        self.see_shown();
+        let running = self.running.take()?;
+        if let Some(open) = &self.open {
+            open.live.set_run(None);
+        }
+        let (state, error) = end_of(&answer);
+        let (id, spent) = (&running.turn_id, running.spent);
+        let ended = self
+            .manager
+            .end_run(id, state, Some(spent), error.as_deref());
+        ended.await;
+        let noted = self.manager.note_latest(&self.session, &running.thread);
+        noted.await;
+        // One that had its answer before it was stopped is over.
+        let goes_on = running.goes_on && state == RunState::Cancelled;
+        goes_on.then(|| QueuedTurn {
+            turn_id: uuid::Uuid::now_v7().to_string(),
+            thread: running.thread,
+            message: None,
+            terms: running.terms,
+        })
+    }
+
+    /// Ends the turn that runs or is about to, or the summary that a person wants.
+    pub(super) async fn cancel(&mut self) {
+        if let Some(turn) = self.give_up_opening() {
+            let (id, why) = (&turn.turn_id, Some("it was cancelled before it began"));
+            let ended = self.manager.end_run(id, RunState::Cancelled, None, why);
+            ended.await;
+        }
+        if let Some(running) = &mut self.running {
+            running.goes_on = false;
+        }
+        if let Some(open) = &mut self.open {
+            open.thread.cancel(false);
+        }
+    }
+
+    /// Somebody came while an unattended turn runs: calls that ask wait for them from now on. Or
+    /// the last one has left, and what waits is denied.
+    pub(super) fn attended(&mut self, is_there: bool) {
+        if let (Some(open), Some(running)) = (&mut self.open, &self.running) {
+            let mode = self.manager.approval_mode(is_there);
+            open.thread.set_terms(running.terms.rules(), mode);
+        }
+    }
+
+    /// The calls of the running turn that wait for a decision.
+    pub(super) fn approvals(&self) -> Vec<Approval> {
+        let open = self.open.as_ref().filter(|_| self.is_running());
+        open.map(ActorThread::approvals).unwrap_or_default()
+    }
+
+    /// Decides about a call, and gives back what it was, if it waits.
+    pub(super) fn decide(&mut self, call_id: &str, decision: ApprovalDecision) -> Option<Approval> {
+        let mut asked = self.approvals().into_iter();
+        let asked = asked.find(|asked| asked.call.id == call_id)?;
+        self.open
+            .as_mut()?
+            .thread
+            .decide(call_id.to_owned(), decision);
+        Some(asked)
+    }
+
+    /// Adds a rule that is saved in this row.
+    pub(super) fn add_rule(&mut self, rule: Rule, row: &Row) {
+        if let Some(open) = &mut self.open {
+            if let Ok(spec) = super::spec::tools(&row.tools.0) {
+                open.made.has_policy(&spec.policy);
+            }
+            open.thread.add_rule(rule);
+        }
+    }
+
+    /// The settings that are saved: where the open thread has others, it is opened anew for the
+    /// next turn.
+    pub(super) fn settings_are(&mut self, made: MadeOf) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.made != made) {
+            open.is_outdated = true;
+        }
+    }
+
+    /// Takes over settings that were saved, now or from the next turn on. Where the thread has to be
+    /// opened anew for that, a turn that is to have them now is ended, and goes on then.
+    ///
+    /// # Errors
+    /// When the provider is not to be had; nothing changes then.
+    pub(super) fn take_over(
+        &mut self,
+        change: SavedChange,
+        when: When,
+    ) -> Result<Row, ManagerError> {
+        let SavedChange { row, made, ready } = change;
+        let Some(open) = &mut self.open else {
+            return Ok(row);
+        };
+        if let Some(ready) = ready {
+            if open.made != made {
+                let when = match self.running {
+                    Some(_) => when,
+                    None => When::Now,
+                };
+                let spec = ready.with_base_url_at_its_provider();
+                open.thread.reconfigure(spec, when)?;
+                open.made = made;
+            }
+        } else {
+            open.is_outdated = true;
+            if let Some(running) = self.running.as_mut().filter(|_| when == When::Now) {
+                running.goes_on = true;
+                open.thread.cancel(false);
+            }
+        }
+        Ok(row)
+    }
+
+    /// Gives room back, while there is nothing to do.
+    pub(super) fn rest(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.rest();
+        }
+    }
+
+    /// Ends what runs on a thread, and closes it, if it is the one that is open or to be.
+    pub(super) async fn leave_thread(&mut self, thread: &ThreadId) {
+        let opens = self.opening.as_ref();
+        let opens = opens.is_some_and(|opening| &opening.turn.thread == thread);
+        if opens || self.open_on(thread).is_some() {
+            self.leave().await;
+        }
+    }
+
+    /// Ends the turn that runs, what came so far is kept, and closes the thread.
+    pub(super) async fn leave(&mut self) {
+        self.cancel().await;
+        if self.running.is_some() {
+            let answered = tokio::time::timeout(ENDING, self.answered()).await;
+            let answer = answered.unwrap_or_else(|_| {
+                Err(ChatError::Ended {
+                    reason: Some("it was ended and gave no answer in time".to_owned()),
+                })
+            });
+            self.turn_over(answer).await;
+        }
+        self.close().await;
+    }
+
+    /// Lets the turn that runs come to its end.
+    async fn answered(&mut self) -> TurnResult {
+        loop {
+            let Some(running) = &mut self.running else {
+                return Err(ChatError::Ended { reason: None });
+            };
+            tokio::select! {
+                biased;
+                answer = answer(&mut running.answer) => return answer,
+                happening = thread_happening(&mut self.open) => {
+                    self.thread_happened(happening).await;
+                }
+            }
+        }
+    }
+
+    /// Closes the thread, if it is open.
+    pub(super) async fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            let live = open.end(None).await;
+            self.manager.closed(&live);
+        }
+    }
+}
+
+/// Lets the open thread panic at its next step.
+#[cfg(test)]
+impl TurnRunner {
+    pub(super) fn panic(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.panics = true;
+        }
+    }
+}
