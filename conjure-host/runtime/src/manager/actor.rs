@@ -121,15 +121,14 @@ impl SavedSessionActor {
                 let status = self.runner.status(self.waiting.len());
                 self.manager.states.set(&self.id, status);
             }
-            let is_idle = self.runner.is_idle();
-            let idle = is_idle.then(|| self.used + self.manager.options.idle);
+            let (is_idle, is_free) = (self.runner.is_idle(), self.runner.is_free());
+            let idle = is_free.then(|| self.used + self.manager.options.idle);
             let restless = self.runner.open().is_some_and(|open| !open.is_at_rest());
-            let rest = (is_idle && restless).then(|| self.used + REST);
+            let rest = (is_free && restless).then(|| self.used + REST);
+            // Neither many requests hold up the thread, nor a quick stream a cancel.
             tokio::select! {
-                biased;
                 () = ending.cancelled() => return,
                 () = closing.cancelled(), if is_idle => return,
-                // Before what happens: a cancel waits for no stream.
                 ask = self.mailbox.recv() => match ask {
                     Some(ask) => {
                         Box::pin(self.take(*ask)).await;
@@ -177,7 +176,7 @@ impl SavedSessionActor {
                 terms,
                 done,
             } => drop(done.send(self.say(turn_id, message, terms).await)),
-            ActorRequest::Adopt => self.waiting.adopt().await,
+            ActorRequest::Adopt => self.runner.meanwhile(self.waiting.adopt()).await,
             ActorRequest::Cancel { what, done } => {
                 self.cancel(what).await;
                 let _ = done.send(());
@@ -193,7 +192,8 @@ impl SavedSessionActor {
                 drop(done.send(Box::pin(self.update(&patch, when)).await));
             }
             ActorRequest::Choose { thread, done } => {
-                drop(done.send(self.row.choose(&thread).await));
+                let choosing = Box::pin(self.row.choose(&thread));
+                drop(done.send(self.runner.meanwhile(choosing).await));
             }
             ActorRequest::Release { thread, done } => {
                 if self.runner.is_idle() && self.runner.open_on(&thread).is_some() {
@@ -206,7 +206,7 @@ impl SavedSessionActor {
             }
             ActorRequest::Unfold { thread, fold, done } => {
                 let open = self.runner.open_on(&thread);
-                let unfolded = open.map(|open| open.thread.unfold(fold));
+                let unfolded = open.and_then(|open| open.with(|thread| thread.unfold(fold)));
                 let _ = done.send(unfolded.unwrap_or(Err(UnfoldError::Ended)));
             }
             ActorRequest::Leave { thread, done } => {
@@ -215,9 +215,9 @@ impl SavedSessionActor {
                 let _ = done.send(());
             }
             ActorRequest::Tools(done) => {
-                let fits = |open: &&ActorThread| !open.is_outdated;
-                if let Some(open) = self.runner.open().filter(fits) {
-                    open.thread.preview_tools(done);
+                let fits = |open: &&mut ActorThread| !open.is_outdated;
+                if let Some(open) = self.runner.open_mut().filter(fits) {
+                    open.with(|thread| thread.preview_tools(done));
                 }
             }
             ActorRequest::Alive(done) => {
@@ -233,7 +233,11 @@ impl SavedSessionActor {
             #[cfg(test)]
             ActorRequest::Hang => std::future::pending().await,
             #[cfg(test)]
-            ActorRequest::Panic => self.runner.panic(),
+            ActorRequest::Panic => {
+                if let Some(open) = self.runner.open_mut() {
+                    open.with(|_| panic!("as a test wants it"));
+                }
+            }
         }
     }
 
@@ -246,7 +250,8 @@ impl SavedSessionActor {
         if self.runner.open().is_none() {
             self.waiting.adopt().await;
         }
-        match self.manager.store.run(&turn_id).await {
+        let known = self.manager.store.run(&turn_id);
+        match self.runner.meanwhile(known).await {
             Ok(run) => return self.known(run),
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -255,8 +260,8 @@ impl SavedSessionActor {
         if queued >= self.manager.options.queued {
             return Err(ManagerError::Full { queued });
         }
-        let row = self.manager.store.session(&self.id).await?;
-        let (_, made) = self.manager.made_of(&row).await?;
+        let reading = Box::pin(self.row.read());
+        let (row, made) = self.runner.meanwhile(reading).await?;
         self.runner.settings_are(made);
         let thread = active(&row)?;
         let turn = QueuedTurn {
@@ -265,7 +270,8 @@ impl SavedSessionActor {
             message,
             terms,
         };
-        self.waiting.add(turn, false).await?;
+        let adding = Box::pin(self.waiting.add(turn, false));
+        self.runner.meanwhile(adding).await?;
         Ok(Turn {
             id: turn_id,
             thread,
@@ -326,9 +332,10 @@ impl SavedSessionActor {
 
     async fn cancel(&mut self, what: CancelRequest) {
         if what.drop_queued {
-            self.waiting.adopt().await;
+            self.runner.meanwhile(self.waiting.adopt()).await;
             let (state, why) = (RunState::Cancelled, "it was dropped before it began");
-            self.waiting.drop_all(state, why).await;
+            let dropping = self.waiting.drop_all(state, why);
+            self.runner.meanwhile(dropping).await;
         }
         if let Some(only) = &what.turn
             && (self.waiting.cancel(only).await || !self.runner.has_turn(only))
@@ -361,7 +368,8 @@ impl SavedSessionActor {
             pattern,
             decision: rule,
         };
-        let row = self.row.add_rule(&rule).await?;
+        let adding = Box::pin(self.row.add_rule(&rule));
+        let row = self.runner.meanwhile(adding).await?;
         self.runner.add_rule(rule, &row);
         Ok(())
     }

@@ -13,9 +13,9 @@ use super::opening::OpenSessionThread;
 use super::spec::MadeOf;
 use crate::session::{OpenThread, Stamped, Subscription, end_thread};
 
-/// The open thread of an actor.
+/// The open thread of an actor. What panics in it breaks it and nothing else.
 pub(super) struct ActorThread {
-    pub(super) thread: Box<OpenThread>,
+    thread: Box<OpenThread>,
     pub(super) live: ActiveThread,
     /// What it was opened with, and took over since.
     pub(super) made: MadeOf,
@@ -24,9 +24,8 @@ pub(super) struct ActorThread {
     /// What it shows beyond pieces of texts, until that is over.
     shown: Option<Subscription>,
     is_at_rest: bool,
-    /// It panics at its next step.
-    #[cfg(test)]
-    pub(super) panics: bool,
+    /// It panicked: nothing of it can be relied on.
+    is_broken: bool,
 }
 
 /// What happens to an actor's thread that the actor has to do something about.
@@ -56,8 +55,7 @@ impl ActorThread {
             made: opened.made,
             is_outdated: false,
             is_at_rest: false,
-            #[cfg(test)]
-            panics: false,
+            is_broken: false,
         })
     }
 
@@ -68,24 +66,34 @@ impl ActorThread {
     /// Waits for what happens to it, and does meanwhile what it has to do. Safe to drop and call
     /// again.
     pub(super) async fn next(&mut self) -> ThreadHappening {
-        let driven = async {
-            #[cfg(test)]
-            assert!(!self.panics, "as a test wants it");
-            drive(&mut self.thread).await
-        };
+        if self.is_broken {
+            return ThreadHappening::Broke;
+        }
+        let driven = AssertUnwindSafe(drive(&mut self.thread)).catch_unwind();
         tokio::select! {
             biased;
             event = next_shown(&mut self.shown) => ThreadHappening::Shown(event),
-            happening = AssertUnwindSafe(driven).catch_unwind() => {
-                happening.unwrap_or(ThreadHappening::Broke)
-            }
+            happening = driven => happening.unwrap_or(ThreadHappening::Broke),
         }
     }
 
+    /// Does something with the thread. Nothing comes of it where that panics: then the thread is
+    /// broken, which is what happens to it next.
+    pub(super) fn with<T>(&mut self, work: impl FnOnce(&mut OpenThread) -> T) -> Option<T> {
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.thread)));
+        self.is_broken |= done.is_err();
+        done.ok()
+    }
+
+    /// Whether a summary is on its way that a person wants.
+    pub(super) fn is_compacting(&self) -> bool {
+        self.thread.is_compacting()
+    }
+
     /// The calls that wait for a decision.
-    pub(super) fn approvals(&self) -> Vec<Approval> {
-        let pending = self.thread.pending().into_iter();
-        pending.map(Approval::from).collect()
+    pub(super) fn approvals(&mut self) -> Vec<Approval> {
+        let pending = self.with(|thread| thread.pending()).unwrap_or_default();
+        pending.into_iter().map(Approval::from).collect()
     }
 
     /// What it shows by now.
@@ -101,7 +109,7 @@ impl ActorThread {
     /// reads them in the log.
     pub(super) fn rest(&mut self) {
         self.is_at_rest = true;
-        self.thread.rest();
+        self.with(OpenThread::rest);
     }
 
     /// There is something to do again.
@@ -109,10 +117,19 @@ impl ActorThread {
         self.is_at_rest = false;
     }
 
-    /// Ends it, with all that runs on it; at once where its log failed.
-    pub(super) async fn end(self, failed: Option<StoreError>) -> ActiveThread {
-        end_thread(self.thread, failed).await;
-        self.live
+    /// What ends it, with all that runs on it, at once where its log failed; and what others have of
+    /// it.
+    pub(super) fn end(
+        self,
+        failed: Option<StoreError>,
+    ) -> (impl Future<Output = ()>, ActiveThread) {
+        let ended = AssertUnwindSafe(end_thread(self.thread, failed)).catch_unwind();
+        let ended = async {
+            if ended.await.is_err() {
+                tracing::error!("a thread broke while it was ended");
+            }
+        };
+        (ended, self.live)
     }
 }
 

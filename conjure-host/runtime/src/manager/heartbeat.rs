@@ -46,7 +46,10 @@ impl ManagerState {
         let asked = open.into_iter().filter_map(|live| {
             let run = live.run()?;
             let actor = lock(&self.actors).get(&live.owner).cloned()?;
-            Some(async move { answers_within(half, &actor).await.then_some(run) })
+            Some(async move {
+                let lives = answers_within(half, &actor).await || live.was_alive_within(half);
+                lives.then_some(run)
+            })
         });
         let alive: Vec<String> = futures_util::future::join_all(asked)
             .await
@@ -78,10 +81,12 @@ impl ManagerState {
             self.options.silence.as_secs()
         );
         tracing::error!(run = run.id, thread = %run.thread, "{why}");
-        self.store
-            .end_run(&run.id, RunState::Lost, None, Some(&why))
-            .await?;
-        live.abandon();
+        let ended = self
+            .store
+            .end_run(&run.id, RunState::Lost, None, Some(&why));
+        if ended.await? && live.run().as_deref() == Some(&run.id) {
+            live.abandon();
+        }
         Ok(())
     }
 }

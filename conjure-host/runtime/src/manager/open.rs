@@ -1,8 +1,10 @@
 //! A session's thread while it is open.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure_core::chat::EventId;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lock;
@@ -17,6 +19,8 @@ pub(super) struct ActiveThread {
     /// The turn that runs.
     run: Arc<Mutex<Option<String>>>,
     abandoned: CancellationToken,
+    /// The last sign of life while its actor was at work for somebody.
+    alive: Arc<Mutex<Option<Instant>>>,
 }
 
 impl ActiveThread {
@@ -27,6 +31,7 @@ impl ActiveThread {
             handle: Arc::new(handle),
             run: Arc::default(),
             abandoned,
+            alive: Arc::default(),
         }
     }
 
@@ -36,6 +41,16 @@ impl ActiveThread {
 
     pub(super) fn set_run(&self, run: Option<String>) {
         *lock(&self.run) = run;
+    }
+
+    /// Gives a sign of life.
+    pub(super) fn is_alive(&self) {
+        *lock(&self.alive) = Some(Instant::now());
+    }
+
+    /// Whether it gave one within this time.
+    pub(super) fn was_alive_within(&self, time: Duration) -> bool {
+        lock(&self.alive).is_some_and(|alive| alive.elapsed() < time)
     }
 
     /// Follows its events behind `after`, or from the thread's beginning.

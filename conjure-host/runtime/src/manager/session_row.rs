@@ -38,6 +38,16 @@ impl SessionRow {
         }
     }
 
+    /// What is saved, and what the session is opened with now.
+    ///
+    /// # Errors
+    /// The store's, and why it cannot be opened.
+    pub(super) async fn read(&self) -> Result<(Row, MadeOf), ManagerError> {
+        let row = self.manager.store.session(&self.id).await?;
+        let (_, made) = self.manager.made_of(&row).await?;
+        Ok((row, made))
+    }
+
     /// Saves a change of settings, for a session that was opened with `open`.
     ///
     /// # Errors

@@ -75,12 +75,18 @@ impl TurnQueue {
                 message: format!("what holds for the turn cannot be written: {error}"),
             })?;
         let run = run.with_terms(terms);
-        self.manager.store.begin_run(run).await?;
+        // It waits before it is written, so that it is not forgotten where this is given up midway.
+        let id = turn.turn_id.clone();
         if first {
             self.turns.push_front(turn);
         } else {
             self.turns.push_back(turn);
         }
+        let written = self.manager.store.begin_run(run).await;
+        if written.is_err() {
+            self.turns.retain(|turn| turn.turn_id != id);
+        }
+        written?;
         Ok(())
     }
 
@@ -118,38 +124,37 @@ impl TurnQueue {
 
     /// Ends a turn that waits. Whether there is one.
     pub(super) async fn cancel(&mut self, turn_id: &str) -> bool {
-        let turn = self.position(turn_id).and_then(|at| self.turns.remove(at));
-        match turn {
-            Some(turn) => {
-                let why = "it was cancelled before it began";
-                self.ended(&turn, RunState::Cancelled, why).await;
-                true
-            }
-            None => false,
+        let is_there = self.position(turn_id).is_some();
+        if is_there {
+            let why = "it was cancelled before it began";
+            self.end(turn_id, RunState::Cancelled, why).await;
         }
+        is_there
     }
 
     /// Ends what waits for a thread.
     pub(super) async fn drop_thread(&mut self, thread: &ThreadId) {
-        let (gone, kept): (Vec<QueuedTurn>, Vec<QueuedTurn>) = std::mem::take(&mut self.turns)
-            .into_iter()
-            .partition(|turn| &turn.thread == thread);
-        self.turns = kept.into();
-        for turn in gone {
+        let of_thread = |turn: &&QueuedTurn| &turn.thread == thread;
+        while let Some(turn) = self.turns.iter().find(of_thread) {
+            let id = turn.turn_id.clone();
             let why = "its thread was cleared before it began";
-            self.ended(&turn, RunState::Cancelled, why).await;
+            self.end(&id, RunState::Cancelled, why).await;
         }
     }
 
     /// Ends all that waits.
     pub(super) async fn drop_all(&mut self, state: RunState, why: &str) {
-        for turn in std::mem::take(&mut self.turns) {
-            self.ended(&turn, state, why).await;
+        while let Some(turn) = self.turns.front() {
+            let id = turn.turn_id.clone();
+            self.end(&id, state, why).await;
         }
+        self.turns.shrink_to_fit();
     }
 
-    async fn ended(&self, turn: &QueuedTurn, state: RunState, why: &str) {
-        let ended = self.manager.end_run(&turn.turn_id, state, None, Some(why));
+    /// Ends one, which waits until that is noted.
+    async fn end(&mut self, turn_id: &str, state: RunState, why: &str) {
+        let ended = self.manager.end_run(turn_id, state, None, Some(why));
         ended.await;
+        self.turns.retain(|turn| turn.turn_id != turn_id);
     }
 }

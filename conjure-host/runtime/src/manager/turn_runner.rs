@@ -25,6 +25,8 @@ use conjure_store::{RunState, SavedSession as Row, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);
+/// How often a sign of life is given while something takes long.
+const SIGN: Duration = Duration::from_millis(500);
 
 /// Opens threads of one session, one at a time, and runs one turn at a time.
 pub(super) struct TurnRunner {
@@ -93,7 +95,7 @@ impl TurnRunner {
     /// Whether a turn can begin: none runs, and no summary is on its way that a person wants.
     pub(super) fn is_free(&self) -> bool {
         let open = self.open.as_ref();
-        self.is_idle() && !open.is_some_and(|open| open.thread.is_compacting())
+        self.is_idle() && !open.is_some_and(ActorThread::is_compacting)
     }
 
     /// Whether this turn runs or is about to.
@@ -106,6 +108,11 @@ impl TurnRunner {
     /// The thread that is open.
     pub(super) fn open(&self) -> Option<&ActorThread> {
         self.open.as_ref()
+    }
+
+    /// The same, to do something with.
+    pub(super) fn open_mut(&mut self) -> Option<&mut ActorThread> {
+        self.open.as_mut()
     }
 
     /// The same, if it is this one.
@@ -164,9 +171,9 @@ impl TurnRunner {
         }
         open.live.set_run(Some(turn.turn_id.clone()));
         let (approvals, presence) = self.manager.approvals(&turn.terms, &turn.thread).await;
-        open.thread.set_terms(turn.terms.rules(), approvals);
         let (done, answer) = oneshot::channel();
-        open.thread.begin(turn.turn_id.clone(), turn.message, done);
+        let (id, rules) = (turn.turn_id.clone(), turn.terms.rules());
+        // First, so that its end is seen whatever comes of it.
         self.running = Some(RunningTurn::new(
             turn.turn_id,
             turn.thread,
@@ -174,6 +181,10 @@ impl TurnRunner {
             answer,
             presence,
         ));
+        open.with(|thread| {
+            thread.set_terms(rules, approvals);
+            thread.begin(id, turn.message, done);
+        });
     }
 
     /// The thread for the next turn is open, or cannot be opened. Gives back the turn where it can
@@ -232,7 +243,7 @@ impl TurnRunner {
         let (done, summary) = oneshot::channel();
         if let Some(open) = &mut self.open {
             open.wake();
-            open.thread.compact(done);
+            open.with(|thread| thread.compact(done));
         }
         Ok(summary)
     }
@@ -246,7 +257,9 @@ impl TurnRunner {
             ThreadHappening::Failed(error) => {
                 self.see_shown();
                 if let Some(open) = self.open.take() {
-                    let live = Box::pin(open.end(Some(error))).await;
+                    // Aside: backends may take their time, and its turn is over.
+                    let (ended, live) = open.end(Some(error));
+                    self.manager.tasks.spawn(ended);
                     self.manager.closed(&live);
                 }
                 true
@@ -262,7 +275,9 @@ impl TurnRunner {
 
     /// Lets go of the thread without ending it. Whoever waits for its turn is told that it ended.
     pub(super) fn abandon(&mut self) {
-        self.abandoned = CancellationToken::new();
+        if self.abandoned.is_cancelled() {
+            self.abandoned = CancellationToken::new();
+        }
         if let Some(open) = self.open.take() {
             self.manager.closed(&open.live);
         }
@@ -271,12 +286,16 @@ impl TurnRunner {
     /// Does something that takes a while. The thread goes on meanwhile.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
+        let mut alive = tokio::time::interval(SIGN);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
                 happening = thread_happening(&mut self.open) => {
                     self.thread_happened(happening).await;
+                }
+                _ = alive.tick() => if let Some(open) = &self.open {
+                    open.live.is_alive();
                 }
             }
         }
@@ -340,7 +359,7 @@ impl TurnRunner {
             running.goes_on = false;
         }
         if let Some(open) = &mut self.open {
-            open.thread.cancel(false);
+            open.with(|thread| thread.cancel(false));
         }
     }
 
@@ -349,13 +368,13 @@ impl TurnRunner {
     pub(super) fn attended(&mut self, is_there: bool) {
         if let (Some(open), Some(running)) = (&mut self.open, &self.running) {
             let mode = self.manager.approval_mode(is_there);
-            open.thread.set_terms(running.terms.rules(), mode);
+            open.with(|thread| thread.set_terms(running.terms.rules(), mode));
         }
     }
 
     /// The calls of the running turn that wait for a decision.
-    pub(super) fn approvals(&self) -> Vec<Approval> {
-        let open = self.open.as_ref().filter(|_| self.is_running());
+    pub(super) fn approvals(&mut self) -> Vec<Approval> {
+        let open = self.open.as_mut().filter(|_| self.running.is_some());
         open.map(ActorThread::approvals).unwrap_or_default()
     }
 
@@ -363,10 +382,8 @@ impl TurnRunner {
     pub(super) fn decide(&mut self, call_id: &str, decision: ApprovalDecision) -> Option<Approval> {
         let mut asked = self.approvals().into_iter();
         let asked = asked.find(|asked| asked.call.id == call_id)?;
-        self.open
-            .as_mut()?
-            .thread
-            .decide(call_id.to_owned(), decision);
+        let (id, open) = (call_id.to_owned(), self.open.as_mut()?);
+        open.with(|thread| thread.decide(id, decision))?;
         Some(asked)
     }
 
@@ -376,7 +393,7 @@ impl TurnRunner {
             if let Ok(spec) = super::spec::tools(&row.tools.0) {
                 open.made.has_policy(&spec.policy);
             }
-            open.thread.add_rule(rule);
+            open.with(|thread| thread.add_rule(rule));
         }
     }
 
@@ -409,14 +426,19 @@ impl TurnRunner {
                     None => When::Now,
                 };
                 let spec = ready.with_base_url_at_its_provider();
-                open.thread.reconfigure(spec, when)?;
+                let taken = open.with(|thread| thread.reconfigure(spec, when));
+                taken.ok_or_else(|| ManagerError::Conflict {
+                    message: "the session's thread broke while it took this over; what is saved \
+                              holds from the next turn on"
+                        .to_owned(),
+                })??;
                 open.made = made;
             }
         } else {
             open.is_outdated = true;
             if let Some(running) = self.running.as_mut().filter(|_| when == When::Now) {
                 running.goes_on = true;
-                open.thread.cancel(false);
+                open.with(|thread| thread.cancel(false));
             }
         }
         Ok(row)
@@ -472,18 +494,9 @@ impl TurnRunner {
     /// Closes the thread, if it is open.
     pub(super) async fn close(&mut self) {
         if let Some(open) = self.open.take() {
-            let live = open.end(None).await;
+            let (ended, live) = open.end(None);
+            ended.await;
             self.manager.closed(&live);
-        }
-    }
-}
-
-/// Lets the open thread panic at its next step.
-#[cfg(test)]
-impl TurnRunner {
-    pub(super) fn panic(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.panics = true;
         }
     }
 }

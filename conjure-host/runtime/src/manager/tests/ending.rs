@@ -151,6 +151,8 @@ async fn a_broken_session_takes_no_neighbour_down_and_can_be_asked_again() {
     assert_eq!(stage.say(&fine, "hello").await.state, RunState::Completed);
     assert_eq!(stage.wait(&turn.id).await.state, RunState::Interrupted);
     assert_eq!(stage.wait(&waits.id).await.state, RunState::Completed);
+    // Also one on which nothing runs.
+    stage.ask(&thread, ActorRequest::Panic).await;
     let again = stage.say(&broken, "hello").await;
     assert_eq!(again.state, RunState::Completed, "{again:?}");
     let said = stage.said(&thread).await;
@@ -218,7 +220,10 @@ async fn a_silent_run_is_ended_and_marked() {
         silence: Duration::from_millis(400),
         ..options()
     };
-    let stage = Stage::with(Script::new().reply(held("Never ends", "never")), impatient).await;
+    let script = Script::new()
+        .reply(held("Never ends", "never"))
+        .reply(held("Nor does this", "again"));
+    let stage = Stage::with(script, impatient).await;
     let session = stage.session().await;
     let turn = stage
         .manager
@@ -226,6 +231,12 @@ async fn a_silent_run_is_ended_and_marked() {
         .await
         .unwrap();
     stage.model.reached("never").await.unwrap();
+    let thread = session.thread.clone().unwrap().id;
+    stage.ask(&thread, ActorRequest::Panic).await;
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Interrupted);
+    let turn = stage.manager.say(&session.id, Said::user("again"), None);
+    let turn = turn.await.unwrap();
+    stage.model.reached("again").await.unwrap();
     // It answers, so it lives, for however long the model says nothing.
     let mut beats = tokio::time::interval(impatient.beat);
     loop {
@@ -237,7 +248,6 @@ async fn a_silent_run_is_ended_and_marked() {
             break;
         }
     }
-    let thread = session.thread.unwrap().id;
     stage.ask(&thread, ActorRequest::Hang).await;
     let run = stage.wait(&turn.id).await;
     assert_eq!(run.state, RunState::Lost);
