@@ -26,6 +26,8 @@ pub(crate) struct Link {
     closed: watch::Sender<Option<String>>,
     /// The newest token of its own login, if any login was sent.
     token: Mutex<Option<Token>>,
+    /// The last token that was refused before the server did anything with one.
+    refused: Mutex<Option<Token>>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
@@ -103,6 +105,7 @@ impl Link {
             outside,
             closed: watch::Sender::new(None),
             token: Mutex::default(),
+            refused: Mutex::default(),
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
@@ -139,11 +142,15 @@ impl Link {
     }
 
     /// Lets a request with this token go out, or one without any: not if it is of another login
-    /// than those before. The first token is the connection's own from now on.
+    /// than those before. The first token is the connection's own from now on, unless it is known that
+    /// the server does nothing with it: other requests go out without it at the same time.
     pub(crate) fn admit(&self, token: Option<&Token>) -> Option<Admitted> {
         let mut newest = lock(&self.token);
         match (&*newest, token) {
             (Some(own), token) if token.map(Token::login) != Some(own.login()) => None,
+            (None, Some(token)) if lock(&self.refused).as_ref() == Some(token) => {
+                Some(Admitted::Again)
+            }
             (None, Some(token)) => {
                 *newest = Some(token.clone());
                 Some(Admitted::First)
@@ -154,7 +161,9 @@ impl Link {
 
     /// The server did nothing with the first token.
     pub(crate) fn refused(&self, first: &Token) {
-        lock(&self.token).take_if(|own| own == first);
+        let mut newest = lock(&self.token);
+        newest.take_if(|own| own == first);
+        *lock(&self.refused) = Some(first.clone());
     }
 
     /// The server did something with this token.
