@@ -12,8 +12,9 @@ use super::output;
 
 /// Makes a crate outside any workspace that builds with `cargo build`.
 ///
-/// The SDK is that of the checkout which this host was built from; `--sdk` names another one: a
-/// path to a checkout's `skill-sdk`, or a version.
+/// The SDK is the one that this program carries: its source is written into the data directory, below
+/// `sdk`, so that the crate needs nothing but Rust and crates.io. `--sdk` names another one: a path to a
+/// checkout's `skill-sdk`, or a version.
 #[derive(clap::Args)]
 #[command(after_help = example())]
 pub(crate) struct PluginCreateArgs {
@@ -39,12 +40,8 @@ enum TemplateKind {
     Backend,
 }
 
-/// The SDK of the checkout that this program was built from.
-const OWN_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../skill-sdk");
-
 pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliError> {
     check_name(&args.name)?;
-    let sdk = sdk(args.sdk.as_deref())?;
     let dir = args
         .path
         .clone()
@@ -53,6 +50,10 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
         let message = format!("`{}` is there already and not empty", dir.display());
         return Err(CliError::usage(message).hint("name another place with `--path`"));
     }
+    let sdk = match args.sdk.as_deref() {
+        Some(given) => named_sdk(given)?,
+        None => own_sdk(&global.data_dir())?,
+    };
     let (source, features) = match args.kind {
         TemplateKind::Skill => (SKILL, ""),
         TemplateKind::Executor => (EXECUTOR, ", features = [\"async\"]"),
@@ -147,29 +148,47 @@ fn check_name(name: &str) -> Result<(), CliError> {
     )))
 }
 
-/// The right side of the dependency.
-fn sdk(given: Option<&str>) -> Result<String, CliError> {
-    let path = match given {
-        Some(version) if semver::VersionReq::parse(version).is_ok() => {
-            return Ok(format!("version = \"{version}\""));
-        }
-        Some(path) => Path::new(path),
-        None => Path::new(OWN_SDK),
-    };
-    let real = path
+/// The right side of the dependency on an SDK that is named.
+fn named_sdk(given: &str) -> Result<String, CliError> {
+    if semver::VersionReq::parse(given).is_ok() {
+        return Ok(format!("version = \"{given}\""));
+    }
+    let real = Path::new(given)
         .canonicalize()
         .ok()
         .filter(|path| path.join("Cargo.toml").is_file());
-    match (real, given) {
-        (Some(path), _) => Ok(format!("path = {:?}", path.display().to_string())),
-        (None, Some(given)) => Err(CliError::usage(format!(
+    match real {
+        Some(path) => Ok(format!("path = {:?}", path.display().to_string())),
+        None => Err(CliError::usage(format!(
             "`{given}` is neither a version nor the directory of an SDK (with a Cargo.toml)"
         ))),
-        (None, None) => Err(
-            CliError::usage("the checkout that this host was built from is gone")
-                .hint("name the SDK with `--sdk PATH` or `--sdk VERSION`"),
-        ),
     }
+}
+
+/// The same on the SDK that this program carries, which is written into the data directory once.
+fn own_sdk(data_dir: &Path) -> Result<String, CliError> {
+    let version = conjure_sdk_source::VERSION;
+    let all = data_dir.join("sdk");
+    // Another source of the same version, as while the SDK is worked on, has a directory of its own.
+    let dir = all.join(format!("{version}-{}", conjure_sdk_source::DIGEST));
+    if !conjure_config::fs::is_dir(&dir).unwrap_or(false) {
+        conjure_config::fs::create_dir_all(&all).map_err(CliError::host_from)?;
+        let whole = tempfile::tempdir_in(&all).map_err(CliError::host_from)?;
+        for file in conjure_sdk_source::files().map_err(CliError::host_from)? {
+            let path = whole.path().join(&file.path);
+            let written = conjure_config::fs::create_dir_all(path.parent().unwrap_or(&all))
+                .and_then(|()| conjure_config::fs::write(&path, &file.bytes));
+            written.map_err(CliError::host_from)?;
+        }
+        let moved = conjure_config::fs::rename(whole.path(), &dir);
+        // Another process may have been quicker.
+        if !conjure_config::fs::is_dir(&dir).unwrap_or(false) {
+            moved.map_err(CliError::host_from)?;
+        }
+    }
+    let dir = dir.canonicalize().map_err(CliError::host_from)?;
+    let path = dir.display().to_string();
+    Ok(format!("version = \"{version}\", path = {path:?}"))
 }
 
 fn title(name: &str) -> String {

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use conjure_kit::{Cargo, Model, Workspace, repo_root};
 use conjure_mock_llm::Message;
 use insta::assert_snapshot;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{asks, conjure, workspace};
 
-/// Makes a crate and builds it.
-fn built(workspace: &Workspace, kind: &str, name: &str) -> PathBuf {
-    let made = conjure(workspace, &format!("plugin create {kind} {name}"))
+/// Makes a crate with an SDK, the program's own where none is named, and builds it.
+fn built(workspace: &Workspace, kind: &str, name: &str, sdk: &str) -> PathBuf {
+    let made = conjure(workspace, &format!("plugin create {kind} {name} {sdk}"))
         .run()
         .unwrap();
     assert_eq!(made.code, Some(0), "{made:?}");
@@ -24,10 +24,50 @@ fn built(workspace: &Workspace, kind: &str, name: &str) -> PathBuf {
         .unwrap()
 }
 
+/// The SDK of this checkout, which is built once for all that name it.
+fn checkout() -> String {
+    format!("--sdk {}", repo_root().join("skill-sdk").display())
+}
+
+#[test]
+fn the_sdk_comes_with_the_program_and_is_written_once() {
+    let workspace = workspace(&[]);
+    let names = ["one", "two", "three", "four"];
+    let made = names.map(|name| {
+        let args = format!("plugin create skill {name} --json");
+        conjure(&workspace, &args).start().unwrap()
+    });
+    let sdks = made.map(|made| {
+        let output = made.wait().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let said: Value = serde_json::from_str(&output.stdout).unwrap();
+        said["sdk"].as_str().unwrap().to_owned()
+    });
+    assert!(sdks.iter().all(|sdk| *sdk == sdks[0]), "{sdks:?}");
+    let (version, path) = sdks[0].split_once(", path = ").unwrap();
+    assert_eq!(
+        version,
+        format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))
+    );
+    let sdk = PathBuf::from(path.trim_matches('"'));
+    assert!(!sdk.starts_with(repo_root()), "{}", sdk.display());
+    let manifest = std::fs::read_to_string(sdk.join("Cargo.toml")).unwrap();
+    assert!(
+        manifest.contains("name = \"conjure-skill-sdk\""),
+        "{manifest}"
+    );
+    let beside = std::fs::read_dir(sdk.parent().unwrap()).unwrap();
+    assert_eq!(
+        beside.count(),
+        1,
+        "nothing is left of those that were slower"
+    );
+}
+
 #[test]
 fn a_skill_is_made_built_called_and_used_by_a_model() {
     let workspace = workspace(&[]);
-    let library = built(&workspace, "skill", "my-skill");
+    let library = built(&workspace, "skill", "my-skill", "");
     let library = library.to_str().unwrap();
     let check = conjure(&workspace, &format!("plugin check {library}"))
         .run()
@@ -61,7 +101,7 @@ fn a_skill_is_made_built_called_and_used_by_a_model() {
 #[test]
 fn an_executor_is_made_built_and_used() {
     let workspace = workspace(&[]);
-    let library = built(&workspace, "executor", "my-executor");
+    let library = built(&workspace, "executor", "my-executor", &checkout());
     let library = library.to_str().unwrap();
     let args = json!({ "path": "a.txt", "file_text": "text", "description": "" }).to_string();
     let call = format!(
@@ -82,7 +122,7 @@ fn an_executor_is_made_built_and_used() {
 #[test]
 fn a_backend_is_made_built_and_used() {
     let workspace = workspace(&[]);
-    let library = built(&workspace, "backend", "my-backend");
+    let library = built(&workspace, "backend", "my-backend", &checkout());
     let library = library.to_str().unwrap();
     let args = "{\"text\":\"hi\"}";
     let call =
