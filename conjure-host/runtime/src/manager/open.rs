@@ -43,8 +43,8 @@ impl ActiveThread {
         *lock(&self.run) = run;
     }
 
-    /// Gives a sign of life.
-    pub(super) fn is_alive(&self) {
+    /// Its actor lives: it is at work for somebody, and drives the thread meanwhile.
+    pub(super) fn note_alive(&self) {
         *lock(&self.alive) = Some(Instant::now());
     }
 

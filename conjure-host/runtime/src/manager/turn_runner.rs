@@ -295,7 +295,7 @@ impl TurnRunner {
                     self.thread_happened(happening).await;
                 }
                 _ = alive.tick() => if let Some(open) = &self.open {
-                    open.live.is_alive();
+                    open.live.note_alive();
                 }
             }
         }
