@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::opening::OpenSessionThread;
@@ -15,10 +16,19 @@ pub(super) struct OpeningTurn {
 }
 
 impl OpeningTurn {
-    /// Opens a turn's thread, with what is saved of the session now, on a task of its own.
-    pub(super) fn start(manager: Arc<ManagerState>, session: &str, turn: QueuedTurn) -> Self {
+    /// Opens a turn's thread, with what is saved of the session now, on a task of its own. What was
+    /// open before is waited for.
+    pub(super) fn start(
+        manager: Arc<ManagerState>,
+        session: &str,
+        turn: QueuedTurn,
+        before: Option<JoinHandle<()>>,
+    ) -> Self {
         let (session, thread) = (session.to_owned(), turn.thread.clone());
         let task = tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
             let row = manager.store.session(&session).await?;
             manager.open(&row, &thread).await
         });

@@ -6,6 +6,8 @@ use std::time::Duration;
 use conjure_core::routing::Rule;
 use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::actor_thread::{ActorThread, ThreadHappening, thread_happening};
@@ -27,6 +29,8 @@ use conjure_store::{RunState, SavedSession as Row, ThreadId};
 const ENDING: Duration = Duration::from_secs(10);
 /// How often a sign of life is given while something takes long.
 const SIGN: Duration = Duration::from_millis(500);
+/// For how long: somebody may have to type a password, and something may hang.
+const SIGNS: Duration = Duration::from_mins(5);
 
 /// Opens threads of one session, one at a time, and runs one turn at a time.
 pub(super) struct TurnRunner {
@@ -35,6 +39,8 @@ pub(super) struct TurnRunner {
     open: Option<ActorThread>,
     opening: Option<OpeningTurn>,
     running: Option<RunningTurn>,
+    /// A thread that is being ended: whatever opens one waits for it.
+    ending: Option<JoinHandle<()>>,
     /// Somebody found that the actor hangs.
     abandoned: CancellationToken,
 }
@@ -57,6 +63,7 @@ impl TurnRunner {
             open: None,
             opening: None,
             running: None,
+            ending: None,
             abandoned: CancellationToken::new(),
         }
     }
@@ -147,8 +154,9 @@ impl TurnRunner {
             self.begin(turn).await;
         } else {
             self.close().await;
-            let manager = Arc::clone(&self.manager);
-            self.opening = Some(OpeningTurn::start(manager, &self.session, turn));
+            let (manager, ending) = (Arc::clone(&self.manager), self.ending.take());
+            let opening = OpeningTurn::start(manager, &self.session, turn, ending);
+            self.opening = Some(opening);
         }
     }
 
@@ -237,6 +245,9 @@ impl TurnRunner {
             |open: &ActorThread| open.made == made && !open.is_outdated && open.is_on(thread);
         if !self.open.as_ref().is_some_and(fits) {
             self.close().await;
+            if let Some(ending) = self.ending.take() {
+                let _ = ending.await;
+            }
             let opened = self.manager.open(&row, thread).await?;
             self.take_thread(opened);
         }
@@ -259,7 +270,7 @@ impl TurnRunner {
                 if let Some(open) = self.open.take() {
                     // Aside: backends may take their time, and its turn is over.
                     let (ended, live) = open.end(Some(error));
-                    self.manager.tasks.spawn(ended);
+                    self.ending = Some(self.manager.tasks.spawn(ended));
                     self.manager.closed(&live);
                 }
                 true
@@ -287,6 +298,7 @@ impl TurnRunner {
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let mut alive = tokio::time::interval(SIGN);
+        let begun = Instant::now();
         loop {
             tokio::select! {
                 biased;
@@ -294,7 +306,7 @@ impl TurnRunner {
                 happening = thread_happening(&mut self.open) => {
                     self.thread_happened(happening).await;
                 }
-                _ = alive.tick() => if let Some(open) = &self.open {
+                _ = alive.tick() => if let Some(open) = &self.open && begun.elapsed() < SIGNS {
                     open.live.note_alive();
                 }
             }
