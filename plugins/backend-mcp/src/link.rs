@@ -24,10 +24,8 @@ use crate::wire::MESSAGE;
 pub(crate) struct Link {
     outside: Arc<Outside>,
     closed: watch::Sender<Option<String>>,
-    /// The newest token of its own login, if any login was sent.
-    token: Mutex<Option<Token>>,
-    /// The last token that was refused before the server did anything with one.
-    refused: Mutex<Option<Token>>,
+    /// The login that it is of, if any was sent.
+    login: Mutex<LinkLogin>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
@@ -37,6 +35,17 @@ pub(crate) struct Link {
     next: AtomicU64,
     /// Results that came and are not fetched yet, and those that are expected.
     results: Mutex<BTreeMap<i64, Option<Value>>>,
+}
+
+/// The login of a connection.
+#[derive(Debug, Default)]
+struct LinkLogin {
+    /// The newest token of it that was sent.
+    own: Option<Token>,
+    /// Whether the server did anything with one.
+    is_served: bool,
+    /// The last token that the server did not take.
+    refused: Option<Token>,
 }
 
 /// The most results that are expected or kept; rmcp sends fewer requests at the same time.
@@ -58,14 +67,6 @@ pub(crate) struct Underway {
     course: watch::Sender<RequestProgress>,
     /// Who waits for the answer, where that passes rmcp by.
     waiter: Mutex<Option<oneshot::Sender<RequestResult>>>,
-}
-
-/// A request that may go out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admitted {
-    /// It has the first token here.
-    First,
-    Again,
 }
 
 /// The progress of a request before its result.
@@ -104,8 +105,7 @@ impl Link {
         Arc::new(Self {
             outside,
             closed: watch::Sender::new(None),
-            token: Mutex::default(),
-            refused: Mutex::default(),
+            login: Mutex::default(),
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
@@ -141,52 +141,50 @@ impl Link {
         }
     }
 
-    /// Lets a request with this token go out, or one without any: not if it is of another login
+    /// Whether a request with this token may go out, or one without any: not if it is of another login
     /// than those before. The first token is the connection's own from now on, unless it is known that
     /// the server does nothing with it: other requests go out without it at the same time.
-    pub(crate) fn admit(&self, token: Option<&Token>) -> Option<Admitted> {
-        let mut newest = lock(&self.token);
-        match (&*newest, token) {
-            (Some(own), token) if token.map(Token::login) != Some(own.login()) => None,
-            (None, Some(token)) if lock(&self.refused).as_ref() == Some(token) => {
-                Some(Admitted::Again)
+    pub(crate) fn admits(&self, token: Option<&Token>) -> bool {
+        let mut login = lock(&self.login);
+        match (&login.own, token) {
+            (Some(own), token) => token.map(Token::login) == Some(own.login()),
+            (None, Some(token)) if login.refused.as_ref() != Some(token) => {
+                login.own = Some(token.clone());
+                true
             }
-            (None, Some(token)) => {
-                *newest = Some(token.clone());
-                Some(Admitted::First)
-            }
-            _ => Some(Admitted::Again),
+            (None, _) => true,
         }
     }
 
-    /// The server did nothing with the first token.
-    pub(crate) fn refused(&self, first: &Token) {
-        let mut newest = lock(&self.token);
-        newest.take_if(|own| own == first);
-        *lock(&self.refused) = Some(first.clone());
+    /// The server wanted another token than this. As long as it did nothing with any, the connection
+    /// is nobody's.
+    pub(crate) fn refused(&self, token: &Token) {
+        let mut login = lock(&self.login);
+        if !login.is_served {
+            login.own.take_if(|own| own == token);
+        }
+        login.refused = Some(token.clone());
     }
 
-    /// The server did something with this token.
+    /// The server did something with this token, or may have.
     pub(crate) fn served(&self, token: &Token) {
-        let mut newest = lock(&self.token);
-        if newest
-            .as_ref()
-            .is_none_or(|own| own.login() == token.login())
-        {
-            *newest = Some(token.clone());
+        let mut login = lock(&self.login);
+        let own = login.own.as_ref();
+        if own.is_none_or(|own| own.login() == token.login()) {
+            login.own = Some(token.clone());
+            login.is_served = true;
         }
     }
 
     /// The newest token of its own login.
     pub(crate) fn token(&self) -> Option<Token> {
-        lock(&self.token).clone()
+        lock(&self.login).own.clone()
     }
 
     /// Whether it is of a login, and that is another one than this.
     pub(crate) fn is_not_of(&self, login: u64) -> bool {
-        lock(&self.token)
-            .as_ref()
-            .is_some_and(|token| token.login() != login)
+        let own = &lock(&self.login).own;
+        own.as_ref().is_some_and(|token| token.login() != login)
     }
 
     /// Waits until no request waits for its answer.

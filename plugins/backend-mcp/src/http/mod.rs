@@ -29,7 +29,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use crate::link::{Admitted, Link};
+use crate::link::Link;
 use crate::oauth::{Auth, Token};
 
 use answers::AnswerFilter;
@@ -143,21 +143,38 @@ impl McpHttpClient {
     where
         F: Future<Output = Result<T, HttpTransportError>>,
     {
-        let Some(admitted) = self.link.admit(token) else {
+        if !self.link.admits(token) {
             let why = "somebody has logged in or out".to_owned();
             return Err(AuthError::AuthorizationFailed(why).into());
-        };
+        }
+        let mut sending = token.map(|token| TokenInUse {
+            link: &self.link,
+            token,
+            is_refused: false,
+        });
         let done = send(token.map(|token| token.expose().to_owned())).await;
-        match (&done, token) {
-            (Ok(_), Some(token)) => self.link.served(token),
-            (Err(StreamableHttpError::AuthRequired(_)), Some(token))
-                if admitted == Admitted::First =>
-            {
-                self.link.refused(token);
-            }
-            _ => {}
+        if let (Err(StreamableHttpError::AuthRequired(_)), Some(sending)) = (&done, &mut sending) {
+            sending.is_refused = true;
         }
         done
+    }
+}
+
+/// A token that went out. What the server did with it is known when its answer is there; until then,
+/// and where no answer is waited for any more, it may have done anything.
+struct TokenInUse<'a> {
+    link: &'a Link,
+    token: &'a Token,
+    is_refused: bool,
+}
+
+impl Drop for TokenInUse<'_> {
+    fn drop(&mut self) {
+        if self.is_refused {
+            self.link.refused(self.token);
+        } else {
+            self.link.served(self.token);
+        }
     }
 }
 
