@@ -16,7 +16,7 @@ use zip::write::SimpleFileOptions;
 const SDK: &str = "skill-sdk";
 const ABI: &str = "abi";
 /// What of each crate is packed, beside its manifest.
-const PARTS: [&str; 5] = ["build.rs", "src", "docs", "examples", "CHANGELOG.md"];
+const PARTS: [&str; 4] = ["build.rs", "src", "docs", "CHANGELOG.md"];
 
 fn main() -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -53,15 +53,22 @@ fn manifest(path: &Path) -> Result<Table> {
     toml::from_str(&text).with_context(|| format!("`{}` is no manifest", path.display()))
 }
 
-/// Adds a file, or all files of a directory, if it is there.
+/// Adds a file, or all files of a directory that are source or text, if it is there.
 fn collect(from: &Path, name: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+    if !from.exists() {
+        // Cargo runs a script again and again that waits for what is not there.
+        return Ok(());
+    }
     println!("cargo::rerun-if-changed={}", from.display());
     if from.is_dir() {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             collect(&entry.path(), &name.join(entry.file_name()), files)?;
         }
-    } else if from.is_file() {
+    } else if from
+        .extension()
+        .is_none_or(|kind| kind == "rs" || kind == "md")
+    {
         files.insert(name.to_owned(), fs::read(from)?);
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use conjure_sdk_source::SourceFile;
 use serde_json::json;
 
 use super::args::{Global, shown};
@@ -158,7 +159,7 @@ fn named_sdk(given: &str) -> Result<String, CliError> {
         .ok()
         .filter(|path| path.join("Cargo.toml").is_file());
     match real {
-        Some(path) => Ok(format!("path = {:?}", path.display().to_string())),
+        Some(path) => Ok(format!("path = {}", toml_path(&path)?)),
         None => Err(CliError::usage(format!(
             "`{given}` is neither a version nor the directory of an SDK (with a Cargo.toml)"
         ))),
@@ -167,28 +168,69 @@ fn named_sdk(given: &str) -> Result<String, CliError> {
 
 /// The same on the SDK that this program carries, which is written into the data directory once.
 fn own_sdk(data_dir: &Path) -> Result<String, CliError> {
+    let dir = write_own_sdk(data_dir).map_err(|error| {
+        let error = error.context("the SDK cannot be written into the data directory");
+        error.hint("name one that is elsewhere with `--sdk PATH` or `--sdk VERSION`")
+    })?;
     let version = conjure_sdk_source::VERSION;
+    Ok(format!(
+        "version = \"{version}\", path = {}",
+        toml_path(&dir)?
+    ))
+}
+
+/// Writes it, unless it is there as a whole.
+fn write_own_sdk(data_dir: &Path) -> Result<PathBuf, CliError> {
+    use conjure_config::fs;
+    let files = conjure_sdk_source::files().map_err(CliError::host_from)?;
     let all = data_dir.join("sdk");
     // Another source of the same version, as while the SDK is worked on, has a directory of its own.
-    let dir = all.join(format!("{version}-{}", conjure_sdk_source::DIGEST));
-    if !conjure_config::fs::is_dir(&dir).unwrap_or(false) {
-        conjure_config::fs::create_dir_all(&all).map_err(CliError::host_from)?;
-        let whole = tempfile::tempdir_in(&all).map_err(CliError::host_from)?;
-        for file in conjure_sdk_source::files().map_err(CliError::host_from)? {
-            let path = whole.path().join(&file.path);
-            let written = conjure_config::fs::create_dir_all(path.parent().unwrap_or(&all))
-                .and_then(|()| conjure_config::fs::write(&path, &file.bytes));
+    let name = format!(
+        "{}-{}",
+        conjure_sdk_source::VERSION,
+        conjure_sdk_source::DIGEST
+    );
+    let dir = all.join(name);
+    let is_whole = || {
+        let is_same = |file: &SourceFile| {
+            fs::read(dir.join(&file.path)).is_ok_and(|bytes| bytes == file.bytes)
+        };
+        files.iter().all(is_same)
+    };
+    if !is_whole() {
+        fs::create_private_dir(data_dir).map_err(CliError::host_from)?;
+        fs::create_dir_all(&all).map_err(CliError::host_from)?;
+        let new = tempfile::tempdir_in(&all).map_err(CliError::host_from)?;
+        let (whole, damaged) = (new.path().join("new"), new.path().join("old"));
+        for file in &files {
+            let path = whole.join(&file.path);
+            let written = fs::create_dir_all(path.parent().unwrap_or(&all))
+                .and_then(|()| fs::write(&path, &file.bytes));
             written.map_err(CliError::host_from)?;
         }
-        let moved = conjure_config::fs::rename(whole.path(), &dir);
+        if fs::is_dir(&dir).unwrap_or(false) {
+            // Somebody changed it, or the machine went down while it was written.
+            fs::rename(&dir, &damaged).map_err(CliError::host_from)?;
+        }
+        let moved = fs::rename(&whole, &dir);
         // Another process may have been quicker.
-        if !conjure_config::fs::is_dir(&dir).unwrap_or(false) {
+        if !is_whole() {
             moved.map_err(CliError::host_from)?;
         }
     }
-    let dir = dir.canonicalize().map_err(CliError::host_from)?;
-    let path = dir.display().to_string();
-    Ok(format!("version = \"{version}\", path = {path:?}"))
+    dir.canonicalize().map_err(CliError::host_from)
+}
+
+/// A path as a manifest has it.
+fn toml_path(path: &Path) -> Result<String, CliError> {
+    match path.to_str() {
+        Some(path) => Ok(toml::Value::from(path).to_string()),
+        None => Err(CliError::usage(format!(
+            "a manifest cannot name `{}`, which is not UTF-8",
+            path.display()
+        ))
+        .hint("name the SDK with `--sdk PATH` or `--sdk VERSION`")),
+    }
 }
 
 fn title(name: &str) -> String {

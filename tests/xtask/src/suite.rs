@@ -295,6 +295,11 @@ fn name_of(case: &str) -> Option<String> {
 /// The last lines of what a test case wrote to `stream` at its last attempt.
 fn end_of(case: &str, stream: &str) -> String {
     const LINES: usize = 40;
+    // Later attempts stand in elements of their own, before what the first one wrote.
+    let case = match case.rsplit_once("<rerunFailure") {
+        Some((_, last)) => last.split("</rerunFailure>").next().unwrap_or_default(),
+        None => case,
+    };
     let Some((_, text)) = case.rsplit_once(&format!("<{stream}>")) else {
         return String::new();
     };
@@ -427,9 +432,9 @@ mod tests {
              <testcase name=\"steady\" classname=\"t\"></testcase>\
              <testcase name=\"shaky\" classname=\"t\"><flakyFailure type=\"x\"></flakyFailure></testcase>\
              <testcase name=\"broken\" classname=\"t\"><failure type=\"x\"/><rerunFailure>\
-             <system-out>first</system-out></rerunFailure>\
+             <system-out>second</system-out></rerunFailure><rerunFailure>\
              <system-out>{noise}out</system-out><system-err>left &lt; right &amp;&amp; more</system-err>\
-             </testcase></testsuite></testsuites>"
+             </rerunFailure><system-out>first</system-out></testcase></testsuite></testsuites>"
         ));
         let [failure] = found.as_slice() else {
             panic!("{found:?}");

@@ -62,6 +62,42 @@ fn the_sdk_comes_with_the_program_and_is_written_once() {
         1,
         "nothing is left of those that were slower"
     );
+    // What was changed or lost there is written anew.
+    let (source, licence) = (sdk.join("src/lib.rs"), sdk.join("LICENSE"));
+    let before = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, "compile_error!();").unwrap();
+    std::fs::remove_file(&licence).unwrap();
+    let again = conjure(&workspace, "plugin create skill five")
+        .run()
+        .unwrap();
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert_eq!(std::fs::read_to_string(&source).unwrap(), before);
+    assert!(licence.is_file());
+}
+
+#[test]
+fn a_path_of_any_characters_is_one_that_a_manifest_has() {
+    let workspace = workspace(&[]);
+    let data = workspace.work().join("Jose\u{301} \"o\\ne\"");
+    let made = conjure(&workspace, "plugin create skill one")
+        .env("CONJURE_DATA_DIR", data.to_str().unwrap())
+        .run()
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let manifest = std::fs::read_to_string(workspace.work().join("one/Cargo.toml")).unwrap();
+    let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+    let sdk = manifest["dependencies"]["conjure-skill-sdk"]["path"].as_str();
+    let sdk = PathBuf::from(sdk.unwrap());
+    assert!(sdk.starts_with(data.canonicalize().unwrap()), "{sdk:?}");
+    assert!(sdk.join("Cargo.toml").is_file());
+    let nowhere = workspace.work().join("file");
+    std::fs::write(&nowhere, "").unwrap();
+    let refused = conjure(&workspace, "plugin create skill two")
+        .env("CONJURE_DATA_DIR", nowhere.to_str().unwrap())
+        .run()
+        .unwrap();
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("--sdk PATH"), "{refused:?}");
 }
 
 #[test]
