@@ -1,5 +1,5 @@
 //! Sessions: one conversation each, run by one actor. That of a session which is not saved is here,
-//! those of saved sessions are the manager's; both drive an [`OpenThread`].
+//! those of saved sessions are the manager's; both drive an open thread.
 
 mod actor;
 mod after_log;
