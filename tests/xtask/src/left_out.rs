@@ -76,7 +76,7 @@ impl LeftOut {
 }
 
 /// The five entities of XML.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&quot;", "\"")

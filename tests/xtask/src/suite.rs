@@ -16,7 +16,7 @@ use crate::{
     builds,
     check::{self, CHECKS},
     fuzz,
-    left_out::LeftOut,
+    left_out::{LeftOut, unescape},
     repo, sanitize,
 };
 
@@ -306,17 +306,8 @@ fn end_of(case: &str, stream: &str) -> String {
     let text = text.split("</").next().unwrap_or_default();
     text.lines()
         .skip(text.lines().count().saturating_sub(LINES))
-        .map(|line| format!("{}\n", unescaped(line)))
+        .map(|line| format!("{}\n", unescape(line)))
         .collect()
-}
-
-/// What XML writes as references, as the characters that they stand for.
-fn unescaped(text: &str) -> String {
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&apos;", "'")
-        .replace("&amp;", "&")
 }
 
 /// Runs cargo-nextest and reads its JUnit report: output of tests that pass is only there.
