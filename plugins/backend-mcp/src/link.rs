@@ -454,3 +454,40 @@ impl Drop for Noted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secrets::Secrets;
+
+    fn link() -> Arc<Link> {
+        let outside = Outside::new("s", Secrets::default(), |_| {});
+        Link::new(Arc::new(outside))
+    }
+
+    #[test]
+    fn a_token_that_is_refused_at_once_leaves_the_connection_to_everybody() {
+        let (link, over) = (link(), Token::of_login("over", 1));
+        assert!(link.admits(Some(&over)));
+        assert!(!link.admits(None), "it may be served still");
+        link.refused(&over);
+        // Others send it at the same time, which makes it nobody's own again.
+        assert!(link.admits(Some(&over)) && link.admits(None));
+        link.refused(&over);
+        assert!(link.token().is_none() && link.admits(None));
+    }
+
+    #[test]
+    fn a_connection_on_which_a_token_may_have_done_something_is_its_logins() {
+        let (link, own) = (link(), Token::of_login("own", 1));
+        assert!(link.admits(Some(&own)));
+        link.refused(&own);
+        assert!(link.admits(Some(&own)));
+        link.served(&own);
+        link.refused(&own);
+        let (renewed, anothers) = (Token::of_login("renewed", 1), Token::of_login("other", 2));
+        assert!(link.admits(Some(&renewed)));
+        assert!(!link.admits(None) && !link.admits(Some(&anothers)));
+        assert!(link.is_not_of(2) && !link.is_not_of(1));
+    }
+}

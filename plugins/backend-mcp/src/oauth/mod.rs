@@ -66,6 +66,17 @@ impl Token {
     }
 }
 
+#[cfg(test)]
+impl Token {
+    /// A token of a login.
+    pub(crate) fn of_login(text: &str, login: u64) -> Self {
+        Self {
+            text: text.to_owned(),
+            login,
+        }
+    }
+}
+
 /// The configured OAuth client of the host.
 #[derive(Default)]
 pub(crate) struct OAuthClient {
