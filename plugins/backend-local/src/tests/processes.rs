@@ -203,10 +203,17 @@ fn the_end_of_a_session_ends_its_commands_and_no_others() {
 #[test]
 fn commands_do_not_keep_the_session_of_the_hosts_terminal() {
     let host = LocalTestHost::new();
-    let own = rustix::process::getsid(None).unwrap();
-    let output = host.bash("sed 's/.*) //' /proc/self/stat | cut -d ' ' -f 4");
-    let session: i32 = output.stdout.trim().parse().unwrap();
-    assert_ne!(session, own.as_raw_nonzero().get());
+    let own = session_of(&fs::read_to_string("/proc/self/stat").unwrap());
+    let commands = session_of(&host.bash("cat /proc/self/stat").stdout);
+    assert_ne!(commands, own);
+    assert_ne!(commands, 0, "led by a process outside of the test's PID namespace");
+}
+
+/// The session in a line of `/proc/PID/stat`, 0 where its leader is in
+/// another PID namespace, as it may be for a test in a container.
+fn session_of(stat: &str) -> i32 {
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.split(' ').nth(3).unwrap().parse().unwrap()
 }
 
 #[test]
