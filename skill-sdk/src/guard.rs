@@ -1,7 +1,8 @@
 //! Catches what author code panics, and knows where it did.
 //!
 //! The hook only records, on the panicking thread, and only for code that runs under a guard;
-//! a plugin has no terminal of its own to print on.
+//! a plugin has no terminal of its own to print on. Where nothing unwinds (`panic = "abort"`) it
+//! prints: whoever runs the plugin's process finds its last words there.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -55,6 +56,7 @@ pub(crate) fn note_places(library: Library) {
             let guarded = DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false);
             match &previous {
                 Some(hook) if !guarded => hook(info),
+                _ if cfg!(panic = "abort") => last_words(info),
                 _ => {
                     let mut place = String::new();
                     if let Some(location) = info.location() {
@@ -67,13 +69,26 @@ pub(crate) fn note_places(library: Library) {
     });
 }
 
-/// The error for a panic. Call it on the thread that panicked.
-fn panic_error(payload: Box<dyn Any + Send>) -> Error {
-    let message = payload
+/// Says what ends the process, on its standard error.
+fn last_words(info: &std::panic::PanicHookInfo<'_>) {
+    let place = info.location();
+    let place = place.map(|at| format!(" at {}:{}", at.file(), at.line()));
+    let (place, message) = (place.unwrap_or_default(), message(info.payload()));
+    let line = format!("the plugin panicked{place}: {message}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "(a panic without a message)".to_owned());
+        .unwrap_or_else(|| "(a panic without a message)".to_owned())
+}
+
+/// The error for a panic. Call it on the thread that panicked.
+fn panic_error(payload: Box<dyn Any + Send>) -> Error {
+    let message = message(&*payload);
     let place = PLACE
         .try_with(|slot| std::mem::take(&mut *slot.borrow_mut()))
         .unwrap_or_default();

@@ -124,6 +124,7 @@ const AFTER: &str = "Exit codes:
 
 Environment:
   CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
+  CONJURE_ISOLATION    `process`: plugins run in processes of their own; `in-process` without it
   CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
                        [default: $XDG_DATA_HOME/conjure]
   CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…
@@ -242,6 +243,7 @@ enum CliVerb {
 
 /// Parses the command line and does what it says.
 fn main() {
+    plugin_args::become_worker();
     let exit = run();
     // Not `ExitCode`: a library that hangs while it is opened would keep the process for ever.
     conjure_plugins::end_process(exit.code())

@@ -15,7 +15,7 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
-use super::plugin_args::PluginArgs;
+use super::plugin_args::{PluginArgs, workers};
 use super::plugin_create;
 
 /// Lists plugins, shows or checks one, creates one.
@@ -335,6 +335,7 @@ fn loader(global: &Global) -> Result<Loader, CliError> {
         store,
         LoaderOptions {
             operations,
+            worker: workers(None),
             ..LoaderOptions::default()
         },
     ))

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_config::env;
-use conjure_plugins::SearchPath;
+use conjure_plugins::{Isolation, SearchPath, WorkerOptions};
 use conjure_runtime::{Host, HostBuilder};
 
 use super::args::Global;
+use super::output;
 
 /// Options of verbs that use plugins.
 #[derive(Args, Default)]
@@ -18,6 +19,10 @@ pub(crate) struct PluginArgs {
     /// Look for plugins in this directory too
     #[arg(long, value_name = "DIR", help_heading = "Plugins")]
     plugin_dir: Vec<PathBuf>,
+    /// Where plugins run: `in-process`, or `process` for a process of its own each, which ends
+    /// alone when the plugin crashes [default: $CONJURE_ISOLATION, else `in-process`]
+    #[arg(long, value_name = "WHERE", value_parser = isolation, help_heading = "Plugins")]
+    isolation: Option<Isolation>,
 }
 
 /// The same options before the verb, where the programs of others have them.
@@ -53,6 +58,9 @@ impl PluginArgs {
         let mut builder = Host::builder()
             .data_dir(global.data_dir())
             .auths(global.auths());
+        if let Some(workers) = workers(self.isolation) {
+            builder = builder.workers(workers);
+        }
         for file in search.named {
             builder = builder.plugin_file(file);
         }
@@ -61,4 +69,48 @@ impl PluginArgs {
         }
         builder
     }
+}
+
+/// The first argument of a worker process.
+const WORKER: &str = "plugin-host";
+
+/// Becomes a worker where this process was started as one. To be called first thing.
+pub(crate) fn become_worker() {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|verb| verb == WORKER) {
+        conjure_plugins::worker_main(args)
+    }
+}
+
+/// How plugins run in processes of their own; nothing where the system does not say which program
+/// this is.
+pub(crate) fn workers(wanted: Option<Isolation>) -> Option<WorkerOptions> {
+    let program = std::env::current_exe().ok()?;
+    let mut workers = WorkerOptions::new(program, &[WORKER]);
+    if let Some(isolation) = wanted.or_else(from_environment) {
+        workers.isolation = isolation;
+    }
+    Some(workers)
+}
+
+fn from_environment() -> Option<Isolation> {
+    let text = env::var(env::ISOLATION)?;
+    match isolation(&text) {
+        Ok(isolation) => Some(isolation),
+        // The safe side of a mistake.
+        Err(error) => {
+            output::aside(format_args!(
+                "note: {}={} says nothing ({error}), so plugins run in processes of their own",
+                env::ISOLATION,
+                output::clean(&text)
+            ));
+            Some(Isolation::Process)
+        }
+    }
+}
+
+fn isolation(text: &str) -> Result<Isolation, String> {
+    let known = [Isolation::InProcess, Isolation::Process];
+    let found = known.into_iter().find(|known| known.as_str() == text);
+    found.ok_or_else(|| "write `in-process` or `process`".to_owned())
 }

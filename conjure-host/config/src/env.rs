@@ -13,6 +13,8 @@ use crate::platform::VariableChange;
 
 /// Directories to look for plugins in, separated like `PATH`.
 pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
+/// Where plugins run that could run in either place: `in-process` or `process`.
+pub const ISOLATION: &str = "CONJURE_ISOLATION";
 /// The directory for everything that the host keeps; the platform's usual place
 /// without it.
 pub const DATA_DIR: &str = "CONJURE_DATA_DIR";

@@ -47,6 +47,8 @@ pub(super) struct CallRecord {
     live: Mutex<Option<CallServices>>,
     slot: Mutex<Option<OwnedSemaphorePermit>>,
     thread: AtomicU8,
+    /// It did not stop when it was told to, in a worker.
+    given_up: AtomicBool,
     operations: AtomicUsize,
     /// Whether it made any use of its context that a call in place may not.
     pub(super) busy: AtomicBool,
@@ -84,6 +86,7 @@ impl CallRecord {
             live: Mutex::new(Some(CallServices { sink, services })),
             slot: Mutex::new(None),
             thread: AtomicU8::new(ELSEWHERE),
+            given_up: AtomicBool::new(false),
             operations: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
             took: AtomicU64::new(0),
@@ -130,6 +133,16 @@ impl CallRecord {
         if on_thread.is_ok() {
             self.health.abandon();
         }
+    }
+
+    /// Gives up a call in a worker, which is ended for that.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether it was given up.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
     }
 
     pub(super) fn hold(&self, slot: OwnedSemaphorePermit) {

@@ -185,8 +185,8 @@ pub enum PluginError {
     },
     /// Built with `panic = "abort"`.
     #[error(
-        "{}: was built with `panic = \"abort\"`, so a panic in {name} would end this host; in \
-         process it must unwind. Remove `panic = \"abort\"` from its profile and build it again",
+        "{}: was built with `panic = \"abort\"`, so a panic in {name} would end this host, and this \
+         host runs no workers. Remove `panic = \"abort\"` from its profile and build it again",
         path.display()
     )]
     PanicAbort {
@@ -258,6 +258,74 @@ pub enum PluginError {
         path: PathBuf,
         /// The library that hangs.
         culprit: PathBuf,
+    },
+    /// What a plugin's worker says of the library.
+    #[error("{reason}")]
+    InWorker {
+        /// The reason, which names the file.
+        reason: String,
+    },
+    /// No worker could be started.
+    #[error(
+        "{}: no worker process could be started for {plugin}: {reason}. Look whether {} can be \
+         run, and whether the limits of processes and memory allow it",
+        path.display(), program.display()
+    )]
+    NoWorker {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// The program that workers are.
+        program: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// The plugin's worker ended before there was an instance.
+    #[error(
+        "{}: the worker process of {plugin} {end}, before the plugin could be used. Tell its \
+         author, or use another version",
+        path.display()
+    )]
+    WorkerEnded {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// How it ended.
+        end: String,
+    },
+    /// The plugin's worker did not answer in time.
+    #[error(
+        "{}: {plugin} did not answer within {limit:?} while it was loaded or an instance of it was \
+         made; its worker process was ended. Tell its author, or use another version",
+        path.display()
+    )]
+    HungInWorker {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The plugin's workers end again and again.
+    #[error(
+        "{}: the worker process of {plugin} ended {ends} times without an answer in between, and \
+         is not started again for {} ms; the last one {end}. Tell its author, or use another version",
+        path.display(), left.as_millis()
+    )]
+    WorkerPaused {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// How many ended.
+        ends: u32,
+        /// How the last one ended.
+        end: String,
+        /// How long none is started.
+        left: Duration,
     },
     /// Header and contents contradict each other.
     #[error(

@@ -432,12 +432,6 @@ pub(super) fn judge_header(path: &Path, section: &[u8]) -> Result<HeaderFields, 
             format!("its version `{}` is not a semantic version", header.version),
         ));
     }
-    if !header.panic_unwind {
-        return Err(PluginError::PanicAbort {
-            path: path(),
-            name: header.name,
-        });
-    }
     Ok(header)
 }
 

@@ -50,6 +50,8 @@ pub struct PluginHealth {
     pub lost_threads: usize,
     /// Why it is refused, if it is.
     pub quarantined: Option<String>,
+    /// Worker processes of it that ended by themselves since it was loaded.
+    pub worker_ends: u64,
 }
 
 /// The state that all instances of a plugin share.
@@ -89,6 +91,7 @@ impl SharedHealth {
             abandoned: self.abandoned.load(Ordering::Relaxed),
             lost_threads: self.lost.load(Ordering::Relaxed),
             quarantined: self.quarantined.get().cloned(),
+            worker_ends: 0,
         }
     }
 

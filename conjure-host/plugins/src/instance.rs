@@ -207,8 +207,8 @@ impl Instance {
         }
     }
 
-    /// Tells the plugin to stop and waits for the grace. Gives what it answers, and whether it
-    /// had to be abandoned.
+    /// Tells the plugin to stop and waits for the grace. Gives what it answers, and whether its code
+    /// may go on.
     async fn stop(
         &self,
         call: &Arc<CallRecord>,
@@ -218,10 +218,7 @@ impl Instance {
         match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
             Ok(LinkReply::Reply(Ok(bytes))) => (self.checked(bytes).ok(), false),
             Ok(_) => (None, false),
-            Err(_) => {
-                call.abandon();
-                (None, true)
-            }
+            Err(_) => (None, self.link.abandon(call)),
         }
     }
 
@@ -259,6 +256,14 @@ impl Instance {
                 reason,
             }),
             LinkReply::NoThread(reason) => Err(PluginCallFailure::NoThread {
+                plugin: self.name(),
+                reason,
+            }),
+            LinkReply::WorkerEnded(end) => Err(PluginCallFailure::WorkerEnded {
+                plugin: self.name(),
+                end,
+            }),
+            LinkReply::NoWorker(reason) => Err(PluginCallFailure::NoWorker {
                 plugin: self.name(),
                 reason,
             }),

@@ -88,12 +88,11 @@ pub(super) fn forget(store: &CopyStore, path: &Path) {
 }
 
 /// Whether the store's copy of a library is the one that was opened before.
-pub(super) fn holds(store: &CopyStore, known: &KnownLibrary) -> bool {
-    let record = store.record(&key(&known.path));
+pub(super) fn holds(store: &CopyStore, path: &Path, sha256: &Sha256) -> bool {
+    let record = store.record(&key(path));
     let record = record.and_then(|json| serde_json::from_slice::<LibraryRecord>(&json).ok());
     record.is_some_and(|record| {
-        record.sha256 == known.sha256
-            && FileIdentity::of(&store.copy_path(&record.sha256)) == Some(record.copy)
+        record.sha256 == *sha256 && FileIdentity::of(&store.copy_path(sha256)) == Some(record.copy)
     })
 }
 

@@ -1,6 +1,6 @@
 //! The one way to a plugin's instance, wherever it runs.
 //!
-//! Message-shaped, so that a worker process can stand behind it: [`InstanceLink::request`] is the frame
+//! Message-shaped, so that a worker process can stand behind it (`worker/`): [`InstanceLink::request`] is the frame
 //! *request* and its result the frame *reply*; a [`CallRecord`] being cancelled is *cancel*; its
 //! context's methods are *emit* (with *credit* when there is room again), *log*, *host request*
 //! and *host reply*. Nothing of a plugin's types is seen here or beyond.
@@ -43,6 +43,10 @@ pub(super) enum LinkReply {
     Broken(String),
     /// The host has no thread; the plugin's code did not run.
     NoThread(String),
+    /// The plugin's worker ended while the request ran, in this way.
+    WorkerEnded(String),
+    /// The plugin has no worker; its code did not run.
+    NoWorker(String),
 }
 
 /// An instance of a plugin.
@@ -61,6 +65,10 @@ pub(super) trait InstanceLink: Send + Sync + 'static {
 
     /// Says that the instance was told to shut down.
     fn closed(&self);
+
+    /// Gives up a call that did not stop when it was told to; its request is dropped next. Whether
+    /// the plugin's code may go on.
+    fn abandon(&self, call: &CallRecord) -> bool;
 }
 
 /// An instance in this process: of a library, or of something linked into the host.
@@ -127,6 +135,11 @@ impl InstanceLink for InProcess {
 
     fn closed(&self) {
         self.object.closed.store(true, Ordering::Release);
+    }
+
+    fn abandon(&self, call: &CallRecord) -> bool {
+        call.abandon();
+        true
     }
 }
 

@@ -5,24 +5,22 @@
 //! thread-local key of the system and the process ends when there is none left.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conjure_abi::abi_stable::library::AbiHeaderRef;
-use conjure_abi::{HeaderFields, ROOT_SYMBOL, RootRef};
+use conjure_abi::{HeaderFields, RootRef};
 use conjure_skill_sdk::protocol::Manifest;
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tokio::sync::OnceCell;
 
 use super::file::{LibraryCandidate, pin};
 use super::health::PluginLimits;
 use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
-use super::{CopyStore, Pin, PluginError, PluginFile, Sha256, layout};
+use super::open::{self, OpenLibrary, open_with_deadline};
+use super::worker::{Isolation, PluginWorker, WorkerFile, WorkerOptions};
+use super::{CopyStore, Pin, PluginError, PluginFile, Sha256};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
 /// keys, a library takes at least one, and taking the last one ends the process.
@@ -43,6 +41,8 @@ pub struct LoaderOptions {
     pub operations: Vec<String>,
     /// What each plugin may use.
     pub limits: PluginLimits,
+    /// How plugins run in processes of their own; without it none does.
+    pub worker: Option<WorkerOptions>,
 }
 
 impl Default for LoaderOptions {
@@ -53,6 +53,7 @@ impl Default for LoaderOptions {
             library_limit: LIBRARY_LIMIT,
             operations: Vec::new(),
             limits: PluginLimits::default(),
+            worker: None,
         }
     }
 }
@@ -87,7 +88,7 @@ impl Loader {
 
     /// Threads of this process that were lost to libraries which hung while they were loaded.
     pub fn lost_threads() -> usize {
-        LOST.load(Ordering::Acquire)
+        open::LOST.load(Ordering::Acquire)
     }
 
     /// Judges a file and loads the plugin in it. Blocks for as long as that takes, at most the
@@ -112,6 +113,7 @@ impl Loader {
     ) -> Result<LoadedPlugin, PluginError> {
         let pin = pin(&library.path, named);
         refuse_unpinned(&library.path, &pin)?;
+        let isolation = self.isolation(&library.path, &library.header)?;
         let manifest = self.accept(&library.path, &library.header, &library.manifest)?;
         let source = PluginSource::File {
             path: library.path.clone(),
@@ -120,7 +122,17 @@ impl Loader {
             pin,
             stamp: candidate.stamp(),
         };
-        let factory = Factory::Deferred(Arc::new(DeferredLibrary::new(self.clone(), library)));
+        let factory = match isolation {
+            Some(worker) => {
+                let file = WorkerFile {
+                    path: library.path,
+                    sha256: library.sha256,
+                    header: library.header,
+                };
+                Factory::Worker(PluginWorker::new(self.clone(), worker.clone(), file))
+            }
+            None => Factory::Deferred(Arc::new(DeferredLibrary::new(self.clone(), library))),
+        };
         let limits = self.options.limits.clone();
         Ok(LoadedPlugin::new(manifest, source, factory, limits))
     }
@@ -131,9 +143,15 @@ impl Loader {
     /// The first check that fails.
     pub fn load_file(&self, file: PluginFile) -> Result<LoadedPlugin, PluginError> {
         refuse_unpinned(&file.path, &file.pin)?;
-        let library = self.library(&file)?;
-        let manifest = self.accept(&file.path, &file.header, &library.manifest)?;
-        if let Err(error) = self.store.put_manifest(&file.sha256, &library.manifest) {
+        let (json, factory) = match self.isolation(&file.path, &file.header)? {
+            Some(worker) => self.in_worker(worker, &file)?,
+            None => {
+                let library = self.library(&file)?;
+                (library.manifest, Factory::Library(library.root))
+            }
+        };
+        let manifest = self.accept(&file.path, &file.header, &json)?;
+        if let Err(error) = self.store.put_manifest(&file.sha256, &json) {
             tracing::debug!(
                 "the manifest of {} is not kept: {error}",
                 file.path.display()
@@ -147,13 +165,72 @@ impl Loader {
             pin: file.pin,
             stamp: file.stamp,
         };
-        let factory = Factory::Library(library.root);
         Ok(LoadedPlugin::new(
             manifest,
             source,
             factory,
             self.options.limits.clone(),
         ))
+    }
+
+    /// The worker that a library needs; nothing where it runs in this process.
+    fn isolation(
+        &self,
+        path: &Path,
+        header: &HeaderFields,
+    ) -> Result<Option<&WorkerOptions>, PluginError> {
+        let Some(worker) = &self.options.worker else {
+            if header.panic_unwind {
+                return Ok(None);
+            }
+            return Err(PluginError::PanicAbort {
+                path: path.to_owned(),
+                name: header.name.clone(),
+            });
+        };
+        let fits = header.panic_unwind && Self::opened() < self.options.library_limit;
+        let stays_here = fits && worker.isolation == Isolation::InProcess;
+        Ok((!stays_here).then_some(worker))
+    }
+
+    /// Asks a plugin in a worker for its manifest.
+    fn in_worker(
+        &self,
+        worker: &WorkerOptions,
+        file: &PluginFile,
+    ) -> Result<(Arc<[u8]>, Factory), PluginError> {
+        self.put(file)?;
+        let library = WorkerFile {
+            path: file.path.clone(),
+            sha256: file.sha256,
+            header: file.header.clone(),
+        };
+        let worker = PluginWorker::new(self.clone(), worker.clone(), library);
+        let manifest = worker.manifest(self.options.deadline)?;
+        Ok((manifest.into(), Factory::Worker(worker)))
+    }
+
+    /// The store's copy of a library that was judged, also when its file holds another one by now.
+    ///
+    /// # Errors
+    /// [`PluginError::Changed`] when the copy is gone too.
+    pub(super) fn copy_of(&self, path: &Path, sha256: &Sha256) -> Result<PathBuf, PluginError> {
+        if known::holds(&self.store, path, sha256) {
+            return Ok(self.store.copy_path(sha256));
+        }
+        if let Some(copy) = self.store.verified(sha256) {
+            return Ok(copy);
+        }
+        // What is at the path is judged anew, and is what was loaded, or nothing is opened.
+        let file = PluginFile::read(path, true)?;
+        if file.sha256 != *sha256 {
+            return Err(PluginError::Changed {
+                path: path.to_owned(),
+            });
+        }
+        let copy = self.put(&file)?;
+        known::remember(&self.store, &file, self.options.settled);
+        Ok(copy)
     }
 
     /// The manifest that was kept when the library with this hash was last loaded. Runs no code
@@ -179,22 +256,8 @@ impl Loader {
 
     /// Opens a library that was only listed so far.
     fn open_known(&self, known: &KnownLibrary) -> Result<OpenLibrary, PluginError> {
-        let opened = self.open_once(&known.path, &known.header, &known.sha256, || {
-            if known::holds(&self.store, known) {
-                return Ok(self.store.copy_path(&known.sha256));
-            }
-            // The copy is gone or another one. What is at the path is judged anew, and is what was
-            // listed, or nothing is opened.
-            let file = PluginFile::read(&known.path, true)?;
-            if file.sha256 != known.sha256 {
-                return Err(PluginError::Changed {
-                    path: known.path.clone(),
-                });
-            }
-            let copy = self.put(&file)?;
-            known::remember(&self.store, &file, self.options.settled);
-            Ok(copy)
-        });
+        let copy = || self.copy_of(&known.path, &known.sha256);
+        let opened = self.open_once(&known.path, &known.header, &known.sha256, copy);
         match &opened {
             Ok(opened) if *opened.manifest == *known.manifest => {}
             // What is wrong with it is found when it is judged anew.
@@ -229,10 +292,10 @@ impl Loader {
         if let Some(outcome) = &*slot {
             return outcome.clone();
         }
-        if let Some(culprit) = lock(&STUCK).first() {
+        if let Some(culprit) = open::stuck() {
             return Err(PluginError::Blocked {
                 path: path.to_owned(),
-                culprit: culprit.clone(),
+                culprit,
             });
         }
         let copy = copy()?;
@@ -376,222 +439,12 @@ impl DeferredLibrary {
     }
 }
 
-/// A library that is open for good.
-#[derive(Clone)]
-struct OpenLibrary {
-    root: RootRef,
-    manifest: Arc<[u8]>,
-}
-
 type SharedLoad = Arc<Mutex<Option<Result<OpenLibrary, PluginError>>>>;
 
 /// What came of each content that this process has opened.
 static LIBRARIES: LazyLock<Mutex<HashMap<Sha256, SharedLoad>>> = LazyLock::new(Mutex::default);
 
 static OPENED: AtomicUsize = AtomicUsize::new(0);
-
-static LOST: AtomicUsize = AtomicUsize::new(0);
-
-/// Libraries that hang while the system opens them. It opens one at a time.
-static STUCK: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// Ends the process with an exit code.
-///
-/// Use it instead of [`std::process::exit`] in a program that loads plugins: at the ordinary end
-/// the system waits for a library that hangs while it is opened, for ever. Then this ends the
-/// process without running what is registered for its end.
-pub fn end_process(code: i32) -> ! {
-    use std::io::Write as _;
-    if lock(&STUCK).is_empty() {
-        std::process::exit(code);
-    }
-    let _ = std::io::stdout().flush();
-    _exit(code)
-}
-
-#[expect(
-    unsafe_code,
-    reason = "the standard library has no such end of a process"
-)]
-// SAFETY: this is the signature that POSIX gives the function, and any argument is fine.
-unsafe extern "C" {
-    safe fn _exit(code: std::ffi::c_int) -> !;
-}
-
-const STAGES: [&str; 4] = [
-    "opening it (a constructor in it)",
-    "the comparison of its types",
-    "its root function",
-    "its manifest function",
-];
-
-fn open_with_deadline(
-    file: &Path,
-    header: &HeaderFields,
-    copy: PathBuf,
-    deadline: Duration,
-) -> Result<OpenLibrary, PluginError> {
-    let handover = Arc::new(Handover::default());
-    let stage = Arc::new(AtomicU8::new(0));
-    let (path, header) = (file.to_owned(), header.clone());
-    thread::Builder::new()
-        .name("plugin-load".to_owned())
-        .spawn({
-            let (stage, handover) = (Arc::clone(&stage), Arc::clone(&handover));
-            move || {
-                let opened = catch_unwind(AssertUnwindSafe(|| open(&path, &header, &copy, &stage)));
-                came_back(&path, &stage, 4);
-                let outcome = opened.unwrap_or_else(|_| {
-                    Err(PluginError::Host {
-                        path,
-                        reason: "the host broke while it opened it; this is a bug of it".to_owned(),
-                    })
-                });
-                if !handover.give(outcome) {
-                    LOST.fetch_sub(1, Ordering::AcqRel);
-                }
-            }
-        })
-        .map_err(|error| PluginError::Host {
-            path: file.to_owned(),
-            reason: format!("it has no thread ({error})"),
-        })?;
-    handover.take(deadline).unwrap_or_else(|| {
-        let mut stuck = lock(&STUCK);
-        let stage = stage.load(Ordering::Acquire);
-        if stage == 0 {
-            stuck.push(file.to_owned());
-        }
-        drop(stuck);
-        Err(PluginError::Hung {
-            path: file.to_owned(),
-            stage: STAGES.get(usize::from(stage)).copied().unwrap_or("it"),
-            limit: deadline,
-        })
-    })
-}
-
-/// The way of a result from the thread that opens a library to the one that waits.
-///
-/// No channel: while a constructor hangs, the system's lock is held under which a thread registers
-/// what its thread-locals need at its end, and the first use of a channel does that.
-#[derive(Default)]
-struct Handover {
-    state: Mutex<Handed>,
-    came: Condvar,
-}
-
-#[derive(Default)]
-enum Handed {
-    #[default]
-    Nothing,
-    Outcome(Result<OpenLibrary, PluginError>),
-    GivenUp,
-}
-
-impl Handover {
-    /// Says whether somebody still waits for it.
-    fn give(&self, outcome: Result<OpenLibrary, PluginError>) -> bool {
-        let mut state = lock(&self.state);
-        if matches!(*state, Handed::GivenUp) {
-            return false;
-        }
-        *state = Handed::Outcome(outcome);
-        self.came.notify_one();
-        true
-    }
-
-    /// Waits for it; nothing when the time is up, and then the thread counts as lost.
-    fn take(&self, limit: Duration) -> Option<Result<OpenLibrary, PluginError>> {
-        let nothing = |state: &mut Handed| matches!(state, Handed::Nothing);
-        let (mut state, _) = self
-            .came
-            .wait_timeout_while(lock(&self.state), limit, nothing)
-            .unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, Handed::GivenUp) {
-            Handed::Outcome(outcome) => Some(outcome),
-            Handed::Nothing | Handed::GivenUp => {
-                LOST.fetch_add(1, Ordering::AcqRel);
-                None
-            }
-        }
-    }
-}
-
-/// The system has opened the library, or refused to.
-fn came_back(path: &Path, stage: &AtomicU8, next: u8) {
-    let mut stuck = lock(&STUCK);
-    stage.store(next, Ordering::Release);
-    stuck.retain(|other| other != path);
-}
-
-fn open(
-    path: &Path,
-    header: &HeaderFields,
-    copy: &Path,
-    stage: &AtomicU8,
-) -> Result<OpenLibrary, PluginError> {
-    #[expect(unsafe_code, reason = "opening a library runs its constructors")]
-    // SAFETY: the bytes of the copy were judged (owner, structure, machine, header), and only
-    // this user can change the copy. That a constructor of a pinned plugin is sound is what
-    // pinning says.
-    let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
-        PluginError::Open {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        }
-    })?;
-    came_back(path, stage, 1);
-    let no_symbol = || PluginError::Symbol {
-        path: path.to_owned(),
-        symbol: "conjure_root_v1",
-    };
-    #[expect(
-        unsafe_code,
-        reason = "the symbol's type is the contract of the ABI's major version"
-    )]
-    // SAFETY: a library whose header has this major version exports an `AbiHeader` (which begins
-    // with a magic string that `upgrade` checks) under this symbol. The library is never closed,
-    // so the reference is good for the rest of the process.
-    let root_header = unsafe { library.get::<AbiHeaderRef>(ROOT_SYMBOL) }
-        .map(|symbol| *symbol)
-        .map_err(|_| no_symbol());
-    // Leaked on purpose, on failure too: a constructor may have left a thread behind.
-    let _ = library.into_raw();
-    let differs = |reason: String| PluginError::Layout {
-        path: path.to_owned(),
-        plugin: format!("{} {}", header.name, header.version),
-        built: format!("SDK {} by {}", header.sdk, header.rustc),
-        reason,
-    };
-    let root_header = root_header?
-        .upgrade()
-        .map_err(|error| differs(format!("another `abi_stable` ({error})")))?;
-    let plugin = root_header
-        .layout()
-        .ok_or_else(|| differs("it carries no layout to compare".to_owned()))?;
-    layout::check(plugin).map_err(differs)?;
-    stage.store(2, Ordering::Release);
-    #[expect(
-        unsafe_code,
-        reason = "the root is typed after its layout was compared"
-    )]
-    // SAFETY: the layout that the library gives for its root was just found to fit `RootRef`, in
-    // one direction or the other, and no side relies on items that the other does not have.
-    let root = unsafe { root_header.unchecked_layout::<RootRef>() }.map_err(|error| {
-        PluginError::Builder {
-            path: path.to_owned(),
-            name: header.name.clone(),
-            reason: error.to_string(),
-        }
-    })?;
-    stage.store(3, Ordering::Release);
-    let manifest = root.manifest()();
-    Ok(OpenLibrary {
-        root,
-        manifest: manifest.as_slice().into(),
-    })
-}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

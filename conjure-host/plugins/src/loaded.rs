@@ -15,10 +15,11 @@ use super::call::CallRecord;
 use super::health::{PluginHealth, PluginLimits, SharedHealth};
 use super::in_place::Earned;
 use super::instance::Instance;
-use super::link::InProcess;
+use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
+use super::worker::{Isolation, PluginWorker, WorkerLink};
 use super::{FileStamp, Pin, PluginError, Sha256};
 
 /// A plugin that can make instances.
@@ -80,22 +81,14 @@ pub(super) enum Factory {
     /// A library that is opened when it is needed.
     Deferred(Arc<DeferredLibrary>),
     Linked(Arc<Make>),
+    /// A library that a worker process opens.
+    Worker(Arc<PluginWorker>),
 }
 
 /// What can make objects at once.
 enum ObjectSource {
     Library(RootRef),
     Linked(Arc<Make>),
-}
-
-impl Factory {
-    async fn ready(&self) -> Result<ObjectSource, PluginError> {
-        Ok(match self {
-            Self::Library(root) => ObjectSource::Library(*root),
-            Self::Deferred(library) => ObjectSource::Library(library.root().await?),
-            Self::Linked(make) => ObjectSource::Linked(Arc::clone(make)),
-        })
-    }
 }
 
 impl ObjectSource {
@@ -125,7 +118,9 @@ impl LoadedPlugin {
                 PluginSource::Linked => None,
             },
         };
-        let declared = manifest.tools.iter().filter(|tool| tool.in_place);
+        // Nothing is called in place in another process.
+        let here = !matches!(factory, Factory::Worker(_));
+        let declared = manifest.tools.iter().filter(|tool| tool.in_place && here);
         Self {
             earned: Arc::new(Earned::new(declared.map(|tool| tool.op.clone()))),
             health: Arc::new(SharedHealth::new(id.clone(), limits)),
@@ -188,7 +183,22 @@ impl LoadedPlugin {
 
     /// How it behaves.
     pub fn health(&self) -> PluginHealth {
-        self.health.report()
+        let worker_ends = match &self.factory {
+            Factory::Worker(worker) => worker.ends(),
+            Factory::Library(_) | Factory::Deferred(_) | Factory::Linked(_) => 0,
+        };
+        PluginHealth {
+            worker_ends,
+            ..self.health.report()
+        }
+    }
+
+    /// Where its code runs.
+    pub fn isolation(&self) -> Isolation {
+        match &self.factory {
+            Factory::Worker(_) => Isolation::Process,
+            Factory::Library(_) | Factory::Deferred(_) | Factory::Linked(_) => Isolation::InProcess,
+        }
     }
 
     /// Makes an instance and waits for its first answer.
@@ -226,36 +236,61 @@ impl LoadedPlugin {
                 ..CallMeta::default()
             },
         );
-        let object = match self.object(create, &context).await {
-            Ok(object) => object,
+        let link = match self.link(create, &context).await {
+            Ok(link) => link,
             Err(error) => {
                 context.finish();
                 return Err(error);
             }
         };
-        let asynchronous = self.manifest.has("start/1");
-        let link = InProcess::new(object, Arc::clone(&context), asynchronous);
-        let instance = Instance::new(Arc::clone(self), Box::new(link), context, services);
+        let instance = Instance::new(Arc::clone(self), link, context, services);
         self.ping(&instance).await?;
         Ok(Arc::new(instance))
     }
 
-    async fn object(
+    /// Makes the plugin's object, wherever the plugin runs.
+    async fn link(
         &self,
         create: &Create,
         context: &Arc<CallRecord>,
-    ) -> Result<PluginObject, PluginError> {
-        let refuse = |reason: String| PluginError::Create {
+    ) -> Result<Box<dyn InstanceLink>, PluginError> {
+        let config = serde_json::to_vec(create).map_err(|error| self.refuses(error.to_string()))?;
+        let asynchronous = self.manifest.has("start/1");
+        let source = match &self.factory {
+            Factory::Library(root) => ObjectSource::Library(*root),
+            Factory::Deferred(library) => ObjectSource::Library(library.root().await?),
+            Factory::Linked(make) => ObjectSource::Linked(Arc::clone(make)),
+            Factory::Worker(worker) => {
+                let (context, limit) = (Arc::clone(context), self.health.limits.create);
+                let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
+                let link = link.map_err(|fault| self.refuses(fault.text().into_owned()))?;
+                return Ok(Box::new(link));
+            }
+        };
+        let object = self.object(source, config, context).await?;
+        let context = Arc::clone(context);
+        Ok(Box::new(InProcess::new(object, context, asynchronous)))
+    }
+
+    fn refuses(&self, reason: String) -> PluginError {
+        PluginError::Create {
             plugin: self.id.to_string(),
             reason,
-        };
-        let config = serde_json::to_vec(create).map_err(|error| refuse(error.to_string()))?;
-        let factory = self.factory.ready().await?;
+        }
+    }
+
+    async fn object(
+        &self,
+        source: ObjectSource,
+        config: Vec<u8>,
+        context: &Arc<CallRecord>,
+    ) -> Result<PluginObject, PluginError> {
+        let refuse = |reason: String| self.refuses(reason);
         let (sender, receiver) = oneshot::channel();
         let call = Arc::clone(context);
         context.enter();
         POOL.run(move || {
-            let made = factory.make(&config, call.context());
+            let made = source.make(&config, call.context());
             call.leave();
             // When nobody waits any more the object ends here, on a thread of the plugin's.
             drop(sender.send(made));

@@ -206,6 +206,25 @@ pub enum PluginCallFailure {
         /// What the system says.
         reason: String,
     },
+    /// The plugin's worker ended while the call ran.
+    #[error(
+        "{plugin}: its worker process {end}. Other calls that ran in it are lost too, and so is \
+         what the plugin kept in memory; the next call starts a new worker"
+    )]
+    WorkerEnded {
+        /// Name and version.
+        plugin: String,
+        /// How it ended.
+        end: String,
+    },
+    /// There is no worker for the plugin; its code did not run.
+    #[error("{plugin}: there is no worker for it: {reason}")]
+    NoWorker {
+        /// Name and version.
+        plugin: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 fn ending(abandoned: bool) -> &'static str {
@@ -221,7 +240,10 @@ impl PluginCallFailure {
     pub fn never_ran(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::Quarantined { .. } | Self::NoThread { .. }
+            Self::Busy { .. }
+                | Self::Quarantined { .. }
+                | Self::NoThread { .. }
+                | Self::NoWorker { .. }
         )
     }
 }

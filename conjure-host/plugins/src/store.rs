@@ -66,6 +66,14 @@ impl CopyStore {
         Ok(path)
     }
 
+    /// The copy of a library, if it is there and holds what it should.
+    pub(super) fn verified(&self, sha256: &Sha256) -> Option<PathBuf> {
+        self.check().ok()?;
+        let path = self.copy_path(sha256);
+        let bytes = std::fs::read(&path).ok()?;
+        (Sha256::of(&bytes) == *sha256).then_some(path)
+    }
+
     /// Where the copy of a library is, if there is one.
     pub(super) fn copy_path(&self, sha256: &Sha256) -> PathBuf {
         self.dir.join(format!("{sha256}.{LIBRARY_EXTENSION}"))

@@ -36,6 +36,8 @@ pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
         "file": file,
         "sha256": sha256,
         "pinned": pinned,
+        "isolation": plugin.isolation().as_str(),
+        "worker_ends": health.worker_ends,
         "rustc": rustc,
         "sdk": sdk,
         "capabilities": manifest.capabilities,

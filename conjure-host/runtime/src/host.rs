@@ -43,7 +43,7 @@ use crate::session::{
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
     CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginRegistry, SearchPath,
-    WatchOptions, Watcher,
+    WatchOptions, Watcher, WorkerOptions,
 };
 use conjure_providers::Clients;
 use conjure_providers::auths::Auths;
@@ -87,6 +87,7 @@ pub struct HostBuilder {
     providers: BTreeMap<String, Arc<dyn Provider>>,
     secrets: BTreeMap<String, SecretString>,
     plugin_configs: BTreeMap<String, Value>,
+    workers: Option<WorkerOptions>,
 }
 
 impl Host {
@@ -105,6 +106,7 @@ impl Host {
             providers: BTreeMap::new(),
             secrets: BTreeMap::new(),
             plugin_configs: BTreeMap::new(),
+            workers: None,
         }
     }
 
@@ -375,6 +377,14 @@ impl HostBuilder {
         self
     }
 
+    /// How plugins run in processes of their own; without it all run in this one, and those that
+    /// cannot are refused.
+    #[must_use]
+    pub fn workers(mut self, workers: WorkerOptions) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
     /// Watches the plugin directories: what appears is loaded, what goes is removed.
     #[must_use]
     pub fn watch(mut self, watch: bool) -> Self {
@@ -468,6 +478,7 @@ impl HostBuilder {
         let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
         let options = LoaderOptions {
             operations,
+            worker: self.workers,
             ..LoaderOptions::default()
         };
         let registry = Arc::new(PluginRegistry::new(Loader::new(store, options)));

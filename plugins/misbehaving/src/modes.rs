@@ -59,6 +59,10 @@ pub(crate) const MODES: &[(&str, &str)] = &[
         "leaves a thread behind that never ends and keeps the call's context",
     ),
     ("drop-panic", "panics when the instance is dropped"),
+    (
+        "allocate MB",
+        "takes so much memory and writes to all of it",
+    ),
     ("abort", "ends the process"),
     ("exit N", "ends the process"),
     ("segfault", "ends the process"),

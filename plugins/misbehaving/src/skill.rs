@@ -78,6 +78,7 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
             })?;
         }
         "drop-panic" => bomb.arm(),
+        "allocate" => allocate(number(argument)?),
         "abort" => std::process::abort(),
         "exit" => std::process::exit(number(argument)? as i32),
         "segfault" => export::segfault(),
@@ -142,6 +143,15 @@ fn host_operation(cx: &Cx, argument: &str) -> Result<ToolResult> {
             error.code()
         ))),
     }
+}
+
+/// Takes so many megabytes of memory and writes to each page.
+fn allocate(megabytes: u64) {
+    let mut taken = Vec::new();
+    for _ in 0..megabytes {
+        taken.push(black_box(vec![1_u8; 1024 * 1024]));
+    }
+    black_box(&taken);
 }
 
 /// Calls itself until the stack is used up.

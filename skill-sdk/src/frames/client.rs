@@ -146,59 +146,85 @@ impl Client {
 
 impl PluginRoot for Client {
     fn manifest(&self) -> Result<Vec<u8>, Fault> {
-        match block_on(self.begin(Verb::Manifest, 0, b"", b"", None)) {
+        block_on(self.read_manifest())
+    }
+
+    fn create(&self, create: &[u8], cx: CallContext) -> Result<PluginObject, Fault> {
+        let instance = block_on(self.create_instance(create, cx))?;
+        Ok(Plugin_TO::from_value(instance, TD_Opaque))
+    }
+}
+
+impl Client {
+    /// The manifest, as JSON. Does not block.
+    ///
+    /// # Errors
+    /// The plugin's fault, or [`code::GONE`] when the other side is gone.
+    pub async fn read_manifest(&self) -> Result<Vec<u8>, Fault> {
+        match self.begin(Verb::Manifest, 0, b"", b"", None).await {
             RResult::ROk(json) => Ok(json.into_vec()),
             RResult::RErr(fault) => Err(fault),
         }
     }
 
-    fn create(&self, create: &[u8], cx: CallContext) -> Result<PluginObject, Fault> {
+    /// Makes an instance at the other end. Does not block; dropping the future gives it up.
+    ///
+    /// # Errors
+    /// The plugin's fault, or [`code::GONE`] when the other side is gone.
+    pub async fn create_instance(
+        &self,
+        create: &[u8],
+        cx: CallContext,
+    ) -> Result<RemoteInstance, Fault> {
         let pending = self.begin(Verb::Create, 0, b"", create, Some(cx));
         let instance = pending.call_id;
-        match block_on(pending) {
-            RResult::ROk(_) => {
-                let client = self.clone();
-                Ok(Plugin_TO::from_value(
-                    RemoteInstance { client, instance },
-                    TD_Opaque,
-                ))
-            }
+        match pending.await {
+            RResult::ROk(_) => Ok(RemoteInstance {
+                client: self.clone(),
+                instance,
+            }),
             RResult::RErr(fault) => Err(fault),
         }
     }
 }
 
-/// An instance at the other end.
-struct RemoteInstance {
+/// An instance at the other end. It ends there when this is dropped.
+pub struct RemoteInstance {
     client: Client,
     instance: u64,
 }
 
-impl Plugin for RemoteInstance {
-    fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
-        block_on(self.begin(Verb::Call, op, json, cx))
+impl RemoteInstance {
+    /// Carries out an operation without blocking: started on the plugin's own runtime where
+    /// `asynchronous`, else on a thread of the other end. Dropping the future gives the call up.
+    pub fn request(
+        &self,
+        op: &[u8],
+        json: &[u8],
+        asynchronous: bool,
+        cx: CallContext,
+    ) -> impl Future<Output = Reply> + Send + use<> {
+        let verb = if asynchronous {
+            Verb::Start
+        } else {
+            Verb::Call
+        };
+        self.begin(verb, op, json, cx)
     }
 
-    fn start(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> FfiFuture<Reply> {
-        self.begin(Verb::Start, op, json, cx).into_ffi()
+    fn begin(&self, verb: Verb, op: &[u8], json: &[u8], cx: CallContext) -> PendingCall {
+        self.client.begin(verb, self.instance, op, json, Some(cx))
     }
 }
 
-impl RemoteInstance {
-    fn begin(
-        &self,
-        verb: Verb,
-        op: RSlice<'_, u8>,
-        json: RSlice<'_, u8>,
-        cx: CallContext,
-    ) -> PendingCall {
-        self.client.begin(
-            verb,
-            self.instance,
-            op.as_slice(),
-            json.as_slice(),
-            Some(cx),
-        )
+impl Plugin for RemoteInstance {
+    fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
+        block_on(self.begin(Verb::Call, op.as_slice(), json.as_slice(), cx))
+    }
+
+    fn start(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> FfiFuture<Reply> {
+        self.begin(Verb::Start, op.as_slice(), json.as_slice(), cx)
+            .into_ffi()
     }
 }
 

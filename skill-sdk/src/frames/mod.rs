@@ -20,7 +20,7 @@ mod stream;
 
 use conjure_abi::{CallContext, Fault, PluginObject, RResult, RSlice, RootRef};
 
-pub use client::Client;
+pub use client::{Client, RemoteInstance};
 pub use codec::{Decoder, Frame, FrameError, HEAD_LEN, Kind, MAX_BYTES};
 pub use message::{Cancel, Message, Verb};
 pub use serve::serve;

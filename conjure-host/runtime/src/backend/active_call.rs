@@ -110,7 +110,8 @@ impl ActiveCall<'_> {
             Error::Cancelled { .. } => Kind::Cancelled,
             Error::Busy { .. } | Error::NoThread { .. } => Kind::Busy { reason: said },
             Error::BadReply { .. } => Kind::BadReply { reason: said },
-            Error::Quarantined { .. } => Kind::NotReady { reason: said },
+            Error::Quarantined { .. } | Error::NoWorker { .. } => Kind::NotReady { reason: said },
+            Error::WorkerEnded { .. } => Kind::Broke { reason: said },
         })
     }
 

@@ -206,7 +206,10 @@ fn commands_do_not_keep_the_session_of_the_hosts_terminal() {
     let own = session_of(&fs::read_to_string("/proc/self/stat").unwrap());
     let commands = session_of(&host.bash("cat /proc/self/stat").stdout);
     assert_ne!(commands, own);
-    assert_ne!(commands, 0, "led by a process outside of the test's PID namespace");
+    assert_ne!(
+        commands, 0,
+        "led by a process outside of the test's PID namespace"
+    );
 }
 
 /// The session in a line of `/proc/PID/stat`, 0 where its leader is in

@@ -42,6 +42,8 @@ mod hosted_stage;
 #[cfg(test)]
 mod interrupted;
 #[cfg(test)]
+mod isolated;
+#[cfg(test)]
 mod killed;
 mod long_talks;
 #[cfg(test)]

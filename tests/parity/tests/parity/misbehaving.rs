@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::folders::printed;
 use crate::stage::{CACHE, MISBEHAVING, Seen, Stage, conjure, workspace};
 
-const TOOL: &str = "misbehaving_execute";
+pub(crate) const TOOL: &str = "misbehaving_execute";
 
 /// Modes whose call has a result.
-const SUCCEED: [&str; 13] = [
+pub(crate) const SUCCEED: [&str; 14] = [
     "echo fine",
     "flood 4",
     "flood-rudely 4",
@@ -27,10 +27,11 @@ const SUCCEED: [&str; 13] = [
     "emit-after-return",
     "leak-thread",
     "spawn-orphan",
+    "allocate 16",
 ];
 
 /// Modes whose call has an error result.
-const FAIL: [&str; 8] = [
+pub(crate) const FAIL: [&str; 8] = [
     "panic at the disco",
     "panic-nonstring",
     "invalid-utf8-reply",
@@ -42,7 +43,7 @@ const FAIL: [&str; 8] = [
 ];
 
 /// Modes whose call does not end by itself, or not in time.
-const NEVER_END: [&str; 3] = ["hang", "sleep 30000", "hang-politely"];
+pub(crate) const NEVER_END: [&str; 3] = ["hang", "sleep 30000", "hang-politely"];
 
 /// The mode that goes wrong only when the session is closed.
 const DROP: &str = "drop-panic";
@@ -50,7 +51,7 @@ const DROP: &str = "drop-panic";
 /// The mode that takes the process's own streams: `mcp_serve` has a process for it.
 const STREAMS: &str = "print";
 
-fn mode(text: &str) -> Value {
+pub(crate) fn mode(text: &str) -> Value {
     json!({ "command": text })
 }
 
@@ -98,7 +99,7 @@ async fn after_every_mode_that_a_process_survives_the_host_serves_the_next_call(
 }
 
 /// Fails unless both plugins answer.
-async fn serves(stage: &Stage, session: &conjure_host::session::Session, after: &str) {
+pub(crate) async fn serves(stage: &Stage, session: &conjure_host::session::Session, after: &str) {
     let seen = stage
         .calls(
             session,

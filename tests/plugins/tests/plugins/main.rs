@@ -22,3 +22,4 @@ mod sessions;
 mod sources;
 mod trust;
 mod watch;
+mod workers;

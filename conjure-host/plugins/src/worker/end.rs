@@ -1,0 +1,139 @@
+//! How a worker ended, in words for people and models.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use rustix::process::Signal;
+
+/// The most characters that are kept of what a worker last said.
+const SAID: usize = 300;
+
+/// How a worker ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WorkerEnd {
+    cause: EndCause,
+    /// The last line that it wrote to its standard error.
+    said: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum EndCause {
+    /// The host ended it, for this reason.
+    Host(&'static str),
+    Memory {
+        limit: u64,
+    },
+    Signal(i32),
+    Exit(i32),
+    Unknown(String),
+}
+
+impl WorkerEnd {
+    /// An end that the system reports. `memory` is what the worker might use, in bytes.
+    pub(super) fn reported(status: &ExitStatus, said: Option<String>, memory: u64) -> Self {
+        let is_allocation = |said: &String| said.contains("memory allocation of");
+        let cause = match (status.signal(), status.code()) {
+            (Some(signal), _)
+                if signal == Signal::ABORT.as_raw() && said.as_ref().is_some_and(is_allocation) =>
+            {
+                EndCause::Memory { limit: memory }
+            }
+            (Some(signal), _) => EndCause::Signal(signal),
+            (None, Some(code)) => EndCause::Exit(code),
+            (None, None) => EndCause::Unknown(status.to_string()),
+        };
+        Self { cause, said }
+    }
+
+    /// An end that the host made.
+    pub(super) fn by_host(reason: &'static str) -> Self {
+        Self {
+            cause: EndCause::Host(reason),
+            said: None,
+        }
+    }
+
+    /// An end of which nobody could tell the cause.
+    pub(super) fn unknown(reason: impl Into<String>) -> Self {
+        Self {
+            cause: EndCause::Unknown(reason.into()),
+            said: None,
+        }
+    }
+}
+
+impl fmt::Display for WorkerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            EndCause::Host(reason) => write!(f, "was ended by the host because {reason}")?,
+            EndCause::Memory { limit } => write!(
+                f,
+                "ended because it needed more memory than a worker may use ({} MiB)",
+                limit / 1024 / 1024
+            )?,
+            EndCause::Signal(signal) => match Signal::from_named_raw(*signal) {
+                Some(Signal::SEGV) => f.write_str("ended with a segmentation fault (SIGSEGV)")?,
+                Some(Signal::ABORT) => f.write_str("aborted (SIGABRT)")?,
+                Some(Signal::BUS) => f.write_str("ended with a bus error (SIGBUS)")?,
+                Some(Signal::ILL) => f.write_str("ended with an illegal instruction (SIGILL)")?,
+                Some(Signal::KILL) => {
+                    f.write_str("was killed (SIGKILL), by a person or because memory ran out")?;
+                }
+                _ => write!(f, "was ended by signal {signal}")?,
+            },
+            EndCause::Exit(code) => write!(f, "called `exit` with code {code}")?,
+            EndCause::Unknown(reason) => write!(f, "ended ({reason})")?,
+        }
+        if let Some(said) = &self.said {
+            write!(f, "; its last words were: {said}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The last line of what a worker wrote that says something, cut to a bearable length.
+pub(super) fn last_words(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let line = text
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with("note:"))?;
+    let words = line.chars().filter(|c| !c.is_control()).take(SAID);
+    Some(words.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(raw: i32, said: Option<&str>) -> String {
+        let status = ExitStatus::from_raw(raw);
+        WorkerEnd::reported(&status, said.map(str::to_owned), 64 * 1024 * 1024).to_string()
+    }
+
+    #[test]
+    fn every_end_says_how_and_what_was_said_last() {
+        assert_eq!(end(11, None), "ended with a segmentation fault (SIGSEGV)");
+        assert_eq!(
+            end(6, Some("stack overflow")),
+            "aborted (SIGABRT); its last words were: stack overflow"
+        );
+        assert!(
+            end(6, Some("memory allocation of 99 bytes failed"))
+                .starts_with("ended because it needed more memory than a worker may use (64 MiB)")
+        );
+        assert_eq!(end(3 << 8, None), "called `exit` with code 3");
+        assert!(end(9, None).starts_with("was killed (SIGKILL)"));
+        assert_eq!(end(64, None), "was ended by signal 64");
+    }
+
+    #[test]
+    fn last_words_are_one_line_without_control_characters() {
+        let text = b"first\nthe \x1b[31mlast\nnote: run with RUST_BACKTRACE\n\n";
+        assert_eq!(last_words(text).as_deref(), Some("the [31mlast"));
+        assert_eq!(last_words(b" \n"), None);
+        assert_eq!(last_words(&[b'x'; 9000]).map(|l| l.len()), Some(SAID));
+    }
+}

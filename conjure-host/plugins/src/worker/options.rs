@@ -1,0 +1,74 @@
+//! Which plugins run in a worker, what a worker is, and what it may use.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Where the code of a plugin runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// In the host's process: as fast as it gets, and what ends the process ends the host.
+    #[default]
+    InProcess,
+    /// In a process of its own.
+    Process,
+}
+
+impl Isolation {
+    /// Its name in settings and in lists: `in-process` or `process`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InProcess => "in-process",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// How a host runs workers.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// The program that calls [`worker_main`](super::worker_main) when it is started with `args`
+    /// in front of its other arguments.
+    pub program: PathBuf,
+    /// What tells the program that it is to be a worker, such as `plugin-host`.
+    pub args: Vec<OsString>,
+    /// Variables that workers have beside those that every program needs (`PATH`, `HOME`,
+    /// language, time zone, temporary directory).
+    pub env: Vec<(OsString, OsString)>,
+    /// Where libraries run that could run in either place. One that may not run in the host (it was
+    /// built with `panic = "abort"`, or the process has opened as many as it can) always gets a
+    /// worker.
+    pub isolation: Isolation,
+    /// What each worker may use.
+    pub limits: WorkerLimits,
+}
+
+impl WorkerOptions {
+    /// Workers of this program, for the libraries that cannot run in the host.
+    pub fn new(program: impl Into<PathBuf>, args: &[&str]) -> Self {
+        Self {
+            program: program.into(),
+            args: args.iter().map(OsString::from).collect(),
+            env: Vec::new(),
+            isolation: Isolation::default(),
+            limits: WorkerLimits::default(),
+        }
+    }
+}
+
+/// What one worker may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerLimits {
+    /// Bytes of memory that it writes to; 2 GiB. A worker that needs more ends.
+    pub memory: u64,
+    /// Files, pipes and sockets that are open at the same time; 1,024.
+    pub open_files: u64,
+}
+
+impl Default for WorkerLimits {
+    fn default() -> Self {
+        Self {
+            memory: 2 * 1024 * 1024 * 1024,
+            open_files: 1024,
+        }
+    }
+}

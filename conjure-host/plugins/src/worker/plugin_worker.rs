@@ -1,0 +1,172 @@
+//! The worker of a plugin: the process that runs now, and the next one when that has ended.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use conjure_abi::HeaderFields;
+use tokio::sync::Mutex;
+
+use super::WorkerOptions;
+use super::process::{WorkerProcess, runtime};
+use super::program::WorkerArguments;
+use super::restarts::Restarts;
+use crate::load::Loader;
+use crate::open::LibraryLabel;
+use crate::{PluginError, Sha256};
+
+/// The library that a worker opens.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerFile {
+    pub(crate) path: PathBuf,
+    pub(crate) sha256: Sha256,
+    pub(crate) header: HeaderFields,
+}
+
+/// The worker of a plugin. There is a process while somebody needs one.
+pub(crate) struct PluginWorker {
+    loader: Loader,
+    options: WorkerOptions,
+    file: WorkerFile,
+    current: Mutex<Weak<WorkerProcess>>,
+    restarts: Arc<Restarts>,
+}
+
+impl PluginWorker {
+    /// No process is started yet.
+    pub(crate) fn new(loader: Loader, options: WorkerOptions, file: WorkerFile) -> Arc<Self> {
+        Arc::new(Self {
+            loader,
+            options,
+            file,
+            current: Mutex::default(),
+            restarts: Arc::default(),
+        })
+    }
+
+    /// Workers of this plugin that ended by themselves.
+    pub(crate) fn ends(&self) -> u64 {
+        self.restarts.total()
+    }
+
+    /// Asks for the manifest. Blocks, at most for the limit.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn manifest(self: &Arc<Self>, limit: Duration) -> Result<Vec<u8>, PluginError> {
+        let worker = Arc::clone(self);
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let asked = async move {
+            let read = async {
+                let process = worker.process().await?;
+                let manifest = tokio::time::timeout(limit, process.client.read_manifest()).await;
+                match manifest {
+                    Ok(Ok(manifest)) => Ok(manifest),
+                    Ok(Err(fault)) => Err(match process.ended().await {
+                        Some(end) => worker.ended(&end.to_string()),
+                        None => PluginError::InWorker {
+                            reason: fault.text().into_owned(),
+                        },
+                    }),
+                    Err(_) => {
+                        process.kill();
+                        Err(worker.hung(limit))
+                    }
+                }
+            };
+            let _ = sender.send(read.await);
+        };
+        runtime()
+            .map_err(|error| self.no_process(error))?
+            .spawn(asked);
+        let none = || self.no_process("its runtime ended".to_owned());
+        receiver.recv().unwrap_or_else(|_| Err(none()))
+    }
+
+    /// The process that runs, or a new one.
+    ///
+    /// # Errors
+    /// Why there is none, or not yet again.
+    pub(super) async fn process(self: &Arc<Self>) -> Result<Arc<WorkerProcess>, PluginError> {
+        let mut current = self.current.lock().await;
+        if let Some(process) = current.upgrade().filter(|process| !process.is_over()) {
+            return Ok(process);
+        }
+        if let Some(pause) = self.restarts.pause(Instant::now()) {
+            return Err(PluginError::WorkerPaused {
+                path: self.file.path.clone(),
+                plugin: self.plugin(),
+                ends: pause.ends,
+                end: pause.end.to_string(),
+                left: pause.left,
+            });
+        }
+        // On the thread that the system ties the worker's life to, and away from it for the file.
+        let worker = Arc::clone(self);
+        let started = async move {
+            let finder = Arc::clone(&worker);
+            let copy = tokio::task::spawn_blocking(move || {
+                let WorkerFile { path, sha256, .. } = &finder.file;
+                finder.loader.copy_of(path, sha256)
+            });
+            let copy = copy
+                .await
+                .map_err(|error| worker.no_process(error.to_string()))??;
+            worker.start(copy)
+        };
+        let runtime = runtime().map_err(|error| self.no_process(error))?;
+        let started = runtime.spawn(started).await;
+        let process = started.unwrap_or_else(|error| Err(self.no_process(error.to_string())))?;
+        *current = Arc::downgrade(&process);
+        Ok(process)
+    }
+
+    fn start(&self, copy: PathBuf) -> Result<Arc<WorkerProcess>, PluginError> {
+        let arguments = WorkerArguments {
+            parent: std::process::id(),
+            memory: self.options.limits.memory,
+            open_files: self.options.limits.open_files,
+            copy,
+            file: self.file.path.clone(),
+            label: LibraryLabel::from(&self.file.header),
+        };
+        let restarts = Arc::clone(&self.restarts);
+        WorkerProcess::start(&self.options, &arguments, &self.plugin(), restarts)
+            .map_err(|reason| self.no_process(reason))
+    }
+
+    /// One of them answered: what went before is forgiven.
+    pub(super) fn answered(&self) {
+        self.restarts.answered();
+    }
+
+    /// Name and version.
+    pub(super) fn plugin(&self) -> String {
+        format!("{} {}", self.file.header.name, self.file.header.version)
+    }
+
+    pub(super) fn hung(&self, limit: Duration) -> PluginError {
+        PluginError::HungInWorker {
+            path: self.file.path.clone(),
+            plugin: self.plugin(),
+            limit,
+        }
+    }
+
+    pub(super) fn ended(&self, end: &str) -> PluginError {
+        PluginError::WorkerEnded {
+            path: self.file.path.clone(),
+            plugin: self.plugin(),
+            end: end.to_owned(),
+        }
+    }
+
+    fn no_process(&self, reason: String) -> PluginError {
+        PluginError::NoWorker {
+            path: self.file.path.clone(),
+            plugin: self.plugin(),
+            program: self.options.program.clone(),
+            reason,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One worker process, as the host sees it.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use conjure_skill_sdk::frames::Client;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::WorkerOptions;
+use super::end::{WorkerEnd, last_words};
+use super::program::WorkerArguments;
+use super::restarts::Restarts;
+
+/// How long a worker that is not needed any more has for its plugin's own clean-up.
+const CLOSING: Duration = Duration::from_secs(2);
+/// How long other calls of a worker that is to end may go on.
+const DRAINING: Duration = Duration::from_secs(5);
+/// How long the cause of an end is waited for. The streams end a moment before the process.
+const END: Duration = Duration::from_secs(2);
+/// Bytes of what a worker writes to standard error that are kept for its last words.
+const SAID: usize = 4096;
+
+/// Variables that every program may need. No plugin sees the others of the host.
+const ENVIRONMENT: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "RUST_BACKTRACE",
+];
+
+/// Where the streams of all workers are read and written, and their ends waited for. Apart from the
+/// host's runtime, which may not be there when a plugin is loaded, and since the system ends a
+/// worker with the thread that started it.
+static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("plugin-workers")
+        .enable_all()
+        .build()
+});
+
+/// The runtime of the workers.
+///
+/// # Errors
+/// The system's words, when it gave no thread.
+pub(super) fn runtime() -> Result<&'static Runtime, String> {
+    RUNTIME.as_ref().map_err(ToString::to_string)
+}
+
+/// A worker process. It is told to end when this is dropped.
+pub(super) struct WorkerProcess {
+    pub(super) client: Client,
+    /// Calls that run in it.
+    calls: AtomicUsize,
+    /// It gets no new work.
+    retired: AtomicBool,
+    end: watch::Receiver<Option<WorkerEnd>>,
+    /// Cancelled when nobody needs it any more.
+    closing: CancellationToken,
+    /// Cancelled when it is to end at once.
+    killing: CancellationToken,
+}
+
+impl WorkerProcess {
+    /// Starts one. To be called on [`runtime`].
+    ///
+    /// # Errors
+    /// The system's words.
+    pub(super) fn start(
+        options: &WorkerOptions,
+        arguments: &WorkerArguments,
+        plugin: &str,
+        restarts: Arc<Restarts>,
+    ) -> Result<Arc<Self>, String> {
+        let mut command = Command::new(&options.program);
+        command
+            .args(&options.args)
+            .args(arguments.to_args())
+            .env_clear()
+            .envs(ENVIRONMENT.iter().filter_map(|name| {
+                let value = std::env::var_os(name)?;
+                Some((name, value))
+            }))
+            .envs(options.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Signals of the host's terminal are not for it.
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("{}: {error}", options.program.display()))?;
+        let (Some(input), Some(output), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("the system gave it no streams".to_owned());
+        };
+        let (ended, end) = watch::channel(None);
+        let process = Arc::new(Self {
+            client: Client::connect(output, input),
+            calls: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
+            end,
+            closing: CancellationToken::new(),
+            killing: CancellationToken::new(),
+        });
+        let watching = ProcessWatch {
+            closing: process.closing.clone(),
+            killing: process.killing.clone(),
+            memory: options.limits.memory,
+            restarts,
+        };
+        let plugin = plugin.to_owned();
+        tokio::spawn(async move {
+            let end = watching.wait(child, errors, plugin).await;
+            ended.send_replace(Some(end));
+        });
+        Ok(process)
+    }
+
+    /// Whether it gets no new work: it has ended, or is about to.
+    pub(super) fn is_over(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+            || self.end.borrow().is_some()
+            || self.client.ended().is_some()
+    }
+
+    /// How it ended, if its streams did; the cause is waited for.
+    pub(super) async fn ended(&self) -> Option<WorkerEnd> {
+        let reason = self.client.ended()?;
+        let mut end = self.end.clone();
+        let known = tokio::time::timeout(END, end.wait_for(Option::is_some)).await;
+        let known = known.ok().and_then(Result::ok).and_then(|end| end.clone());
+        Some(known.unwrap_or_else(|| {
+            // Its streams cannot be used, so it is of no use.
+            self.kill();
+            WorkerEnd::unknown(reason)
+        }))
+    }
+
+    /// A call runs in it until the guard is dropped.
+    pub(super) fn enter(self: &Arc<Self>) -> CallInProcess {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        CallInProcess(Arc::clone(self))
+    }
+
+    /// Ends it: a call in it does not stop. What else runs in it has a while to end.
+    pub(super) fn retire(self: &Arc<Self>) {
+        if self.retired.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let process = Arc::clone(self);
+        let drain = async move {
+            let begun = tokio::time::Instant::now();
+            while process.calls.load(Ordering::Acquire) > 0 && begun.elapsed() < DRAINING {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            process.kill();
+        };
+        match runtime() {
+            Ok(runtime) => drop(runtime.spawn(drain)),
+            Err(_) => self.kill(),
+        }
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.killing.cancel();
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+/// A call that runs in a worker.
+pub(super) struct CallInProcess(Arc<WorkerProcess>);
+
+impl CallInProcess {
+    /// Ends the worker: this call does not stop.
+    pub(super) fn retire(&self) {
+        self.0.retire();
+    }
+}
+
+impl Drop for CallInProcess {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Waits for the end of a process, and brings it about.
+struct ProcessWatch {
+    closing: CancellationToken,
+    killing: CancellationToken,
+    memory: u64,
+    restarts: Arc<Restarts>,
+}
+
+impl ProcessWatch {
+    async fn wait(
+        self,
+        mut child: Child,
+        errors: impl AsyncRead + Unpin + Send + 'static,
+        plugin: String,
+    ) -> WorkerEnd {
+        let said = tokio::spawn(listen(errors, plugin));
+        let closing = async {
+            self.closing.cancelled().await;
+            tokio::time::sleep(CLOSING).await;
+        };
+        let by_host = tokio::select! {
+            biased;
+            status = child.wait() => {
+                let said = tokio::time::timeout(Duration::from_millis(200), said).await;
+                let said = said.ok().and_then(Result::ok).flatten();
+                let end = match status {
+                    Ok(status) => WorkerEnd::reported(&status, said, self.memory),
+                    Err(error) => WorkerEnd::unknown(error.to_string()),
+                };
+                if !self.closing.is_cancelled() {
+                    self.restarts.ended(end.clone());
+                }
+                return end;
+            }
+            () = self.killing.cancelled() => "a call in it did not stop when told to",
+            () = closing => "it did not end by itself",
+        };
+        if let Err(error) = child.kill().await {
+            tracing::warn!("a worker could not be ended: {error}");
+        }
+        WorkerEnd::by_host(by_host)
+    }
+}
+
+/// Passes on what a worker writes to standard error, and keeps its last words.
+async fn listen(mut errors: impl AsyncRead + Unpin, plugin: String) -> Option<String> {
+    let mut kept = Vec::new();
+    let mut piece = vec![0; SAID];
+    while let Ok(read @ 1..) = errors.read(&mut piece).await {
+        let new = piece.get(..read).unwrap_or_default();
+        for line in String::from_utf8_lossy(new).lines() {
+            tracing::debug!(target: "plugin", plugin, "{line}");
+        }
+        kept.extend_from_slice(new);
+        let surplus = kept.len().saturating_sub(SAID);
+        kept.drain(..surplus);
+    }
+    last_words(&kept)
+}

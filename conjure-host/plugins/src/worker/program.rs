@@ -1,0 +1,216 @@
+//! The worker's own side: opens one library and serves it over standard input and output.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
+use conjure_config::platform;
+use conjure_skill_sdk::frames::{PluginRoot, serve};
+use rustix::process::{Resource, Rlimit, Signal};
+
+use crate::open::{LibraryLabel, end_at_once, open};
+
+/// Runs as a worker, and ends the process. `args` is what a host hands over behind the arguments
+/// of [`WorkerOptions`](super::WorkerOptions).
+///
+/// To be called first thing in `main`, while there is one thread: it takes standard input and
+/// output for the host's frames. What the plugin prints goes to standard error, and reading finds
+/// the end of input.
+pub fn worker_main(args: impl Iterator<Item = OsString>) -> ! {
+    let code = match run(args) {
+        Ok(()) => 0,
+        Err(reason) => {
+            let line = format!("error: a worker for plugins cannot run: {reason}\n");
+            let _ = std::io::stderr().write_all(line.as_bytes());
+            2
+        }
+    };
+    end_at_once(code)
+}
+
+/// What a worker is told when it is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WorkerArguments {
+    /// The process that started it; it ends with that.
+    pub(super) parent: u32,
+    /// Bytes of memory.
+    pub(super) memory: u64,
+    /// Open files.
+    pub(super) open_files: u64,
+    /// The copy that is opened.
+    pub(super) copy: PathBuf,
+    /// The file that it is a copy of, for errors.
+    pub(super) file: PathBuf,
+    /// What the file's header says, for errors.
+    pub(super) label: LibraryLabel,
+}
+
+impl WorkerArguments {
+    /// As arguments of a program.
+    pub(super) fn to_args(&self) -> [OsString; 9] {
+        [
+            self.parent.to_string().into(),
+            self.memory.to_string().into(),
+            self.open_files.to_string().into(),
+            self.copy.clone().into(),
+            self.file.clone().into(),
+            self.label.name.clone().into(),
+            self.label.version.clone().into(),
+            self.label.sdk.clone().into(),
+            self.label.rustc.clone().into(),
+        ]
+    }
+
+    fn read(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
+        let parent = u32::try_from(number()?).ok()?;
+        let (memory, open_files) = (number()?, number()?);
+        let (copy, file) = (args.next()?.into(), args.next()?.into());
+        let mut text = || args.next()?.into_string().ok();
+        let label = LibraryLabel {
+            name: text()?,
+            version: text()?,
+            sdk: text()?,
+            rustc: text()?,
+        };
+        let arguments = Self {
+            parent,
+            memory,
+            open_files,
+            copy,
+            file,
+            label,
+        };
+        args.next().is_none().then_some(arguments)
+    }
+}
+
+fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
+    let arguments = WorkerArguments::read(args)
+        .ok_or("it was not started by a host; this verb is not for people")?;
+    let streams = platform::take_streams().map_err(|error| error.to_string())?;
+    end_with(arguments.parent)?;
+    limit(&arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
+    let root = WorkerRoot::open(&arguments);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let (input, output) = streams.open().map_err(|error| error.to_string())?;
+        serve(root, input, output)
+            .await
+            .map_err(|error| error.to_string())
+    })
+}
+
+/// Ends this process with the one that started it, whatever the plugin does.
+fn end_with(parent: u32) -> Result<(), String> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| error.to_string())?;
+    if std::os::unix::process::parent_id() == parent {
+        Ok(())
+    } else {
+        Err("its host has ended".to_owned())
+    }
+}
+
+fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
+    let set = |resource, most: u64| {
+        // A process may lower its limits and not raise them.
+        let hard = rustix::process::getrlimit(resource).maximum;
+        let most = Some(hard.map_or(most, |hard| hard.min(most)));
+        rustix::process::setrlimit(
+            resource,
+            Rlimit {
+                current: most,
+                maximum: most,
+            },
+        )
+    };
+    // Beside what this program itself has set apart, most of which is never touched.
+    set(Resource::Data, own_data().saturating_add(arguments.memory))?;
+    set(Resource::Nofile, arguments.open_files)?;
+    set(Resource::Core, 0)
+}
+
+/// Bytes of memory that this process may write to by now, as the system counts them for the limit.
+fn own_data() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or_default() * 1024
+}
+
+/// The library's root, or why there is none: then that is the answer to every request.
+enum WorkerRoot {
+    Open { root: RootRef, manifest: Arc<[u8]> },
+    Refused(String),
+}
+
+impl WorkerRoot {
+    fn open(arguments: &WorkerArguments) -> Self {
+        let WorkerArguments {
+            copy, file, label, ..
+        } = arguments;
+        match open(file, label, copy, &AtomicU8::new(0)) {
+            Ok(library) => Self::Open {
+                root: library.root,
+                manifest: library.manifest,
+            },
+            Err(error) => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+impl PluginRoot for WorkerRoot {
+    fn manifest(&self) -> Result<Vec<u8>, Fault> {
+        match self {
+            Self::Open { manifest, .. } => Ok(manifest.to_vec()),
+            Self::Refused(reason) => Err(Fault::new(code::FAILED, reason.clone())),
+        }
+    }
+
+    fn create(&self, create: &[u8], cx: CallContext) -> Result<PluginObject, Fault> {
+        match self {
+            Self::Open { root, .. } => PluginRoot::create(root, create, cx),
+            Self::Refused(reason) => Err(Fault::new(code::FAILED, reason.clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_is_told_reads_back_and_nothing_else_does() {
+        let arguments = WorkerArguments {
+            parent: 4711,
+            memory: 1 << 31,
+            open_files: 1024,
+            copy: "/store/a b.so".into(),
+            file: "/plugins/liba.so".into(),
+            label: LibraryLabel {
+                name: "a".to_owned(),
+                version: "1.0.0".to_owned(),
+                sdk: "0.1.0".to_owned(),
+                rustc: "rustc 1.85.0 (4d91de4e4 2025-02-17)".to_owned(),
+            },
+        };
+        let args = arguments.to_args();
+        assert_eq!(
+            WorkerArguments::read(args.clone().into_iter()),
+            Some(arguments)
+        );
+        let short = args.iter().take(8).cloned();
+        assert_eq!(WorkerArguments::read(short), None);
+        let long = args.into_iter().chain([OsString::from("more")]);
+        assert_eq!(WorkerArguments::read(long), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! When a worker that ended may be started again.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::end::WorkerEnd;
+
+/// So many ends without an answer between them cost no pause.
+const FREE: u32 = 5;
+/// The first pause; each further end doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The ends of a plugin's workers. One that answers in between makes up for all before.
+#[derive(Debug, Default)]
+pub(super) struct Restarts {
+    in_a_row: AtomicU32,
+    total: AtomicU64,
+    last: Mutex<Option<(Instant, WorkerEnd)>>,
+}
+
+/// Why there is no worker now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RestartPause {
+    pub(super) ends: u32,
+    pub(super) end: WorkerEnd,
+    pub(super) left: Duration,
+}
+
+impl Restarts {
+    /// A worker ended by itself.
+    pub(super) fn ended(&self, end: WorkerEnd) {
+        self.in_a_row.fetch_add(1, Ordering::AcqRel);
+        self.total.fetch_add(1, Ordering::Relaxed);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((Instant::now(), end));
+    }
+
+    /// A worker answered.
+    pub(super) fn answered(&self) {
+        if self.in_a_row.load(Ordering::Relaxed) != 0 {
+            self.in_a_row.store(0, Ordering::Release);
+        }
+    }
+
+    /// How many ended since the plugin was loaded.
+    pub(super) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Why none may be started at this moment, if so.
+    pub(super) fn pause(&self, now: Instant) -> Option<RestartPause> {
+        let ends = self.in_a_row.load(Ordering::Acquire);
+        let doublings = ends.checked_sub(FREE + 1)?;
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << doublings.min(16))
+            .min(LONGEST_PAUSE);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, end) = last.as_ref()?;
+        let left = pause.checked_sub(now.saturating_duration_since(*at))?;
+        Some(RestartPause {
+            ends,
+            end: end.clone(),
+            left,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_ends_cost_nothing_then_pauses_grow_and_an_answer_makes_up_for_all() {
+        let restarts = Restarts::default();
+        let end = || WorkerEnd::unknown("a test");
+        for _ in 0..FREE {
+            restarts.ended(end());
+            assert_eq!(restarts.pause(Instant::now()), None);
+        }
+        let mut longest = Duration::ZERO;
+        for ends in FREE + 1..40 {
+            restarts.ended(end());
+            let pause = restarts.pause(Instant::now()).unwrap();
+            assert_eq!(pause.ends, ends);
+            assert!(pause.left <= LONGEST_PAUSE);
+            longest = longest.max(pause.left);
+        }
+        assert!(longest > LONGEST_PAUSE / 2);
+        assert_eq!(restarts.pause(Instant::now() + LONGEST_PAUSE * 2), None);
+        restarts.answered();
+        assert_eq!(restarts.pause(Instant::now()), None);
+        assert_eq!(restarts.total(), 39);
+    }
+}
