@@ -1,7 +1,7 @@
 //! A loaded plugin: what it is, and the making of its instances.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
-use super::worker::{Isolation, PluginWorker, WorkerLink};
+use super::worker::{InstanceWorker, Isolation, PluginWorker, WorkerLink};
 use super::{FileStamp, Pin, PluginError, Sha256};
 
 /// A plugin that can make instances.
@@ -41,7 +41,7 @@ pub enum PluginSource {
     /// A library.
     File {
         /// Where it was read from.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// Hash of its bytes.
         sha256: Sha256,
         /// What its header says.
@@ -214,6 +214,20 @@ impl LoadedPlugin {
         create: &Create,
         services: Arc<dyn HostServices>,
     ) -> Result<Arc<Instance>, PluginError> {
+        self.create_in(create, services, &[]).await
+    }
+
+    /// The same for a session that works in these directories: in a worker the instance reaches
+    /// them, its own directory, and what its manifest names.
+    ///
+    /// # Errors
+    /// As [`LoadedPlugin::create`].
+    pub async fn create_in(
+        self: &Arc<Self>,
+        create: &Create,
+        services: Arc<dyn HostServices>,
+        dirs: &[&Path],
+    ) -> Result<Arc<Instance>, PluginError> {
         if self.health.is_removed() {
             return Err(PluginError::Removed {
                 plugin: self.id.to_string(),
@@ -236,7 +250,7 @@ impl LoadedPlugin {
                 ..CallMeta::default()
             },
         );
-        let link = match self.link(create, &context).await {
+        let link = match self.link(create, &context, dirs).await {
             Ok(link) => link,
             Err(error) => {
                 context.finish();
@@ -253,6 +267,7 @@ impl LoadedPlugin {
         &self,
         create: &Create,
         context: &Arc<CallRecord>,
+        dirs: &[&Path],
     ) -> Result<Box<dyn InstanceLink>, PluginError> {
         let config = serde_json::to_vec(create).map_err(|error| self.refuses(error.to_string()))?;
         let asynchronous = self.manifest.has("start/1");
@@ -261,6 +276,11 @@ impl LoadedPlugin {
             Factory::Deferred(library) => ObjectSource::Library(library.root().await?),
             Factory::Linked(make) => ObjectSource::Linked(Arc::clone(make)),
             Factory::Worker(worker) => {
+                let own = create.data_dir.iter().map(PathBuf::from);
+                let dirs = dirs.iter().map(|dir| (*dir).to_owned()).chain(own);
+                let confinement = worker.confinement(&self.manifest.permissions, dirs);
+                let confinement = confinement.map_err(|reason| self.refuses(reason))?;
+                let worker = InstanceWorker::new(Arc::clone(worker), confinement);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
                 let link = link.map_err(|fault| self.refuses(fault.text().into_owned()))?;

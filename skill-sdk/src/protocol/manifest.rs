@@ -59,7 +59,8 @@ pub struct Requires {
     pub host: Vec<String>,
 }
 
-/// What a plugin asks to be allowed. In process this is policy, not a sandbox.
+/// What a plugin asks to be allowed. In the host's process this is policy; a worker process is
+/// confined to it, and to the directories of its session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Permissions {
@@ -72,6 +73,18 @@ pub struct Permissions {
     /// Whether it asks the session's model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sample: bool,
+    /// Files and directories outside the session that it reads: absolute, or `~/…`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// Files and directories outside the session that it reads and changes: absolute, or `~/…`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    /// Whether it opens connections itself, beside `http.send`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
+    /// Whether it starts programs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub commands: bool,
 }
 
 /// The keys of providers that a host may have, by the names of their variables. A host takes them out

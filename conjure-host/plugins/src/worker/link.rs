@@ -10,7 +10,7 @@ use conjure_skill_sdk::protocol::{Empty, Request, op};
 use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use super::plugin_worker::PluginWorker;
+use super::instance_worker::InstanceWorker;
 use super::process::{CallInProcess, WorkerProcess, runtime};
 use crate::PluginError;
 use crate::call::CallRecord;
@@ -19,12 +19,12 @@ use crate::link::{InstanceLink, LinkReply};
 /// How long an instance that is dropped has for its own clean-up.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// An instance in a plugin's worker. When the worker has ended, the next request makes the instance
+/// An instance in a worker of its own. When the worker has ended, the next request makes the instance
 /// anew, in the next worker and with the same configuration.
 pub(crate) struct WorkerLink(Arc<WorkerInstance>);
 
 struct WorkerInstance {
-    worker: Arc<PluginWorker>,
+    worker: Arc<InstanceWorker>,
     /// What the instance is made with.
     create: Vec<u8>,
     /// The context that the instance is made with.
@@ -51,16 +51,16 @@ impl WorkerLink {
     /// # Errors
     /// Why there is none; that the plugin itself refuses is a fault, and inside.
     pub(crate) async fn create(
-        worker: &Arc<PluginWorker>,
+        worker: Arc<InstanceWorker>,
         create: Vec<u8>,
         context: Arc<CallRecord>,
         asynchronous: bool,
         limit: Duration,
     ) -> Result<Result<Self, Fault>, PluginError> {
-        let live = make(worker, &create, &context, limit).await?;
+        let live = make(&worker, &create, &context, limit).await?;
         Ok(live.map(|live| {
             Self(Arc::new(WorkerInstance {
-                worker: Arc::clone(worker),
+                worker,
                 create,
                 context,
                 asynchronous,
@@ -174,7 +174,7 @@ impl Drop for WorkerInstance {
 }
 
 async fn make(
-    worker: &Arc<PluginWorker>,
+    worker: &Arc<InstanceWorker>,
     create: &[u8],
     context: &Arc<CallRecord>,
     limit: Duration,

@@ -5,21 +5,28 @@
 //! not the host. A worker opens the same copy of the same library, and speaks the operations as
 //! frames over its standard input and output ([`conjure_skill_sdk::frames`]).
 //!
-//! There is one worker for all instances of a plugin ([`PluginWorker`]), started when the first is
-//! made and ended with the last. When it ends before that, calls that ran in it fail with the cause,
-//! and the next request makes the instance anew in another. `program` is the worker's own side,
-//! `process` one process as the host sees it, `link` an instance in it.
+//! Each instance has a worker ([`InstanceWorker`]), so a session's
+//! directories are reached by that session's plugins only. When the worker ends before its instance,
+//! calls that ran in it fail with the cause, and the next request makes the instance anew in another.
+//! `program` is the worker's own side, `confinement` what it may reach, `process` one process as the
+//! host sees it, `link` an instance in it.
 
+mod confinement;
 mod end;
+mod instance_worker;
+#[cfg(target_os = "linux")]
+mod landlock;
 mod link;
 mod options;
-mod plugin_worker;
 mod process;
 mod program;
 mod restarts;
+#[cfg(target_os = "linux")]
+mod seccomp;
 
+pub(super) use confinement::Confinement;
 pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
 
+pub(super) use instance_worker::{InstanceWorker, PluginWorker, WorkerFile};
 pub(super) use link::WorkerLink;
-pub(super) use plugin_worker::{PluginWorker, WorkerFile};

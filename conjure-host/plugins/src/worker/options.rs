@@ -38,6 +38,9 @@ pub struct WorkerOptions {
     /// built with `panic = "abort"`, or the process has opened as many as it can) always gets a
     /// worker.
     pub isolation: Isolation,
+    /// Whether each worker reaches only what the plugin's manifest names and its session has; it does
+    /// unless set otherwise.
+    pub confined: bool,
     /// What each worker may use.
     pub limits: WorkerLimits,
 }
@@ -50,6 +53,7 @@ impl WorkerOptions {
             args: args.iter().map(OsString::from).collect(),
             env: Vec::new(),
             isolation: Isolation::default(),
+            confined: true,
             limits: WorkerLimits::default(),
         }
     }

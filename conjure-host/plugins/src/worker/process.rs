@@ -90,7 +90,7 @@ impl WorkerProcess {
         let mut command = Command::new(&options.program);
         command
             .args(&options.args)
-            .args(arguments.to_args())
+            .args(arguments.to_args()?)
             .env_clear()
             .envs(ENVIRONMENT.iter().filter_map(|name| {
                 let value = std::env::var_os(name)?;

@@ -11,6 +11,7 @@ use conjure_config::platform;
 use conjure_skill_sdk::frames::{PluginRoot, serve};
 use rustix::process::{Resource, Rlimit, Signal};
 
+use super::confinement::{Confinement, ConfinementGaps};
 use crate::open::{LibraryLabel, end_at_once, open};
 
 /// Runs as a worker, and ends the process. `args` is what a host hands over behind the arguments
@@ -46,12 +47,19 @@ pub(super) struct WorkerArguments {
     pub(super) file: PathBuf,
     /// What the file's header says, for errors.
     pub(super) label: LibraryLabel,
+    /// What it may reach; without it, what its user may.
+    pub(super) confinement: Option<Confinement>,
 }
 
 impl WorkerArguments {
     /// As arguments of a program.
-    pub(super) fn to_args(&self) -> [OsString; 9] {
-        [
+    ///
+    /// # Errors
+    /// That a path of the confinement is not UTF-8.
+    pub(super) fn to_args(&self) -> Result<[OsString; 10], String> {
+        let confinement = serde_json::to_string(&self.confinement)
+            .map_err(|error| format!("what it may reach cannot be said: {error}"))?;
+        Ok([
             self.parent.to_string().into(),
             self.memory.to_string().into(),
             self.open_files.to_string().into(),
@@ -61,7 +69,8 @@ impl WorkerArguments {
             self.label.version.clone().into(),
             self.label.sdk.clone().into(),
             self.label.rustc.clone().into(),
-        ]
+            confinement.into(),
+        ])
     }
 
     fn read(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
@@ -76,6 +85,7 @@ impl WorkerArguments {
             sdk: text()?,
             rustc: text()?,
         };
+        let confinement = serde_json::from_str(&text()?).ok()?;
         let arguments = Self {
             parent,
             memory,
@@ -83,6 +93,7 @@ impl WorkerArguments {
             copy,
             file,
             label,
+            confinement,
         };
         args.next().is_none().then_some(arguments)
     }
@@ -94,6 +105,7 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     let streams = platform::take_streams().map_err(|error| error.to_string())?;
     end_with(arguments.parent)?;
     limit(&arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
+    confine(&arguments);
     let root = WorkerRoot::open(&arguments);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -137,6 +149,18 @@ fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
     set(Resource::Data, own_data().saturating_add(arguments.memory))?;
     set(Resource::Nofile, arguments.open_files)?;
     set(Resource::Core, 0)
+}
+
+/// Before the library is opened, so that its constructors are confined too.
+fn confine(arguments: &WorkerArguments) {
+    let Some(confinement) = &arguments.confinement else {
+        return;
+    };
+    let gaps = confinement.enter(&arguments.copy);
+    if gaps != ConfinementGaps::default() {
+        let line = format!("note: this system cannot confine workers wholly: {gaps:?}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
 }
 
 /// Bytes of memory that this process may write to by now, as the system counts them for the limit.
@@ -202,13 +226,18 @@ mod tests {
                 sdk: "0.1.0".to_owned(),
                 rustc: "rustc 1.85.0 (4d91de4e4 2025-02-17)".to_owned(),
             },
+            confinement: Some(Confinement {
+                read: vec!["/var/log".into()],
+                network: true,
+                ..Confinement::default()
+            }),
         };
-        let args = arguments.to_args();
+        let args = arguments.to_args().unwrap();
         assert_eq!(
             WorkerArguments::read(args.clone().into_iter()),
             Some(arguments)
         );
-        let short = args.iter().take(8).cloned();
+        let short = args.iter().take(9).cloned();
         assert_eq!(WorkerArguments::read(short), None);
         let long = args.into_iter().chain([OsString::from("more")]);
         assert_eq!(WorkerArguments::read(long), None);

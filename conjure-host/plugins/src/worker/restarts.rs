@@ -1,7 +1,7 @@
 //! When a worker that ended may be started again.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::end::WorkerEnd;
@@ -13,11 +13,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The ends of a plugin's workers. One that answers in between makes up for all before.
-#[derive(Debug, Default)]
+/// The ends of an instance's workers. One that answers in between makes up for all before.
+#[derive(Debug)]
 pub(super) struct Restarts {
     in_a_row: AtomicU32,
-    total: AtomicU64,
+    /// The same of all instances of the plugin.
+    total: Arc<AtomicU64>,
     last: Mutex<Option<(Instant, WorkerEnd)>>,
 }
 
@@ -30,6 +31,15 @@ pub(super) struct RestartPause {
 }
 
 impl Restarts {
+    /// `total` counts the ends of all workers of a plugin.
+    pub(super) fn new(total: Arc<AtomicU64>) -> Self {
+        Self {
+            in_a_row: AtomicU32::new(0),
+            total,
+            last: Mutex::default(),
+        }
+    }
+
     /// A worker ended by itself.
     pub(super) fn ended(&self, end: WorkerEnd) {
         self.in_a_row.fetch_add(1, Ordering::AcqRel);
@@ -43,11 +53,6 @@ impl Restarts {
         if self.in_a_row.load(Ordering::Relaxed) != 0 {
             self.in_a_row.store(0, Ordering::Release);
         }
-    }
-
-    /// How many ended since the plugin was loaded.
-    pub(super) fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
     }
 
     /// Why none may be started at this moment, if so.
@@ -74,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_few_ends_cost_nothing_then_pauses_grow_and_an_answer_makes_up_for_all() {
-        let restarts = Restarts::default();
+        let total = Arc::<AtomicU64>::default();
+        let restarts = Restarts::new(Arc::clone(&total));
         let end = || WorkerEnd::unknown("a test");
         for _ in 0..FREE {
             restarts.ended(end());
@@ -92,6 +98,6 @@ mod tests {
         assert_eq!(restarts.pause(Instant::now() + LONGEST_PAUSE * 2), None);
         restarts.answered();
         assert_eq!(restarts.pause(Instant::now()), None);
-        assert_eq!(restarts.total(), 39);
+        assert_eq!(total.load(Ordering::Relaxed), 39);
     }
 }

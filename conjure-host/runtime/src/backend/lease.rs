@@ -1,6 +1,7 @@
 //! Instances of plugins as a session uses them: made at first use, moved to a new version at a
 //! step boundary, cleaned up at the end.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use conjure_core::log::StateHandover;
@@ -206,9 +207,14 @@ impl SkillLease {
         old: Option<&Arc<Instance>>,
         request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
+        // State that all sessions share is of none of their directories.
+        let dirs: &[&Path] = match self.gate {
+            Some(_) => &[],
+            None => &[&request_context.working_dir, &request_context.exchange_dir],
+        };
         let instance = self
             .plugin
-            .create(&self.create, Arc::clone(&self.services))
+            .create_in(&self.create, Arc::clone(&self.services), dirs)
             .await
             .map_err(|error| error.to_string())?;
         if let Some(old) = old

@@ -11,6 +11,7 @@
 mod abi;
 mod altered;
 mod calls;
+mod confined;
 mod contributing;
 mod in_place;
 mod known;

@@ -55,7 +55,7 @@ async fn ends(bench: &Bench) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_there_while_an_instance_is_and_serves_all_of_them() {
+async fn each_instance_has_a_worker_for_as_long_as_it_lives() {
     let bench = bench();
     let plugin = bench.load(&marked());
     assert_eq!(plugin.isolation(), Isolation::Process);
@@ -63,12 +63,13 @@ async fn a_worker_is_there_while_an_instance_is_and_serves_all_of_them() {
     ends(&bench).await;
     let one = bench.instance(&plugin).await;
     let two = bench.instance(&plugin).await;
-    assert_eq!(running(&bench).len(), 1);
-    // Each instance has a state of its own.
+    assert_eq!(running(&bench).len(), 2);
+    // And a state of its own.
     assert_eq!(Bench::execute(&one, "count").await.unwrap(), "1");
     assert_eq!(Bench::execute(&one, "count").await.unwrap(), "2");
     assert_eq!(Bench::execute(&two, "count").await.unwrap(), "1");
     drop(one);
+    until(|| running(&bench).len() == 1).await;
     assert_eq!(Bench::execute(&two, "count").await.unwrap(), "2");
     two.close(Duration::from_secs(2)).await;
     drop(two);
@@ -229,18 +230,20 @@ async fn a_worker_that_always_ends_is_started_ever_more_slowly_and_that_is_said(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_other_sessions_go_on_when_one_of_the_same_worker_does_not_stop() {
+async fn other_calls_of_a_worker_come_to_their_end_when_one_does_not_stop() {
     let bench = bench();
     let plugin = bench.load(&misbehaving());
-    let (hanging, waiting) = (bench.instance(&plugin).await, bench.instance(&plugin).await);
+    let instance = bench.instance(&plugin).await;
+    let neighbour = bench.instance(&plugin).await;
+    let workers = running(&bench);
     let options = CallOptions {
         deadline: Some(Duration::from_millis(300)),
         ..CallOptions::default()
     };
     let hang = envelope(&json!({ "command": "hang" }));
     let (hung, slept) = tokio::join!(
-        hanging.request("skill.execute", hang, options),
-        Bench::execute(&waiting, "sleep 1500"),
+        instance.request("skill.execute", hang, options),
+        Bench::execute(&instance, "sleep 1500"),
     );
     assert!(
         matches!(
@@ -253,11 +256,14 @@ async fn calls_of_other_sessions_go_on_when_one_of_the_same_worker_does_not_stop
         "{hung:?}"
     );
     assert_eq!(slept.unwrap(), "sleep: done");
-    ends(&bench).await;
-    for instance in [&hanging, &waiting] {
+    until(|| running(&bench).len() == 1).await;
+    for instance in [&instance, &neighbour] {
         assert_eq!(Bench::execute(instance, "echo on").await.unwrap(), "on");
     }
-    assert_eq!(running(&bench).len(), 1);
+    // One is new, and the neighbour's is the one that it was.
+    let now = running(&bench);
+    assert_eq!(now.len(), 2);
+    assert_eq!(now.iter().filter(|id| workers.contains(id)).count(), 1);
     assert_eq!(plugin.health().lost_threads, 0);
 }
 

@@ -1,16 +1,18 @@
-//! The worker of a plugin: the process that runs now, and the next one when that has ended.
+//! The worker of an instance: the process that runs now, and the next one when that has ended.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use conjure_abi::HeaderFields;
+use conjure_skill_sdk::protocol::Permissions;
 use tokio::sync::Mutex;
 
-use super::WorkerOptions;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
+use super::{Confinement, WorkerOptions};
 use crate::load::Loader;
 use crate::open::LibraryLabel;
 use crate::{PluginError, Sha256};
@@ -23,13 +25,13 @@ pub(crate) struct WorkerFile {
     pub(crate) header: HeaderFields,
 }
 
-/// The worker of a plugin. There is a process while somebody needs one.
+/// What the workers of a plugin have in common.
 pub(crate) struct PluginWorker {
     loader: Loader,
     options: WorkerOptions,
     file: WorkerFile,
-    current: Mutex<Weak<WorkerProcess>>,
-    restarts: Arc<Restarts>,
+    /// Workers that ended by themselves.
+    ends: Arc<AtomicU64>,
 }
 
 impl PluginWorker {
@@ -39,21 +41,67 @@ impl PluginWorker {
             loader,
             options,
             file,
-            current: Mutex::default(),
-            restarts: Arc::default(),
+            ends: Arc::default(),
         })
     }
 
     /// Workers of this plugin that ended by themselves.
     pub(crate) fn ends(&self) -> u64 {
-        self.restarts.total()
+        self.ends.load(Ordering::Relaxed)
     }
 
-    /// Asks for the manifest. Blocks, at most for the limit.
+    /// Asks for the manifest, in a worker that reaches nothing but what every program does. Blocks, at
+    /// most for the limit.
     ///
     /// # Errors
     /// Why there is none.
     pub(crate) fn manifest(self: &Arc<Self>, limit: Duration) -> Result<Vec<u8>, PluginError> {
+        InstanceWorker::new(Arc::clone(self), Confinement::default()).manifest(limit)
+    }
+
+    /// What a worker may reach: what the manifest names, and these directories.
+    ///
+    /// # Errors
+    /// The path in the manifest that cannot be granted.
+    pub(crate) fn confinement(
+        &self,
+        permissions: &Permissions,
+        dirs: impl IntoIterator<Item = PathBuf>,
+    ) -> Result<Confinement, String> {
+        let home = conjure_config::env::home();
+        let store = self.loader.store().dir();
+        // What the host keeps lies beside its copies.
+        let own = store.parent().unwrap_or(store);
+        let named = Confinement::of(permissions, home.as_deref(), own)?;
+        Ok(named.working_in(dirs))
+    }
+
+    /// Name and version.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.file.header.name, self.file.header.version)
+    }
+}
+
+/// The worker of one instance. There is a process while somebody needs one.
+pub(crate) struct InstanceWorker {
+    plugin: Arc<PluginWorker>,
+    confinement: Confinement,
+    current: Mutex<Weak<WorkerProcess>>,
+    restarts: Arc<Restarts>,
+}
+
+impl InstanceWorker {
+    /// No process is started yet.
+    pub(crate) fn new(plugin: Arc<PluginWorker>, confinement: Confinement) -> Arc<Self> {
+        Arc::new(Self {
+            restarts: Arc::new(Restarts::new(Arc::clone(&plugin.ends))),
+            plugin,
+            confinement,
+            current: Mutex::default(),
+        })
+    }
+
+    fn manifest(self: &Arc<Self>, limit: Duration) -> Result<Vec<u8>, PluginError> {
         let worker = Arc::clone(self);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let asked = async move {
@@ -94,8 +142,8 @@ impl PluginWorker {
         }
         if let Some(pause) = self.restarts.pause(Instant::now()) {
             return Err(PluginError::WorkerPaused {
-                path: self.file.path.clone(),
-                plugin: self.plugin(),
+                path: self.plugin.file.path.clone(),
+                plugin: self.plugin.name(),
                 ends: pause.ends,
                 end: pause.end.to_string(),
                 left: pause.left,
@@ -106,8 +154,8 @@ impl PluginWorker {
         let started = async move {
             let finder = Arc::clone(&worker);
             let copy = tokio::task::spawn_blocking(move || {
-                let WorkerFile { path, sha256, .. } = &finder.file;
-                finder.loader.copy_of(path, sha256)
+                let WorkerFile { path, sha256, .. } = &finder.plugin.file;
+                finder.plugin.loader.copy_of(path, sha256)
             });
             let copy = copy
                 .await
@@ -122,16 +170,18 @@ impl PluginWorker {
     }
 
     fn start(&self, copy: PathBuf) -> Result<Arc<WorkerProcess>, PluginError> {
+        let PluginWorker { options, file, .. } = &*self.plugin;
         let arguments = WorkerArguments {
             parent: std::process::id(),
-            memory: self.options.limits.memory,
-            open_files: self.options.limits.open_files,
+            memory: options.limits.memory,
+            open_files: options.limits.open_files,
             copy,
-            file: self.file.path.clone(),
-            label: LibraryLabel::from(&self.file.header),
+            file: file.path.clone(),
+            label: LibraryLabel::from(&file.header),
+            confinement: options.confined.then(|| self.confinement.clone()),
         };
         let restarts = Arc::clone(&self.restarts);
-        WorkerProcess::start(&self.options, &arguments, &self.plugin(), restarts)
+        WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts)
             .map_err(|reason| self.no_process(reason))
     }
 
@@ -140,32 +190,32 @@ impl PluginWorker {
         self.restarts.answered();
     }
 
-    /// Name and version.
+    /// Name and version of the plugin.
     pub(super) fn plugin(&self) -> String {
-        format!("{} {}", self.file.header.name, self.file.header.version)
+        self.plugin.name()
     }
 
     pub(super) fn hung(&self, limit: Duration) -> PluginError {
         PluginError::HungInWorker {
-            path: self.file.path.clone(),
-            plugin: self.plugin(),
+            path: self.plugin.file.path.clone(),
+            plugin: self.plugin.name(),
             limit,
         }
     }
 
     pub(super) fn ended(&self, end: &str) -> PluginError {
         PluginError::WorkerEnded {
-            path: self.file.path.clone(),
-            plugin: self.plugin(),
+            path: self.plugin.file.path.clone(),
+            plugin: self.plugin.name(),
             end: end.to_owned(),
         }
     }
 
     fn no_process(&self, reason: String) -> PluginError {
         PluginError::NoWorker {
-            path: self.file.path.clone(),
-            plugin: self.plugin(),
-            program: self.options.program.clone(),
+            path: self.plugin.file.path.clone(),
+            plugin: self.plugin.name(),
+            program: self.plugin.options.program.clone(),
             reason,
         }
     }

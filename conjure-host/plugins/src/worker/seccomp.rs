@@ -1,0 +1,227 @@
+//! System calls that a worker may not make.
+//!
+//! A list of what is refused, since a plugin may need any ordinary call: what reaches other
+//! processes, the network, the kernel's own settings, and what Landlock does not know of files.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::Confinement;
+
+/// Refused to every worker.
+const NEVER: &[i64] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_setpriority,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setattr,
+    libc::SYS_ioprio_set,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // The kernel and the machine.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_personality,
+    libc::SYS_fanotify_init,
+    // Files by another way than their names, and what Landlock does not know of names.
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchownat,
+    libc::SYS_fchown,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+];
+
+/// The same on x86-64, where older calls are.
+#[cfg(target_arch = "x86_64")]
+const NEVER_HERE: &[i64] = &[
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_kexec_file_load,
+    // The names of the older of the two 32-bit interfaces; the other one ends the process.
+    X32 | 520,
+    X32 | 521,
+    X32 | 539,
+    X32 | 540,
+    X32 | 545,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const NEVER_HERE: &[i64] = &[];
+
+/// Refused to those that start no programs.
+const COMMANDS: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_fork,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_vfork,
+];
+
+/// Set in the numbers of calls of the interface `x32`, which a kernel may have.
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// Not in the C library's list yet.
+const SYS_FCHMODAT2: i64 = 452;
+
+/// The errors that refused calls have.
+const EPERM: u32 = libc::EPERM.unsigned_abs();
+const ENOSYS: u32 = libc::ENOSYS.unsigned_abs();
+
+/// Flags of `clone` that make namespaces.
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Confines this process.
+///
+/// # Errors
+/// The kernel's, or that there is no such filter for this machine.
+pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Error> {
+    let mut rules = Rules::new();
+    for call in NEVER.iter().chain(NEVER_HERE) {
+        rules.insert(*call, Vec::new());
+    }
+    if !confinement.commands {
+        rules.extend(COMMANDS.iter().map(|call| (*call, Vec::new())));
+    }
+    rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
+    rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
+    // Limits of other processes; those of this one can only be lowered.
+    let of_others = condition(0, SeccompCmpOp::Ne, 0)?;
+    rules.insert(
+        libc::SYS_prlimit64,
+        vec![SeccompRule::new(vec![of_others])?],
+    );
+    // Times of a file that is named; those of one that is open can be set.
+    let length = SeccompCmpArgLen::Qword;
+    let named = SeccompCondition::new(1, length, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![named])?]);
+    apply(rules, SeccompAction::Errno(EPERM))?;
+    // Its flags are in memory, where a filter cannot look: whoever asks takes `clone` instead.
+    let unreadable = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    apply(unreadable, SeccompAction::Errno(ENOSYS))?;
+    // Copying a file sets the mode of the copy; that it stays as it is does no harm.
+    let ignored = Rules::from([(libc::SYS_fchmod, Vec::new())]);
+    apply(ignored, SeccompAction::Errno(0))
+}
+
+/// Threads are made with it as well as processes.
+fn clone_rules(commands: bool) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    let mut rules = Vec::new();
+    if !commands {
+        let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
+        rules.push(condition(0, SeccompCmpOp::MaskedEq(thread), 0)?);
+    }
+    for flag in NAMESPACES {
+        let flag = u64::from(flag.unsigned_abs());
+        rules.push(condition(0, SeccompCmpOp::MaskedEq(flag), flag)?);
+    }
+    let rules = rules.into_iter();
+    Ok(rules
+        .map(|rule| SeccompRule::new(vec![rule]))
+        .collect::<Result<_, _>>()?)
+}
+
+/// Sockets of the internet, and what looks names up, for those that open connections. None of this
+/// machine's: the sockets of an engine or of an agent for keys are as good as its programs.
+fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    if !network {
+        return Ok(Vec::new());
+    }
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let others =
+        families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+    let others = others.into_iter().collect::<Result<_, _>>()?;
+    Ok(vec![SeccompRule::new(others)?])
+}
+
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::Error> {
+    let length = SeccompCmpArgLen::Dword;
+    Ok(SeccompCondition::new(argument, length, operator, value)?)
+}
+
+fn apply(mut rules: Rules, action: SeccompAction) -> Result<(), seccompiler::Error> {
+    #[cfg(target_arch = "x86_64")]
+    for (call, same) in rules.clone() {
+        rules.entry(call | X32).or_insert(same);
+    }
+    let machine = TargetArch::try_from(std::env::consts::ARCH)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, machine)?;
+    let program = BpfProgram::try_from(filter)?;
+    seccompiler::apply_filter(&program)
+}

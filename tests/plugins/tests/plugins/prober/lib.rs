@@ -1,0 +1,149 @@
+//! A skill that tries whatever it is told to, and says what came of it: `done`, or the number of
+//! the system's error.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::raw::{c_char, c_int, c_long};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::process::Command;
+
+use conjure_skill_sdk::protocol::Execute;
+use conjure_skill_sdk::{export_skill, Skill};
+
+extern "C" {
+    fn syscall(number: c_long, ...) -> c_long;
+    fn chown(path: *const c_char, user: u32, group: u32) -> c_int;
+    fn mkfifo(path: *const c_char, mode: u32) -> c_int;
+    fn mknod(path: *const c_char, mode: u32, device: u64) -> c_int;
+    fn fork() -> c_int;
+    fn kill(process: c_int, signal: c_int) -> c_int;
+    fn setpriority(which: c_int, who: u32, priority: c_int) -> c_int;
+    fn setxattr(
+        path: *const c_char,
+        name: *const c_char,
+        value: *const u8,
+        size: usize,
+        flags: c_int,
+    ) -> c_int;
+    fn _exit(code: c_int) -> !;
+}
+
+fn skill() -> Skill {
+    Skill::new("prober", "Tries what it is told to").execute("VERB ARGUMENT…", |_cx, c: Execute| {
+        let words: Vec<&str> = c.command.split(' ').collect();
+        match attempt(&words) {
+            Ok(()) => "done".to_owned(),
+            Err(error) => match error.raw_os_error() {
+                Some(number) => format!("error {number}"),
+                None => format!("no answer: {error}"),
+            },
+        }
+    })
+}
+
+fn attempt(words: &[&str]) -> io::Result<()> {
+    let text = |path: &str| CString::new(path).map_err(io::Error::from);
+    match *words {
+        ["read", path] => fs::read(path).map(drop),
+        ["list", path] => fs::read_dir(path).map(drop),
+        ["write", path] => fs::write(path, "changed"),
+        ["append", path] => fs::OpenOptions::new()
+            .append(true)
+            .open(path)?
+            .write_all(b"changed"),
+        ["truncate", path] => fs::OpenOptions::new().write(true).open(path)?.set_len(0),
+        ["remove", path] => fs::remove_file(path),
+        ["make-dir", path] => fs::create_dir(path),
+        ["remove-dir", path] => fs::remove_dir(path),
+        ["rename", from, to] => fs::rename(from, to),
+        ["hard-link", from, to] => fs::hard_link(from, to),
+        ["link-read", to, link] => {
+            symlink(to, link)?;
+            fs::read(link).map(drop)
+        }
+        ["link-write", to, link] => {
+            symlink(to, link)?;
+            fs::write(link, "changed")
+        }
+        ["make-link", path] => symlink("/nowhere", path),
+        ["chmod", path] => {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777))
+        }
+        ["chown", path] => {
+            let path = text(path)?;
+            checked(unsafe { chown(path.as_ptr(), 1, 1) }.into())
+        }
+        ["xattr", path] => {
+            let (path, name) = (text(path)?, text("user.x")?);
+            checked(unsafe { setxattr(path.as_ptr(), name.as_ptr(), b"x".as_ptr(), 1, 0) }.into())
+        }
+        ["pipe", path] => {
+            let path = text(path)?;
+            checked(unsafe { mkfifo(path.as_ptr(), 0o600) }.into())
+        }
+        ["device", path] => {
+            let path = text(path)?;
+            // A block device: the first disk.
+            checked(unsafe { mknod(path.as_ptr(), 0o060_600, 8 << 8) }.into())
+        }
+        ["copy", from, to] => fs::copy(from, to).map(drop),
+        ["socket-file", path] => UnixListener::bind(path).map(drop),
+        ["tcp", address] => TcpStream::connect(address).map(drop),
+        ["listen", address] => TcpListener::bind(address).map(drop),
+        ["udp", address] => UdpSocket::bind("0.0.0.0:0")?
+            .send_to(b"x", address)
+            .map(drop),
+        ["unix", path] => UnixStream::connect(path).map(drop),
+        ["unix-datagram", path] => UnixDatagram::unbound()?.connect(path).map(drop),
+        ["name", host] => {
+            use std::net::ToSocketAddrs;
+            (host, 80).to_socket_addrs().map(drop)
+        }
+        ["run", program] => Command::new(program).output().map(drop),
+        ["fork"] => {
+            let child = unsafe { fork() };
+            if child == 0 {
+                unsafe { _exit(0) }
+            }
+            checked(child.into())
+        }
+        ["thread"] => {
+            let _ = std::thread::Builder::new().spawn(|| ())?.join();
+            Ok(())
+        }
+        ["kill", process] => checked(unsafe { kill(number(process)? as c_int, 0) }.into()),
+        ["priority", process] => {
+            checked(unsafe { setpriority(0, number(process)? as u32, 19) }.into())
+        }
+        ["variable", name] => match std::env::var_os(name) {
+            Some(_) => Ok(()),
+            None => Err(io::Error::from_raw_os_error(2)),
+        },
+        ["call", ref numbers @ ..] => {
+            let mut arguments = [0; 7];
+            for (argument, text) in arguments.iter_mut().zip(numbers) {
+                *argument = number(text)?;
+            }
+            let [call, a, b, c, d, e, f] = arguments;
+            checked(unsafe { syscall(call, a, b, c, d, e, f) })
+        }
+        _ => Err(io::Error::other("there is no such attempt")),
+    }
+}
+
+fn checked(result: c_long) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn number(text: &str) -> io::Result<c_long> {
+    text.parse().map_err(io::Error::other)
+}
+
+export_skill!(skill, name = "prober");
