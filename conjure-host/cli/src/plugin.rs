@@ -17,6 +17,7 @@ use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
 use super::plugin_args::{PluginArgs, workers};
 use super::plugin_create;
+use super::plugin_trust;
 
 /// Lists plugins, shows or checks one, creates one.
 #[derive(clap::Args)]
@@ -51,6 +52,21 @@ enum PluginVerb {
         /// The library
         file: PathBuf,
     },
+    /// Trust a plugin: its very bytes run in the host's process, where others have their own
+    ///
+    /// Reads the file and runs nothing of it. Another build of the plugin is another plugin. Without a
+    /// file it lists those that are trusted. What comes with the program needs no listing.
+    Trust {
+        /// The library
+        file: Option<PathBuf>,
+    },
+    /// Trust a plugin no more
+    ///
+    /// A host that runs it already goes on until it loads it again.
+    Untrust {
+        /// The library, or the beginning of its SHA-256 as `plugin trust` lists it
+        library: String,
+    },
     /// Create a plugin: a crate of its own that builds with `cargo build`
     #[command(alias = "new")]
     Create(plugin_create::PluginCreateArgs),
@@ -59,7 +75,10 @@ enum PluginVerb {
 impl PluginCommandArgs {
     /// Whether the verb looks at no session's plugins.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(&self.verb, PluginVerb::Create(_))
+        matches!(
+            &self.verb,
+            PluginVerb::Create(_) | PluginVerb::Trust { .. } | PluginVerb::Untrust { .. }
+        )
     }
 }
 
@@ -70,7 +89,9 @@ pub(crate) fn run_without_host(
 ) -> Result<Exit, CliError> {
     match &args.verb {
         PluginVerb::Create(args) => plugin_create::run(global, args),
-        _ => Ok(Exit::Fine),
+        PluginVerb::Trust { file } => plugin_trust::trust(global, file.as_deref()),
+        PluginVerb::Untrust { library } => plugin_trust::untrust(global, library),
+        PluginVerb::List(_) | PluginVerb::Show { .. } | PluginVerb::Check { .. } => Ok(Exit::Fine),
     }
 }
 
@@ -80,6 +101,8 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
         PluginVerb::Show { file, load } => show(global, &file, load),
         PluginVerb::Check { file } => check(global, &file).await,
         PluginVerb::Create(args) => plugin_create::run(global, &args),
+        PluginVerb::Trust { file } => plugin_trust::trust(global, file.as_deref()),
+        PluginVerb::Untrust { library } => plugin_trust::untrust(global, &library),
     }
 }
 
@@ -272,12 +295,22 @@ fn print_manifest(manifest: &Manifest) {
     for (name, wanted) in [
         ("secrets", &permissions.secrets),
         ("hosts", &permissions.http),
+        ("files to read", &permissions.read),
+        ("files to change", &permissions.write),
     ] {
         if !wanted.is_empty() {
             output::line(format_args!(
                 "{BOLD}Asks for {name}{RESET}\n  {}",
-                wanted.join(", ")
+                output::clean(&wanted.join(", "))
             ));
+        }
+    }
+    for (name, wanted) in [
+        ("connections of its own", permissions.network),
+        ("programs that it starts", permissions.commands),
+    ] {
+        if wanted {
+            output::line(format_args!("{BOLD}Asks for {name}{RESET}"));
         }
     }
 }
@@ -316,7 +349,7 @@ async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(),
     Ok(())
 }
 
-fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
+pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
     if global.json {
         output::json(&json!({ "ok": false, "file": path, "reason": reason }));
     } else {
@@ -335,7 +368,7 @@ fn loader(global: &Global) -> Result<Loader, CliError> {
         store,
         LoaderOptions {
             operations,
-            worker: workers(None),
+            worker: workers(global, None),
             ..LoaderOptions::default()
         },
     ))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_config::env;
-use conjure_plugins::{Isolation, SearchPath, WorkerOptions};
+use conjure_plugins::{Isolation, PluginTrust, SearchPath, WorkerOptions};
 use conjure_runtime::{Host, HostBuilder};
 
 use super::args::Global;
@@ -58,7 +58,7 @@ impl PluginArgs {
         let mut builder = Host::builder()
             .data_dir(global.data_dir())
             .auths(global.auths());
-        if let Some(workers) = workers(self.isolation) {
+        if let Some(workers) = workers(global, self.isolation) {
             builder = builder.workers(workers);
         }
         for file in search.named {
@@ -84,13 +84,22 @@ pub(crate) fn become_worker() {
 
 /// How plugins run in processes of their own; nothing where the system does not say which program
 /// this is.
-pub(crate) fn workers(wanted: Option<Isolation>) -> Option<WorkerOptions> {
+pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<WorkerOptions> {
     let program = std::env::current_exe().ok()?;
-    let mut workers = WorkerOptions::new(program, &[WORKER]);
+    let mut workers = WorkerOptions::new(&program, &[WORKER]);
+    workers.trust = trust(global);
+    if let Some(dir) = program.parent() {
+        workers.trust = workers.trust.shipped_in(dir.join("plugins"));
+    }
     if let Some(isolation) = wanted.or_else(from_environment) {
         workers.isolation = isolation;
     }
     Some(workers)
+}
+
+/// The libraries that the user has listed as trusted.
+pub(crate) fn trust(global: &Global) -> PluginTrust {
+    PluginTrust::default().listed_in(global.data_dir().join("trusted-plugins"))
 }
 
 fn from_environment() -> Option<Isolation> {

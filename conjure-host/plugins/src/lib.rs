@@ -45,4 +45,7 @@ pub use registry::{FailedPlugin, PluginRegistry, PluginSnapshot, RegistryChange,
 pub use services::{CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId};
 pub use store::CopyStore;
 pub use watch::{WatchOptions, Watcher};
-pub use worker::{Isolation, WorkerLimits, WorkerOptions, worker_main};
+pub use worker::{
+    ConfinementGaps, Isolation, PluginTrust, TrustedLibrary, WorkerLimits, WorkerOptions,
+    confinement_gaps, worker_main,
+};

@@ -113,7 +113,7 @@ impl Loader {
     ) -> Result<LoadedPlugin, PluginError> {
         let pin = pin(&library.path, named);
         refuse_unpinned(&library.path, &pin)?;
-        let isolation = self.isolation(&library.path, &library.header)?;
+        let isolation = self.isolation(&library.path, &library.sha256, &library.header)?;
         let manifest = self.accept(&library.path, &library.header, &library.manifest)?;
         let source = PluginSource::File {
             path: library.path.clone(),
@@ -143,7 +143,7 @@ impl Loader {
     /// The first check that fails.
     pub fn load_file(&self, file: PluginFile) -> Result<LoadedPlugin, PluginError> {
         refuse_unpinned(&file.path, &file.pin)?;
-        let (json, factory) = match self.isolation(&file.path, &file.header)? {
+        let (json, factory) = match self.isolation(&file.path, &file.sha256, &file.header)? {
             Some(worker) => self.in_worker(worker, &file)?,
             None => {
                 let library = self.library(&file)?;
@@ -177,6 +177,7 @@ impl Loader {
     fn isolation(
         &self,
         path: &Path,
+        sha256: &Sha256,
         header: &HeaderFields,
     ) -> Result<Option<&WorkerOptions>, PluginError> {
         let Some(worker) = &self.options.worker else {
@@ -189,8 +190,9 @@ impl Loader {
             });
         };
         let fits = header.panic_unwind && Self::opened() < self.options.library_limit;
-        let stays_here = fits && worker.isolation == Isolation::InProcess;
-        Ok((!stays_here).then_some(worker))
+        let belongs_here =
+            worker.isolation == Isolation::InProcess || worker.trust.holds(path, sha256);
+        Ok((!fits || !belongs_here).then_some(worker))
     }
 
     /// Asks a plugin in a worker for its manifest.

@@ -47,10 +47,9 @@ impl Client {
     pub fn connect<R, W>(reader: R, writer: W) -> Self
     where
         R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
+        W: AsyncWrite + Send + 'static,
     {
-        let (outbox, waiting) = Outbox::new();
-        let logs = outbox.logs();
+        let outbox = Outbox::new(writer);
         let shared = Arc::new(ClientCore {
             outbox,
             runtime: Handle::current(),
@@ -66,7 +65,7 @@ impl Client {
         let writing = tokio::spawn({
             let shared = Arc::clone(&shared);
             async move {
-                let ended = Outbox::write(writer, waiting, logs).await;
+                let ended = shared.outbox.run().await;
                 shared.end(ended);
             }
         });
@@ -414,6 +413,7 @@ impl ClientCore {
             Ok(()) => "the plugin's end of the stream was closed".to_owned(),
             Err(error) => error.to_string(),
         };
+        self.outbox.close();
         let calls = {
             let mut state = self.state();
             state.ended.get_or_insert(reason);

@@ -28,10 +28,9 @@ pub async fn serve<P, R, W>(root: P, reader: R, writer: W) -> Result<(), FrameEr
 where
     P: PluginRoot,
     R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
+    W: AsyncWrite + Send + 'static,
 {
-    let (outbox, waiting) = Outbox::new();
-    let logs = outbox.logs();
+    let outbox = Outbox::new(writer);
     let server = Arc::new(FrameServer {
         root,
         outbox,
@@ -41,7 +40,7 @@ where
         let mut reading = pin!(stream::read(reader, |frame| FrameServer::take(
             &server, frame
         )));
-        let mut writing = pin!(Outbox::write(writer, waiting, logs));
+        let mut writing = pin!(server.outbox.run());
         std::future::poll_fn(|cx| match reading.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(ended),
             Poll::Pending => writing.as_mut().poll(cx),
@@ -223,6 +222,7 @@ impl<P: PluginRoot> FrameServer<P> {
     }
 
     fn end(&self) {
+        self.outbox.close();
         let ServerState { lines, instances } = std::mem::take(&mut *self.state());
         for running in lines.into_values() {
             running.end();

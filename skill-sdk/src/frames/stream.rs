@@ -1,10 +1,13 @@
 //! Frames in and out of an asynchronous stream.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::Notify;
 
 use super::codec::{Decoder, Frame, FrameError};
 use super::message::Message;
@@ -15,77 +18,157 @@ const MAX_LOGS: usize = 256;
 /// How many bytes go into one write when there are that many.
 const BATCH: usize = 64 * 1024;
 
-/// What waits to be written. The number of frames in it is bounded by whoever sends them:
-/// credits, host requests and calls are, and log lines are here.
+/// What is to be written. The number of frames that wait is bounded by whoever sends them: credits,
+/// host requests and calls are, and log lines are here.
+///
+/// Whoever sends writes itself, where the stream takes all of it at once: a task that is woken for
+/// that costs more than the write. What is left is written by [`Outbox::run`].
 #[derive(Clone)]
-pub(super) struct Outbox {
-    queue: mpsc::UnboundedSender<WaitingOutput>,
-    logs: Arc<AtomicUsize>,
+pub(super) struct Outbox(Arc<SharedOutput>);
+
+struct SharedOutput {
+    state: Mutex<OutputState>,
+    /// Something is left to be written.
+    left: Notify,
 }
 
-pub(super) struct WaitingOutput {
+struct OutputState {
+    /// Nothing once the stream is closed.
+    writer: Option<Pin<Box<dyn AsyncWrite + Send>>>,
+    waiting: VecDeque<WaitingFrame>,
+    logs: usize,
+    /// The bytes that are being written, and how many of them are.
+    batch: Vec<u8>,
+    written: usize,
+    /// All was written and not flushed yet.
+    unflushed: bool,
+}
+
+struct WaitingFrame {
     bytes: Vec<u8>,
     log: bool,
 }
 
 impl Outbox {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<WaitingOutput>) {
-        let (queue, waiting) = mpsc::unbounded_channel();
-        let logs = Arc::default();
-        (Self { queue, logs }, waiting)
+    pub(super) fn new(writer: impl AsyncWrite + Send + 'static) -> Self {
+        Self(Arc::new(SharedOutput {
+            state: Mutex::new(OutputState {
+                writer: Some(Box::pin(writer)),
+                waiting: VecDeque::new(),
+                logs: 0,
+                batch: Vec::new(),
+                written: 0,
+                unflushed: false,
+            }),
+            left: Notify::new(),
+        }))
     }
 
-    /// Queues a message. One to a stream that has ended goes nowhere.
+    /// Sends a message. One to a stream that has ended goes nowhere.
     ///
     /// # Errors
     /// [`FrameError::TooLarge`].
     pub(super) fn send(&self, call_id: u64, message: Message) -> Result<(), FrameError> {
         let mut bytes = Vec::new();
         message.into_frame(call_id).encode(&mut bytes)?;
-        let _ = self.queue.send(WaitingOutput { bytes, log: false });
+        self.push(WaitingFrame { bytes, log: false });
         Ok(())
     }
 
-    /// Queues a log line, unless there are too many.
+    /// Sends a log line, unless too many wait.
     pub(super) fn log(&self, call_id: u64, line: Message) {
-        if self.logs.fetch_add(1, Ordering::Relaxed) >= MAX_LOGS {
-            self.logs.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
         let mut bytes = Vec::new();
         if line.into_frame(call_id).encode(&mut bytes).is_ok() {
-            let _ = self.queue.send(WaitingOutput { bytes, log: true });
+            self.push(WaitingFrame { bytes, log: true });
         }
     }
 
-    /// Writes what is queued until the stream fails or nobody can queue any more.
-    pub(super) async fn write<W: AsyncWrite + Unpin>(
-        mut writer: W,
-        mut waiting: mpsc::UnboundedReceiver<WaitingOutput>,
-        logs: Arc<AtomicUsize>,
-    ) -> Result<(), FrameError> {
-        while let Some(first) = waiting.recv().await {
-            let mut batch = Vec::new();
-            let mut next = Some(first);
-            while let Some(one) = next {
-                batch.extend(one.bytes);
-                if one.log {
-                    logs.fetch_sub(1, Ordering::Relaxed);
-                }
-                next = if batch.len() < BATCH {
-                    waiting.try_recv().ok()
-                } else {
-                    None
-                };
+    fn push(&self, frame: WaitingFrame) {
+        let mut state = self.0.state();
+        if state.writer.is_none() || frame.log && state.logs >= MAX_LOGS {
+            return;
+        }
+        let was_idle = state.is_idle();
+        state.logs += usize::from(frame.log);
+        state.waiting.push_back(frame);
+        // What is not written at once, or failed, is the task's.
+        if was_idle {
+            let mut nobody = Context::from_waker(Waker::noop());
+            if !matches!(state.write(&mut nobody), Poll::Ready(Ok(()))) {
+                self.0.left.notify_one();
             }
-            writer.write_all(&batch).await?;
-            writer.flush().await?;
         }
-        Ok(writer.shutdown().await?)
     }
 
-    pub(super) fn logs(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.logs)
+    /// Writes what whoever sent it could not, until the stream fails.
+    pub(super) async fn run(&self) -> Result<(), FrameError> {
+        loop {
+            self.0.left.notified().await;
+            poll_fn(|cx| self.0.state().write(cx)).await?;
+        }
+    }
+
+    /// Closes the stream. Nothing more is written.
+    pub(super) fn close(&self) {
+        let mut state = self.0.state();
+        let writer = state.writer.take();
+        state.waiting.clear();
+        drop(state);
+        drop(writer);
+    }
+}
+
+impl SharedOutput {
+    fn state(&self) -> MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OutputState {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.batch.is_empty() && !self.unflushed
+    }
+
+    /// Writes what waits and flushes it.
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        loop {
+            self.fill();
+            let Some(writer) = &mut self.writer else {
+                return Poll::Ready(Ok(()));
+            };
+            if self.batch.is_empty() {
+                if self.unflushed {
+                    ready!(writer.as_mut().poll_flush(cx))?;
+                    self.unflushed = false;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            let rest = self.batch.get(self.written..).unwrap_or_default();
+            match ready!(writer.as_mut().poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
+                count => self.written += count,
+            }
+            if self.written >= self.batch.len() {
+                self.batch.clear();
+                self.written = 0;
+                self.unflushed = true;
+            }
+        }
+    }
+
+    /// Takes frames for the next write, when there is none under way.
+    fn fill(&mut self) {
+        while self.written == 0 && self.batch.len() < BATCH {
+            let Some(frame) = self.waiting.pop_front() else {
+                return;
+            };
+            self.logs -= usize::from(frame.log);
+            if self.batch.is_empty() {
+                self.batch = frame.bytes;
+            } else {
+                self.batch.extend(frame.bytes);
+            }
+        }
     }
 }
 

@@ -13,10 +13,12 @@
 //! | `watched`, `chain` | what was seen before a kill |
 //! | `verify`, `leftovers` | what must hold after it |
 //! | `postgres` | databases of a server of tests |
+//! | `crashes` | a plugin whose workers end in every way, and sessions beside it |
 //! | `soak` | many sessions for hours, and what the server has meanwhile; nothing is killed |
 
 mod calls;
 mod chain;
+pub mod crashes;
 mod http;
 mod leftovers;
 mod model;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use conjure_chaos::{Database, Hosts, Options, soak, victim};
+use conjure_chaos::{Database, Hosts, Options, crashes, soak, victim};
 
 /// Kills a host at random moments of turns with calls, and checks after each kill that nothing
 /// acknowledged is missing, nothing ran twice unseen, every thread goes on, and nothing is left.
@@ -49,6 +49,18 @@ enum Role {
     Host(victim::Args),
     /// Many sessions of a server for a long time; nothing is killed
     Soak(Soak),
+    /// A plugin whose worker processes end, over and over and in every way
+    Crashes(Crashes),
+}
+
+#[derive(clap::Args)]
+struct Crashes {
+    /// How many calls that break something
+    #[arg(long, default_value_t = 10_000)]
+    count: u64,
+    /// What chooses how [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(clap::Args)]
@@ -73,6 +85,7 @@ fn main() -> ExitCode {
     let done = match &cli.role {
         Some(Role::Host(args)) => victim::run(args),
         Some(Role::Soak(args)) => soak(args),
+        Some(Role::Crashes(args)) => crash(args),
         None => kill(&cli),
     };
     match done {
@@ -99,9 +112,29 @@ fn soak(args: &Soak) -> Result<()> {
     Ok(())
 }
 
-fn kill(cli: &Cli) -> Result<()> {
+fn crash(args: &Crashes) -> Result<()> {
+    let seed = args.seed.map_or_else(seed_of_now, Ok)?;
+    eprintln!("seed {seed}");
+    let begun = Instant::now();
+    let summary = crashes::run(&crashes::Options {
+        count: args.count,
+        seed,
+    })?;
+    println!(
+        "{:.0} s, and the host is still process {}: {summary}",
+        begun.elapsed().as_secs_f64(),
+        std::process::id()
+    );
+    Ok(())
+}
+
+fn seed_of_now() -> Result<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let seed = cli.seed.unwrap_or(u64::from(now.subsec_nanos()));
+    Ok(u64::from(now.subsec_nanos()))
+}
+
+fn kill(cli: &Cli) -> Result<()> {
+    let seed = cli.seed.map_or_else(seed_of_now, Ok)?;
     eprintln!("seed {seed}");
     let begun = Instant::now();
     let summary = conjure_chaos::run(&Options {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{
     CallOptions, CopyStore, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
-    PluginRegistry,
+    PluginRegistry, WorkerOptions,
 };
 use conjure_host::session::{SessionSpec, ToolSession};
 use conjure_host::{Host, host_operations, plugin_create};
@@ -32,11 +32,21 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Result<Self> {
+        Self::with(None)
+    }
+
+    /// The same, whose plugins run in workers.
+    pub(crate) fn with_workers(workers: WorkerOptions) -> Result<Self> {
+        Self::with(Some(workers))
+    }
+
+    fn with(worker: Option<WorkerOptions>) -> Result<Self> {
         let root = tempfile::tempdir()?;
         let plugins = root.path().join("plugins");
         conjure_host::fs::create_private_dir(&plugins)?;
         let options = LoaderOptions {
             operations: host_operations(),
+            worker,
             ..LoaderOptions::default()
         };
         let loader = Loader::new(CopyStore::open(root.path().join("store"))?, options);
@@ -166,12 +176,17 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) async fn open(library: &Path) -> Result<Self> {
+        Self::open_with(library, None).await
+    }
+
+    /// The same with a host that has workers.
+    pub(crate) async fn open_with(library: &Path, workers: Option<WorkerOptions>) -> Result<Self> {
         let data = tempfile::tempdir()?;
-        let host = Host::builder()
-            .data_dir(data.path())
-            .plugin_file(library)
-            .build()
-            .await?;
+        let mut builder = Host::builder().data_dir(data.path()).plugin_file(library);
+        if let Some(workers) = workers {
+            builder = builder.workers(workers);
+        }
+        let host = builder.build().await?;
         Ok(Self {
             calls: host.calls(SessionSpec::calls(&[], None)).await?,
             cancel: CancellationToken::new(),

@@ -12,6 +12,7 @@ mod artifacts;
 mod builds;
 mod chaos;
 mod check;
+mod crashes;
 mod demo;
 mod dist;
 mod files;
@@ -81,6 +82,12 @@ enum Command {
     /// may be left. PostgreSQL is the server that `CONJURE_TEST_POSTGRES` names, or a private one.
     /// The data of a failure is kept, and the message says how to run its kill again.
     Chaos(chaos::Args),
+    /// End the worker processes of a plugin in every way, over and over
+    ///
+    /// Ten thousand calls that crash, hang, lie or use up their memory. The host must stay the process
+    /// that it is, each error must name its cause, the plugin must serve the next call, and sessions
+    /// that use another one must not notice.
+    Crashes(crashes::Args),
     /// Run many sessions of a server for hours, and look at its memory, descriptors and children
     ///
     /// Two hours with 200 sessions. With `--profile nightly` ten minutes, and more until it can tell
@@ -115,6 +122,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args),
         Command::Order => order::run(),
         Command::Chaos(args) => chaos::run(&args),
+        Command::Crashes(args) => crashes::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sanitize => sanitize::run(),
         Command::Soak(args) => soak::run(&args),

@@ -75,13 +75,26 @@ fn granted(name: &str, home: Option<&Path>, secret: &Path) -> Result<PathBuf, St
     Ok(path)
 }
 
-/// What of a confinement this system cannot keep.
+/// What this system cannot keep a worker from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct ConfinementGaps {
-    /// The kernel has no Landlock, or one that knows less: files are, as far as that.
-    pub(super) files: bool,
-    /// The kernel has no seccomp.
-    pub(super) calls: bool,
+pub struct ConfinementGaps {
+    /// Some or all of the files that are not the plugin's, and TCP connections: the kernel has no
+    /// Landlock, or an old one.
+    pub files: bool,
+    /// Programs, sockets and the kernel's own settings: it has no seccomp.
+    pub calls: bool,
+}
+
+/// What this system cannot keep workers from. Tries it out, on a thread that ends then.
+///
+/// # Errors
+/// The system's, when it has no thread.
+pub fn confinement_gaps() -> std::io::Result<ConfinementGaps> {
+    let tried = std::thread::Builder::new()
+        .name("confinement".to_owned())
+        .spawn(|| Confinement::default().enter(Path::new("/dev/null")))?
+        .join();
+    tried.map_err(|_| std::io::Error::other("it could not be tried out"))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -97,8 +110,8 @@ impl Confinement {
 
 #[cfg(target_os = "linux")]
 impl Confinement {
-    /// Confines this process, which has one thread, as far as the system can. `copy` is the library
-    /// that it opens then.
+    /// Confines the calling thread and what it starts, as far as the system can: in a worker all
+    /// of it, since it has no other yet. `copy` is the library that it opens then.
     pub(super) fn enter(&self, copy: &Path) -> ConfinementGaps {
         ConfinementGaps {
             files: !super::landlock::restrict(self, copy).unwrap_or(false),

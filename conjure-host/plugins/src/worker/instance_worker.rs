@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::HeaderFields;
 use conjure_skill_sdk::protocol::Permissions;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use super::process::{WorkerProcess, runtime};
@@ -151,6 +152,7 @@ impl InstanceWorker {
         }
         // On the thread that the system ties the worker's life to, and away from it for the file.
         let worker = Arc::clone(self);
+        let host = Handle::current();
         let started = async move {
             let finder = Arc::clone(&worker);
             let copy = tokio::task::spawn_blocking(move || {
@@ -160,7 +162,7 @@ impl InstanceWorker {
             let copy = copy
                 .await
                 .map_err(|error| worker.no_process(error.to_string()))??;
-            worker.start(copy)
+            worker.start(copy, &host)
         };
         let runtime = runtime().map_err(|error| self.no_process(error))?;
         let started = runtime.spawn(started).await;
@@ -169,7 +171,7 @@ impl InstanceWorker {
         Ok(process)
     }
 
-    fn start(&self, copy: PathBuf) -> Result<Arc<WorkerProcess>, PluginError> {
+    fn start(&self, copy: PathBuf, host: &Handle) -> Result<Arc<WorkerProcess>, PluginError> {
         let PluginWorker { options, file, .. } = &*self.plugin;
         let arguments = WorkerArguments {
             parent: std::process::id(),
@@ -181,7 +183,7 @@ impl InstanceWorker {
             confinement: options.confined.then(|| self.confinement.clone()),
         };
         let restarts = Arc::clone(&self.restarts);
-        WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts)
+        WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts, host)
             .map_err(|reason| self.no_process(reason))
     }
 

@@ -23,10 +23,13 @@ mod program;
 mod restarts;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod trust;
 
 pub(super) use confinement::Confinement;
+pub use confinement::{ConfinementGaps, confinement_gaps};
 pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
+pub use trust::{PluginTrust, TrustedLibrary};
 
 pub(super) use instance_worker::{InstanceWorker, PluginWorker, WorkerFile};
 pub(super) use link::WorkerLink;

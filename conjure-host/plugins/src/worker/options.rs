@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::PluginTrust;
+
 /// Where the code of a plugin runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
@@ -38,6 +40,8 @@ pub struct WorkerOptions {
     /// built with `panic = "abort"`, or the process has opened as many as it can) always gets a
     /// worker.
     pub isolation: Isolation,
+    /// Which libraries run in the host all the same, where they can.
+    pub trust: PluginTrust,
     /// Whether each worker reaches only what the plugin's manifest names and its session has; it does
     /// unless set otherwise.
     pub confined: bool,
@@ -53,6 +57,7 @@ impl WorkerOptions {
             args: args.iter().map(OsString::from).collect(),
             env: Vec::new(),
             isolation: Isolation::default(),
+            trust: PluginTrust::default(),
             confined: true,
             limits: WorkerLimits::default(),
         }

@@ -1,5 +1,6 @@
 //! One worker process, as the host sees it.
 
+use std::io;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use conjure_skill_sdk::frames::Client;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, Command};
-use tokio::runtime::Runtime;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -26,8 +28,9 @@ const END: Duration = Duration::from_secs(2);
 /// Bytes of what a worker writes to standard error that are kept for its last words.
 const SAID: usize = 4096;
 
-/// Variables that every program may need. No plugin sees the others of the host.
-const ENVIRONMENT: [&str; 13] = [
+/// Variables that every program may need. No plugin sees the others of the host; a backtrace would
+/// stand where its last words are looked for.
+const ENVIRONMENT: [&str; 12] = [
     "PATH",
     "HOME",
     "USER",
@@ -40,13 +43,12 @@ const ENVIRONMENT: [&str; 13] = [
     "TZ",
     "TMPDIR",
     "XDG_RUNTIME_DIR",
-    "RUST_BACKTRACE",
 ];
 
-/// Where the streams of all workers are read and written, and their ends waited for. Apart from the
-/// host's runtime, which may not be there when a plugin is loaded, and since the system ends a
-/// worker with the thread that started it.
-static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+/// Where workers are started and their ends waited for. Apart from the host's runtime, which may not
+/// be there when a plugin is loaded, and since the system ends a worker with the thread that started
+/// it.
+static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("plugin-workers")
@@ -77,7 +79,8 @@ pub(super) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts one. To be called on [`runtime`].
+    /// Starts one. To be called on [`runtime`]; its streams are read and written on `host`, where
+    /// those who wait for answers are: each change of thread costs as much as the rest of a call.
     ///
     /// # Errors
     /// The system's words.
@@ -86,6 +89,7 @@ impl WorkerProcess {
         arguments: &WorkerArguments,
         plugin: &str,
         restarts: Arc<Restarts>,
+        host: &Handle,
     ) -> Result<Arc<Self>, String> {
         let mut command = Command::new(&options.program);
         command
@@ -111,9 +115,13 @@ impl WorkerProcess {
         else {
             return Err("the system gave it no streams".to_owned());
         };
+        let client = {
+            let _entered = host.enter();
+            connect(input, output).map_err(|error| error.to_string())?
+        };
         let (ended, end) = watch::channel(None);
         let process = Arc::new(Self {
-            client: Client::connect(output, input),
+            client,
             calls: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             end,
@@ -184,6 +192,12 @@ impl WorkerProcess {
         self.retired.store(true, Ordering::Release);
         self.killing.cancel();
     }
+}
+
+fn connect(input: ChildStdin, output: ChildStdout) -> io::Result<Client> {
+    let input = pipe::Sender::from_owned_fd(input.into_owned_fd()?)?;
+    let output = pipe::Receiver::from_owned_fd(output.into_owned_fd()?)?;
+    Ok(Client::connect(output, input))
 }
 
 impl Drop for WorkerProcess {

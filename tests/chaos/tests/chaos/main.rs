@@ -8,6 +8,7 @@
     reason = "a test is told at once"
 )]
 
+mod crashes;
 mod followers;
 mod kills;
 mod seen;

@@ -41,6 +41,47 @@ fn the_list_shows_what_is_loaded_and_what_failed() {
 }
 
 #[test]
+fn a_trusted_plugin_runs_in_the_host_where_others_do_not() {
+    let workspace = workspace(&[CACHE]);
+    let run = |args: &str| conjure(&workspace, args).run().unwrap();
+    let isolation = || {
+        let list = conjure(&workspace, "plugin list --json").env("CONJURE_ISOLATION", "process");
+        json(&list.run().unwrap())["plugins"][0]["isolation"].clone()
+    };
+    let file = workspace
+        .plugins()
+        .join("libconjure_skill_cache_manager.so");
+    let file = file.display();
+    assert_eq!(isolation(), "process");
+    assert_eq!(
+        run("plugin trust").stdout,
+        "No plugin is trusted beside those that come with the program.\n"
+    );
+    let trusted = run(&format!("plugin trust {file}"));
+    assert!(
+        trusted.stdout.starts_with("cache-manager 0.1.0 (")
+            && trusted
+                .stdout
+                .ends_with("): runs in the host's process from when it is loaded next\n"),
+        "{trusted:?}"
+    );
+    let again = run(&format!("plugin trust {file}"));
+    assert!(again.stdout.contains("was trusted already"), "{again:?}");
+    assert_eq!(isolation(), "in-process");
+    let listed = json(&run("plugin trust --json"));
+    assert_eq!(listed["trusted"][0]["name"], "cache-manager 0.1.0");
+    let digest = listed["trusted"][0]["sha256"].as_str().unwrap().to_owned();
+    let removed = run(&format!("plugin untrust {}", &digest[..8]));
+    assert!(removed.stdout.contains("is trusted no more"), "{removed:?}");
+    assert_eq!(isolation(), "process");
+    let unknown = run(&format!("plugin untrust {digest}"));
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("is not one of the trusted plugins"));
+    let refused = run("plugin trust Cargo.toml");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
+#[test]
 fn programs_get_the_list_as_json() {
     let workspace = workspace(&[CACHE]);
     fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
@@ -61,6 +102,8 @@ fn programs_get_the_list_as_json() {
           "file": "[WORKSPACE]/plugins/libconjure_skill_cache_manager.so",
           "sha256": "[HASH]",
           "pinned": "in a directory of the user's own",
+          "isolation": "in-process",
+          "worker_ends": 0,
           "rustc": "rustc [VERSION]",
           "sdk": "0.1.0",
           "capabilities": [

@@ -25,6 +25,7 @@ mod template;
 mod version;
 mod wire_decode;
 mod wire_encode;
+mod worker;
 
 use anyhow::Result;
 
@@ -64,6 +65,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Skill],
         slow: false,
         run: ordinary::run,
+    },
+    Benchmark {
+        name: "worker",
+        figures: &["worker_call", "worker_call_p99", "worker_start"],
+        needs: &[Need::Skill, Need::Program],
+        slow: false,
+        run: worker::run,
     },
     Benchmark {
         name: "load",

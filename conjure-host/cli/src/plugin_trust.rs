@@ -1,0 +1,90 @@
+//! `conjure plugin trust` and `untrust`: which libraries run in the host's process where others have
+//! processes of their own.
+
+use std::path::Path;
+
+use conjure_plugins::{PluginFile, TrustedLibrary};
+use serde_json::json;
+
+use super::args::Global;
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, Table};
+use super::plugin::refused;
+use super::plugin_args;
+
+/// Lists what is trusted, or trusts a file.
+pub(crate) fn trust(global: &Global, file: Option<&Path>) -> Result<Exit, CliError> {
+    let trust = plugin_args::trust(global);
+    let Some(path) = file else {
+        let listed = trust.listed().map_err(CliError::host_from)?;
+        if global.json {
+            output::json(&json!({ "trusted": listed }));
+        } else if listed.is_empty() {
+            output::line("No plugin is trusted beside those that come with the program.");
+        } else {
+            let mut rows = Table::new(["PLUGIN", "SHA-256"]);
+            for library in listed {
+                rows.row([
+                    output::clean(&library.name).into_owned(),
+                    library.sha256.to_string(),
+                ]);
+            }
+            rows.print();
+        }
+        return Ok(Exit::Fine);
+    };
+    let file = match PluginFile::read(path, true) {
+        Ok(file) => file,
+        Err(error) => return Ok(refused(global, path, &error.to_string())),
+    };
+    let library = TrustedLibrary {
+        sha256: file.sha256,
+        name: format!("{} {}", file.header.name, file.header.version),
+    };
+    let is_new = trust.add(library.clone()).map_err(CliError::host_from)?;
+    if global.json {
+        output::json(&json!({ "trusted": library, "new": is_new }));
+    } else {
+        output::line(format_args!(
+            "{} ({}): {}",
+            output::clean(&library.name),
+            library.sha256.short(),
+            match is_new {
+                true => "runs in the host's process from when it is loaded next",
+                false => "was trusted already",
+            }
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Trusts a library no more.
+pub(crate) fn untrust(global: &Global, library: &str) -> Result<Exit, CliError> {
+    let trust = plugin_args::trust(global);
+    let digest = match PluginFile::read(Path::new(library), true) {
+        Ok(file) => file.sha256.to_string(),
+        Err(_) => library.to_ascii_lowercase(),
+    };
+    let listed = trust.listed().map_err(CliError::host_from)?;
+    let mut meant = listed
+        .into_iter()
+        .filter(|trusted| !digest.is_empty() && trusted.sha256.to_string().starts_with(&digest));
+    let (Some(found), None) = (meant.next(), meant.next()) else {
+        return Err(CliError::usage(format!(
+            "`{library}` is not one of the trusted plugins; `conjure plugin trust` lists them, and the \
+             first digits of a SHA-256 that no other begins with are enough"
+        )));
+    };
+    trust.remove(&found.sha256).map_err(CliError::host_from)?;
+    if global.json {
+        output::json(&json!({ "removed": found }));
+    } else {
+        output::line(format_args!(
+            "{} ({}): is trusted no more",
+            output::clean(&found.name),
+            found.sha256.short()
+        ));
+    }
+    Ok(Exit::Fine)
+}

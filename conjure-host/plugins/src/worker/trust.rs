@@ -1,0 +1,206 @@
+//! Which libraries run inside the host where others have workers: those that their owner has listed,
+//! by the digest of their bytes, and those that come with the program.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use conjure_config::fs;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
+use serde::{Deserialize as _, Serialize};
+
+use crate::Sha256;
+
+/// The owner's list, and what needs none.
+#[derive(Debug, Clone, Default)]
+pub struct PluginTrust {
+    list: Option<PathBuf>,
+    shipped: Option<PathBuf>,
+}
+
+/// A library that is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TrustedLibrary {
+    /// The digest of its bytes.
+    pub sha256: Sha256,
+    /// What it was called when it was listed: name and version.
+    pub name: String,
+}
+
+impl PluginTrust {
+    /// The list is in this file; each line has a digest and behind it a name.
+    #[must_use]
+    pub fn listed_in(mut self, list: impl Into<PathBuf>) -> Self {
+        self.list = Some(list.into());
+        self
+    }
+
+    /// What is in this directory needs no listing: whoever can change that can change the program.
+    #[must_use]
+    pub fn shipped_in(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.shipped = Some(dir.into());
+        self
+    }
+
+    /// Whether the library runs inside the host.
+    pub(crate) fn holds(&self, path: &Path, sha256: &Sha256) -> bool {
+        self.is_shipped(path) || self.is_listed(sha256)
+    }
+
+    fn is_shipped(&self, path: &Path) -> bool {
+        let (Some(shipped), Some(dir)) = (&self.shipped, path.parent()) else {
+            return false;
+        };
+        match (shipped.canonicalize(), dir.canonicalize()) {
+            (Ok(shipped), Ok(dir)) => shipped == dir,
+            _ => false,
+        }
+    }
+
+    fn is_listed(&self, sha256: &Sha256) -> bool {
+        let listed = self.listed().unwrap_or_else(|error| {
+            tracing::warn!("the list of trusted plugins cannot be read: {error}");
+            Vec::new()
+        });
+        listed.iter().any(|trusted| trusted.sha256 == *sha256)
+    }
+
+    /// What is listed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listed(&self) -> io::Result<Vec<TrustedLibrary>> {
+        let Some(list) = &self.list else {
+            return Ok(Vec::new());
+        };
+        match fs::read_to_string(list) {
+            Ok(text) => Ok(text.lines().filter_map(read_line).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists a library; whether it was not listed before.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add(&self, library: TrustedLibrary) -> io::Result<bool> {
+        self.change(|listed| {
+            let is_new = listed.iter().all(|other| other.sha256 != library.sha256);
+            if is_new {
+                listed.push(library);
+            }
+            is_new
+        })
+    }
+
+    /// Lists a library no more; whether it was listed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(&self, sha256: &Sha256) -> io::Result<bool> {
+        self.change(|listed| {
+            let before = listed.len();
+            listed.retain(|other| other.sha256 != *sha256);
+            listed.len() < before
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<TrustedLibrary>) -> bool) -> io::Result<bool> {
+        let list = self.list.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        if let Some(dir) = list.parent() {
+            fs::create_private_dir(dir)?;
+        }
+        // Two who change it at once both get in.
+        let _lock = fs::lock(list.with_extension("lock"))?;
+        let mut listed = self.listed()?;
+        if !change(&mut listed) {
+            return Ok(false);
+        }
+        let lines = listed.iter().map(|library| {
+            // One line, whatever the name is.
+            let name: String = library.name.chars().filter(|c| !c.is_control()).collect();
+            format!("{}  {name}\n", library.sha256)
+        });
+        fs::write_atomic(list, lines.collect::<String>().as_bytes())?;
+        Ok(true)
+    }
+}
+
+/// A line of the list; nothing where it does not begin with a digest.
+fn read_line(line: &str) -> Option<TrustedLibrary> {
+    let (digest, name) = line.split_once(' ').unwrap_or((line, ""));
+    let digest = IntoDeserializer::<Error>::into_deserializer(digest);
+    Some(TrustedLibrary {
+        sha256: Sha256::deserialize(digest).ok()?,
+        name: name.trim().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str) -> TrustedLibrary {
+        TrustedLibrary {
+            sha256: Sha256::of(name.as_bytes()),
+            name: format!("{name} 1.0.0"),
+        }
+    }
+
+    #[test]
+    fn a_library_is_trusted_by_its_bytes_from_its_listing_to_its_removal() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = PluginTrust::default().listed_in(dir.path().join("trusted-plugins"));
+        let (one, two) = (library("one"), library("two"));
+        let anywhere = Path::new("/anywhere/lib.so");
+        assert!(!trust.holds(anywhere, &one.sha256));
+        assert!(trust.add(one.clone()).unwrap());
+        assert!(!trust.add(one.clone()).unwrap());
+        assert!(trust.add(two.clone()).unwrap());
+        assert!(trust.holds(anywhere, &one.sha256));
+        assert!(!trust.holds(anywhere, &library("three").sha256));
+        assert_eq!(trust.listed().unwrap(), [one.clone(), two.clone()]);
+        assert!(trust.remove(&one.sha256).unwrap());
+        assert!(!trust.remove(&one.sha256).unwrap());
+        assert_eq!(trust.listed().unwrap(), [two]);
+        assert!(!trust.holds(anywhere, &one.sha256));
+    }
+
+    #[test]
+    fn what_ten_list_at_once_is_all_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = PluginTrust::default().listed_in(dir.path().join("trusted-plugins"));
+        std::thread::scope(|scope| {
+            for number in 0..10 {
+                let trust = &trust;
+                scope.spawn(move || trust.add(library(&format!("p{number}"))).unwrap());
+            }
+        });
+        assert_eq!(trust.listed().unwrap().len(), 10);
+    }
+
+    #[test]
+    fn only_the_very_directory_of_the_program_needs_no_listing() {
+        let dir = tempfile::tempdir().unwrap();
+        let shipped = dir.path().join("plugins");
+        std::fs::create_dir_all(shipped.join("more")).unwrap();
+        let trust = PluginTrust::default().shipped_in(&shipped);
+        let digest = Sha256::of(b"any");
+        assert!(trust.holds(&shipped.join("liba.so"), &digest));
+        assert!(trust.holds(&shipped.join("more/../liba.so"), &digest));
+        assert!(!trust.holds(&shipped.join("more/liba.so"), &digest));
+        assert!(!trust.holds(&dir.path().join("liba.so"), &digest));
+    }
+
+    #[test]
+    fn lines_that_say_nothing_are_passed_over() {
+        let digest = Sha256::of(b"x");
+        let line = read_line(&format!("{digest}  cache manager 1.0.0")).unwrap();
+        assert_eq!(line.name, "cache manager 1.0.0");
+        assert_eq!(read_line(&digest.to_string()).unwrap().sha256, digest);
+        for nothing in ["", "# a comment", "abc  short", "../../etc/passwd"] {
+            assert_eq!(read_line(nothing), None);
+        }
+    }
+}
