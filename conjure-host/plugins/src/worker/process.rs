@@ -45,6 +45,10 @@ const ENVIRONMENT: [&str; 12] = [
     "XDG_RUNTIME_DIR",
 ];
 
+/// The allocator of this program, which is the plugin's in a worker, counts what it uses against the
+/// limit of memory, not what it sets apart.
+const ALLOCATOR: [(&str, &str); 1] = [("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+
 /// Where workers are started and their ends waited for. Apart from the host's runtime, which may not
 /// be there when a plugin is loaded, and since the system ends a worker with the thread that started
 /// it.
@@ -100,6 +104,7 @@ impl WorkerProcess {
                 let value = std::env::var_os(name)?;
                 Some((name, value))
             }))
+            .envs(ALLOCATOR)
             .envs(options.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
