@@ -13,7 +13,7 @@ use super::output;
 /// Options of verbs that use plugins.
 #[derive(Args, Default)]
 pub(crate) struct PluginArgs {
-    /// Load this plugin file; naming it says that it may run in this process
+    /// Load this plugin file; naming it says that its code may run
     #[arg(long, value_name = "FILE", help_heading = "Plugins")]
     plugin: Vec<PathBuf>,
     /// Look for plugins in this directory too
@@ -86,7 +86,12 @@ pub(crate) fn become_worker() {
 /// this is.
 pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<WorkerOptions> {
     let program = std::env::current_exe().ok()?;
-    let mut workers = WorkerOptions::new(&program, &[WORKER]);
+    // The very program that runs, also where another version has taken its place meanwhile.
+    let image = match cfg!(target_os = "linux") {
+        true => PathBuf::from("/proc/self/exe"),
+        false => program.clone(),
+    };
+    let mut workers = WorkerOptions::new(image, &[WORKER]);
     workers.trust = trust(global);
     if let Some(dir) = program.parent() {
         workers.trust = workers.trust.shipped_in(dir.join("plugins"));

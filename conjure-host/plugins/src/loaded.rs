@@ -19,7 +19,7 @@ use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
-use super::worker::{InstanceWorker, Isolation, PluginWorker, WorkerLink};
+use super::worker::{InstanceWorker, Isolation, PluginWorker, WorkerLink, WorkerReach};
 use super::{FileStamp, Pin, PluginError, Sha256};
 
 /// A plugin that can make instances.
@@ -277,10 +277,17 @@ impl LoadedPlugin {
             Factory::Linked(make) => ObjectSource::Linked(Arc::clone(make)),
             Factory::Worker(worker) => {
                 let own = create.data_dir.iter().map(PathBuf::from);
+                for dir in own.clone() {
+                    // What is not there cannot be granted.
+                    conjure_config::fs::create_private_dir(&dir)
+                        .map_err(|error| self.refuses(error.to_string()))?;
+                }
                 let dirs = dirs.iter().map(|dir| (*dir).to_owned()).chain(own);
-                let confinement = worker.confinement(&self.manifest.permissions, dirs);
-                let confinement = confinement.map_err(|reason| self.refuses(reason))?;
-                let worker = InstanceWorker::new(Arc::clone(worker), confinement);
+                let reach = WorkerReach {
+                    permissions: self.manifest.permissions.clone(),
+                    dirs: dirs.collect(),
+                };
+                let worker = InstanceWorker::new(Arc::clone(worker), reach);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
                 let link = link.map_err(|fault| self.refuses(fault.text().into_owned()))?;

@@ -58,6 +58,8 @@ impl Client {
         let reading = tokio::spawn({
             let shared = Arc::clone(&shared);
             async move {
+                // A runtime that ends drops its tasks.
+                let _ends = EndOnDrop(Arc::clone(&shared));
                 let ended = stream::read(reader, |frame| shared.take(frame)).await;
                 shared.end(ended);
             }
@@ -246,6 +248,16 @@ impl Drop for Tasks {
         }
         self.shared
             .end(Err(std::io::Error::other("the host closed it").into()));
+    }
+}
+
+/// Ends what is under way when nobody reads the stream any more.
+struct EndOnDrop(Arc<ClientCore>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let reason = "the runtime that read its stream has ended";
+        self.0.end(Err(std::io::Error::other(reason).into()));
     }
 }
 

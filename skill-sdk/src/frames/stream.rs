@@ -15,6 +15,9 @@ use super::message::Message;
 /// Log lines that wait to be written; more are dropped.
 const MAX_LOGS: usize = 256;
 
+/// Bytes that wait to be written at the most: another side that does not read, and asks, is left.
+const MAX_WAITING: usize = 128 * 1024 * 1024;
+
 /// How many bytes go into one write when there are that many.
 const BATCH: usize = 64 * 1024;
 
@@ -36,12 +39,15 @@ struct OutputState {
     /// Nothing once the stream is closed.
     writer: Option<Pin<Box<dyn AsyncWrite + Send>>>,
     waiting: VecDeque<WaitingFrame>,
+    waiting_bytes: usize,
     logs: usize,
     /// The bytes that are being written, and how many of them are.
     batch: Vec<u8>,
     written: usize,
     /// All was written and not flushed yet.
     unflushed: bool,
+    /// Wakes [`Outbox::run`] where it waits for the stream.
+    runner: Option<Waker>,
 }
 
 struct WaitingFrame {
@@ -55,10 +61,12 @@ impl Outbox {
             state: Mutex::new(OutputState {
                 writer: Some(Box::pin(writer)),
                 waiting: VecDeque::new(),
+                waiting_bytes: 0,
                 logs: 0,
                 batch: Vec::new(),
                 written: 0,
                 unflushed: false,
+                runner: None,
             }),
             left: Notify::new(),
         }))
@@ -90,9 +98,15 @@ impl Outbox {
         }
         let was_idle = state.is_idle();
         state.logs += usize::from(frame.log);
+        state.waiting_bytes += frame.bytes.len();
         state.waiting.push_back(frame);
         // What is not written at once, or failed, is the task's.
-        if was_idle {
+        if state.waiting_bytes > MAX_WAITING {
+            self.0.left.notify_one();
+            if let Some(runner) = state.runner.take() {
+                runner.wake();
+            }
+        } else if was_idle {
             let mut nobody = Context::from_waker(Waker::noop());
             if !matches!(state.write(&mut nobody), Poll::Ready(Ok(()))) {
                 self.0.left.notify_one();
@@ -104,7 +118,12 @@ impl Outbox {
     pub(super) async fn run(&self) -> Result<(), FrameError> {
         loop {
             self.0.left.notified().await;
-            poll_fn(|cx| self.0.state().write(cx)).await?;
+            poll_fn(|cx| {
+                let mut state = self.0.state();
+                state.runner = Some(cx.waker().clone());
+                state.write(cx)
+            })
+            .await?;
         }
     }
 
@@ -131,6 +150,10 @@ impl OutputState {
 
     /// Writes what waits and flushes it.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        if self.waiting_bytes > MAX_WAITING {
+            let reason = "the other side asks and does not read the answers";
+            return Poll::Ready(Err(std::io::Error::other(reason)));
+        }
         loop {
             self.fill();
             let Some(writer) = &mut self.writer else {
@@ -163,6 +186,7 @@ impl OutputState {
                 return;
             };
             self.logs -= usize::from(frame.log);
+            self.waiting_bytes -= frame.bytes.len();
             if self.batch.is_empty() {
                 self.batch = frame.bytes;
             } else {

@@ -167,7 +167,9 @@ async fn call(session: &ToolSession, tool: &str, command: &str) -> Result<(bool,
         OutputPart::Text { text } => text.as_str(),
         _ => "",
     });
-    Ok((report.output.is_error, texts.collect()))
+    // The name of the tool says nothing of whom an error blames.
+    let text: String = texts.collect();
+    Ok((report.output.is_error, text.replace(tool, "the tool")))
 }
 
 /// Breaks the plugin, and looks that it is there again after each time.

@@ -7,17 +7,20 @@
 //!
 //! That a file exists, and its size and times, the kernel tells in any case.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use conjure_skill_sdk::protocol::Permissions;
 use serde::{Deserialize, Serialize};
 
+/// Devices and the kernel's own settings, which no manifest gets.
+const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
+
 /// What one worker may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// Files and directories that it reads, absolute.
+    /// Files and directories that it reads, absolute and without links.
     pub(super) read: Vec<PathBuf>,
-    /// Files and directories that it reads and changes, absolute.
+    /// Files and directories that it reads and changes, absolute and without links.
     pub(super) write: Vec<PathBuf>,
     /// Whether it opens connections itself.
     pub(super) network: bool,
@@ -26,60 +29,94 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// What a manifest names. `home` stands for `~`.
+    /// What a manifest names, and the directories that an instance works in. `home` stands for `~`.
     ///
     /// # Errors
     /// The path that cannot be granted: one that is not absolute, or that holds `secret`, where the
     /// host keeps its own.
     pub(super) fn of(
         permissions: &Permissions,
+        dirs: &[PathBuf],
         home: Option<&Path>,
         secret: &Path,
     ) -> Result<Self, String> {
-        let paths = |named: &[String]| -> Result<Vec<PathBuf>, String> {
-            let named = named.iter();
-            named.map(|name| granted(name, home, secret)).collect()
+        let read = NamedPath::all(&permissions.read, home)?;
+        let write = NamedPath::all(&permissions.write, home)?;
+        // What is below a directory that it may change is its own anyway; named apart, a link that
+        // it puts there would be granted what that leads to.
+        let own: Vec<&Path> = write.iter().map(|named| named.path.as_path()).collect();
+        let own = own.into_iter().chain(dirs.iter().map(PathBuf::as_path));
+        let own: Vec<&Path> = own.collect();
+        let is_below = |path: &Path| own.iter().any(|dir| path != *dir && path.starts_with(dir));
+        let granted = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
+            let apart = paths.iter().filter(|named| !is_below(&named.path));
+            apart.map(|named| named.granted(secret)).collect()
         };
+        let mut write_granted = granted(&write)?;
+        write_granted.extend(dirs.iter().map(|dir| real(dir)));
         Ok(Self {
-            read: paths(&permissions.read)?,
-            write: paths(&permissions.write)?,
+            read: granted(&read)?,
+            write: write_granted,
             network: permissions.network,
             commands: permissions.commands,
         })
     }
+}
 
-    /// The same, and these directories to work in.
-    #[must_use]
-    pub(super) fn working_in(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.write.extend(dirs);
-        self
+/// A path in a manifest.
+struct NamedPath<'a> {
+    name: &'a str,
+    path: PathBuf,
+}
+
+impl<'a> NamedPath<'a> {
+    fn all(names: &'a [String], home: Option<&Path>) -> Result<Vec<Self>, String> {
+        names.iter().map(|name| Self::new(name, home)).collect()
+    }
+
+    fn new(name: &'a str, home: Option<&Path>) -> Result<Self, String> {
+        let path = match (name.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => PathBuf::from(name),
+        };
+        let is_plain = path
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if path.is_absolute() && is_plain {
+            return Ok(Self { name, path });
+        }
+        Err(format!(
+            "its manifest asks for `{name}`, which is neither a plain absolute path nor below `~/`"
+        ))
+    }
+
+    /// Where it leads, if that may be granted.
+    fn granted(&self, secret: &Path) -> Result<PathBuf, String> {
+        let (path, secret) = (real(&self.path), real(secret));
+        let refused = |why: &str| {
+            let name = self.name;
+            Err(format!("its manifest asks for `{name}`, {why}"))
+        };
+        if KERNELS.iter().any(|own| path.starts_with(own)) {
+            return refused("which is no file but the system itself");
+        }
+        if secret.starts_with(&path) || path.starts_with(&secret) {
+            return refused("where this host keeps its own files");
+        }
+        Ok(path)
     }
 }
 
-fn granted(name: &str, home: Option<&Path>, secret: &Path) -> Result<PathBuf, String> {
-    let path = match (name.strip_prefix("~/"), home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(name),
-    };
-    if !path.is_absolute() {
-        return Err(format!(
-            "its manifest asks for `{name}`, which is neither an absolute path nor below `~/`"
-        ));
-    }
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if real(secret).starts_with(real(&path)) || real(&path).starts_with(real(secret)) {
-        return Err(format!(
-            "its manifest asks for `{name}`, where this host keeps its own files"
-        ));
-    }
-    Ok(path)
+/// The path without links, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// What this system cannot keep a worker from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConfinementGaps {
-    /// Some or all of the files that are not the plugin's, and TCP connections: the kernel has no
-    /// Landlock, or an old one.
+    /// Some or all of the files that are not the plugin's, TCP connections, and sockets and signals
+    /// beyond what seccomp knows of: the kernel has no Landlock, or an old one.
     pub files: bool,
     /// Programs, sockets and the kernel's own settings: it has no seccomp.
     pub calls: bool,
@@ -94,17 +131,18 @@ pub fn confinement_gaps() -> std::io::Result<ConfinementGaps> {
         .name("confinement".to_owned())
         .spawn(|| Confinement::default().enter(Path::new("/dev/null")))?
         .join();
-    tried.map_err(|_| std::io::Error::other("it could not be tried out"))
+    let tried = tried.map_err(|_| std::io::Error::other("it could not be tried out"))?;
+    tried.map_err(std::io::Error::other)
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Confinement {
     /// Confines this process, as far as the system can: not at all.
-    pub(super) fn enter(&self, _copy: &Path) -> ConfinementGaps {
-        ConfinementGaps {
+    pub(super) fn enter(&self, _copy: &Path) -> Result<ConfinementGaps, String> {
+        Ok(ConfinementGaps {
             files: true,
             calls: true,
-        }
+        })
     }
 }
 
@@ -112,11 +150,16 @@ impl Confinement {
 impl Confinement {
     /// Confines the calling thread and what it starts, as far as the system can: in a worker all
     /// of it, since it has no other yet. `copy` is the library that it opens then.
-    pub(super) fn enter(&self, copy: &Path) -> ConfinementGaps {
-        ConfinementGaps {
-            files: !super::landlock::restrict(self, copy).unwrap_or(false),
+    ///
+    /// # Errors
+    /// That the kernel has what it takes and refused it all the same.
+    pub(super) fn enter(&self, copy: &Path) -> Result<ConfinementGaps, String> {
+        let whole = super::landlock::restrict(self, copy);
+        let whole = whole.map_err(|error| format!("Landlock: {error}"))?;
+        Ok(ConfinementGaps {
+            files: !whole,
             calls: super::seccomp::restrict(self).is_err(),
-        }
+        })
     }
 }
 
@@ -124,30 +167,69 @@ impl Confinement {
 mod tests {
     use super::*;
 
-    fn asked(path: &str) -> Result<Confinement, String> {
-        let permissions = Permissions {
-            write: vec![path.to_owned()],
-            ..Permissions::default()
+    #[test]
+    fn a_manifest_gets_what_it_names_and_never_what_is_the_hosts() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let secret = home.join("share/conjure");
+        std::fs::create_dir_all(secret.join("store")).unwrap();
+        std::fs::create_dir(home.join("notes")).unwrap();
+        std::os::unix::fs::symlink(&secret, home.join("link")).unwrap();
+        std::os::unix::fs::symlink("/proc/self", home.join("self")).unwrap();
+        let asked = |path: &str| {
+            let permissions = Permissions {
+                write: vec![path.to_owned()],
+                ..Permissions::default()
+            };
+            Confinement::of(&permissions, &[], Some(&home), &secret).map(|granted| granted.write)
         };
-        let secret = Path::new("/home/ada/.local/share/conjure");
-        Confinement::of(&permissions, Some(Path::new("/home/ada")), secret)
+        assert_eq!(asked("~/notes"), Ok(vec![home.join("notes")]));
+        assert_eq!(asked("/var/log"), Ok(vec!["/var/log".into()]));
+        let own = [
+            "/",
+            "~/",
+            "~/share",
+            "~/share/conjure",
+            "~/share/conjure/store",
+            "~/link",
+            "~/link/store",
+        ];
+        for (refused, reason) in own.into_iter().map(|path| (path, "keeps its own")).chain([
+            ("notes", "plain absolute path"),
+            ("/var/log/../../home", "plain absolute path"),
+            ("~/notes/../share", "plain absolute path"),
+            ("/proc/self/ns/net", "the system itself"),
+            ("/proc/sys", "the system itself"),
+            ("/dev/sda1", "the system itself"),
+            ("/sys", "the system itself"),
+            ("~/self", "the system itself"),
+        ]) {
+            let said = asked(refused).unwrap_err();
+            assert!(said.contains(reason), "{refused}: {said}");
+        }
     }
 
     #[test]
-    fn a_manifest_gets_what_it_names_and_never_what_is_the_hosts() {
-        let paths = |path| asked(path).map(|confinement| confinement.write);
-        assert_eq!(paths("/var/log"), Ok(vec!["/var/log".into()]));
-        assert_eq!(paths("~/notes"), Ok(vec!["/home/ada/notes".into()]));
-        for refused in [
-            "/",
-            "~/",
-            "/home",
-            "~/.local/share/conjure",
-            "~/.local/share/conjure/store",
-        ] {
-            let reason = paths(refused).unwrap_err();
-            assert!(reason.contains("keeps its own"), "{refused}: {reason}");
+    fn a_link_below_what_a_plugin_may_change_gets_nothing_more() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (work, notes, keys) = (home.join("work"), home.join("notes"), home.join(".ssh"));
+        for dir in [&work, &notes, &keys] {
+            std::fs::create_dir(dir).unwrap();
         }
-        assert!(paths("notes").unwrap_err().contains("absolute"));
+        std::os::unix::fs::symlink(&keys, notes.join("sub")).unwrap();
+        std::os::unix::fs::symlink(&keys, work.join("sub")).unwrap();
+        let permissions = Permissions {
+            read: vec!["~/work/sub".to_owned()],
+            write: vec!["~/notes".to_owned(), "~/notes/sub".to_owned()],
+            ..Permissions::default()
+        };
+        let dirs = [work.clone()];
+        let granted = Confinement::of(&permissions, &dirs, Some(&home), Path::new("/none"));
+        let expected = Confinement {
+            write: vec![notes, work],
+            ..Confinement::default()
+        };
+        assert_eq!(granted, Ok(expected));
     }
 }

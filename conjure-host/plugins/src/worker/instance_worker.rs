@@ -10,6 +10,7 @@ use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
+use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
@@ -24,6 +25,16 @@ pub(crate) struct WorkerFile {
     pub(crate) path: PathBuf,
     pub(crate) sha256: Sha256,
     pub(crate) header: HeaderFields,
+}
+
+/// What the worker of an instance is to reach. What that is, is looked at each time that a process is
+/// started: a link may have come where a directory was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkerReach {
+    /// What the manifest names.
+    pub(crate) permissions: Permissions,
+    /// The directories of its session, and its own.
+    pub(crate) dirs: Vec<PathBuf>,
 }
 
 /// What the workers of a plugin have in common.
@@ -57,24 +68,16 @@ impl PluginWorker {
     /// # Errors
     /// Why there is none.
     pub(crate) fn manifest(self: &Arc<Self>, limit: Duration) -> Result<Vec<u8>, PluginError> {
-        InstanceWorker::new(Arc::clone(self), Confinement::default()).manifest(limit)
+        InstanceWorker::new(Arc::clone(self), WorkerReach::default()).manifest(limit)
     }
 
-    /// What a worker may reach: what the manifest names, and these directories.
-    ///
-    /// # Errors
-    /// The path in the manifest that cannot be granted.
-    pub(crate) fn confinement(
-        &self,
-        permissions: &Permissions,
-        dirs: impl IntoIterator<Item = PathBuf>,
-    ) -> Result<Confinement, String> {
+    /// What a worker may reach.
+    fn confinement(&self, reach: &WorkerReach) -> Result<Confinement, String> {
         let home = conjure_config::env::home();
         let store = self.loader.store().dir();
         // What the host keeps lies beside its copies.
         let own = store.parent().unwrap_or(store);
-        let named = Confinement::of(permissions, home.as_deref(), own)?;
-        Ok(named.working_in(dirs))
+        Confinement::of(&reach.permissions, &reach.dirs, home.as_deref(), own)
     }
 
     /// Name and version.
@@ -86,18 +89,18 @@ impl PluginWorker {
 /// The worker of one instance. There is a process while somebody needs one.
 pub(crate) struct InstanceWorker {
     plugin: Arc<PluginWorker>,
-    confinement: Confinement,
+    reach: WorkerReach,
     current: Mutex<Weak<WorkerProcess>>,
     restarts: Arc<Restarts>,
 }
 
 impl InstanceWorker {
     /// No process is started yet.
-    pub(crate) fn new(plugin: Arc<PluginWorker>, confinement: Confinement) -> Arc<Self> {
+    pub(crate) fn new(plugin: Arc<PluginWorker>, reach: WorkerReach) -> Arc<Self> {
         Arc::new(Self {
             restarts: Arc::new(Restarts::new(Arc::clone(&plugin.ends))),
             plugin,
-            confinement,
+            reach,
             current: Mutex::default(),
         })
     }
@@ -173,6 +176,14 @@ impl InstanceWorker {
 
     fn start(&self, copy: PathBuf, host: &Handle) -> Result<Arc<WorkerProcess>, PluginError> {
         let PluginWorker { options, file, .. } = &*self.plugin;
+        let confinement = match options.confined {
+            true => Some(
+                self.plugin
+                    .confinement(&self.reach)
+                    .map_err(|reason| self.no_process(reason))?,
+            ),
+            false => None,
+        };
         let arguments = WorkerArguments {
             parent: std::process::id(),
             memory: options.limits.memory,
@@ -180,7 +191,7 @@ impl InstanceWorker {
             copy,
             file: file.path.clone(),
             label: LibraryLabel::from(&file.header),
-            confinement: options.confined.then(|| self.confinement.clone()),
+            confinement,
         };
         let restarts = Arc::clone(&self.restarts);
         WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts, host)
@@ -190,6 +201,12 @@ impl InstanceWorker {
     /// One of them answered: what went before is forgiven.
     pub(super) fn answered(&self) {
         self.restarts.answered();
+    }
+
+    /// One of them made no instance in time.
+    pub(super) fn failed(&self) {
+        let end = WorkerEnd::by_host("it did not make its instance in time");
+        self.restarts.ended(end);
     }
 
     /// Name and version of the plugin.

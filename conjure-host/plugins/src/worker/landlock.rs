@@ -1,11 +1,14 @@
 //! Files, TCP ports, abstract sockets and signals of a worker: its Landlock domain.
 
-use std::path::{Path, PathBuf};
+use std::iter;
+use std::os::fd::AsFd;
+use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, PathFdError, Ruleset,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 use super::Confinement;
 
@@ -58,17 +61,8 @@ const DEVICES: [&str; 5] = [
     "/dev/zero",
 ];
 
-/// Why there is no domain.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DomainError {
-    #[error(transparent)]
-    Refused(#[from] RulesetError),
-    #[error("{}: {source}", path.display())]
-    Path { path: PathBuf, source: PathFdError },
-}
-
 /// Confines this process; whether all of it holds.
-pub(super) fn restrict(confinement: &Confinement, copy: &Path) -> Result<bool, DomainError> {
+pub(super) fn restrict(confinement: &Confinement, copy: &Path) -> Result<bool, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))?
         .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
@@ -84,43 +78,39 @@ pub(super) fn restrict(confinement: &Confinement, copy: &Path) -> Result<bool, D
         & !AccessFs::IoctlDev
         | read;
     let mut created = ruleset.create()?;
-    for path in READABLE {
-        created = allow(created, Path::new(path), read)?;
+    let device = AccessFs::ReadFile | AccessFs::WriteFile;
+    let system = READABLE.map(|path| (path, read));
+    for (path, access) in system.into_iter().chain(DEVICES.map(|path| (path, device))) {
+        // The system's own links, such as that of `/lib`, are followed.
+        if let Ok(opened) = PathFd::new(path) {
+            created = allow(created, opened, access)?;
+        }
     }
-    for path in DEVICES {
-        created = allow(
-            created,
-            Path::new(path),
-            AccessFs::ReadFile | AccessFs::WriteFile,
-        )?;
-    }
-    created = allow(created, copy, AccessFs::ReadFile.into())?;
-    for path in &confinement.read {
-        created = allow(created, path, read)?;
-    }
-    for path in &confinement.write {
-        created = allow(created, path, write)?;
+    let copy = (copy, AccessFs::ReadFile.into());
+    let read = confinement.read.iter().map(|path| (path.as_path(), read));
+    let write = confinement.write.iter().map(|path| (path.as_path(), write));
+    for (path, access) in iter::once(copy).chain(read).chain(write) {
+        // What was looked at has no links; one that came since leads elsewhere.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS;
+        if let Ok(opened) = openat2(CWD, path, flags, Mode::empty(), resolve) {
+            created = allow(created, opened, access)?;
+        }
     }
     let status = created.restrict_self()?;
     Ok(status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs)
 }
 
-/// Allows these at a path and below; what is not there is left out.
+/// Allows these at a file, or a directory and what is below.
 fn allow(
     ruleset: RulesetCreated,
-    path: &Path,
+    opened: impl AsFd,
     access: BitFlags<AccessFs>,
-) -> Result<RulesetCreated, DomainError> {
-    let Ok(metadata) = std::fs::metadata(path) else {
-        return Ok(ruleset);
-    };
-    let access = match metadata.is_dir() {
+) -> Result<RulesetCreated, RulesetError> {
+    let is_dir = fstat(&opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
+    let access = match is_dir {
         true => access,
         false => access & AccessFs::from_file(VERSION),
     };
-    let opened = PathFd::new(path).map_err(|source| DomainError::Path {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(ruleset.add_rule(PathBeneath::new(opened, access))?)
+    ruleset.add_rule(PathBeneath::new(opened, access))
 }

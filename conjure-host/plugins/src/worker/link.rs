@@ -1,5 +1,6 @@
 //! An instance in a worker, and its successor when the worker ends.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
 use super::instance_worker::InstanceWorker;
+use super::openings::{Opening, Openings};
 use super::process::{CallInProcess, WorkerProcess, runtime};
 use crate::PluginError;
 use crate::call::CallRecord;
@@ -18,6 +20,9 @@ use crate::link::{InstanceLink, LinkReply};
 
 /// How long an instance that is dropped has for its own clean-up.
 const SHUTDOWN: Duration = Duration::from_secs(2);
+
+/// How long an answer may be on its way when the process that gave it has ended.
+const LAST: Duration = Duration::from_millis(200);
 
 /// An instance in a worker of its own. When the worker has ended, the next request makes the instance
 /// anew, in the next worker and with the same configuration.
@@ -35,6 +40,8 @@ struct WorkerInstance {
     limit: Duration,
     /// It was told to shut down.
     closed: AtomicBool,
+    /// The sessions of an executor or a backend.
+    openings: Openings,
     live: Mutex<LiveInstance>,
 }
 
@@ -66,6 +73,7 @@ impl WorkerLink {
                 asynchronous,
                 limit,
                 closed: AtomicBool::new(false),
+                openings: Openings::default(),
                 live: Mutex::new(live),
             }))
         }))
@@ -112,6 +120,9 @@ impl WorkerInstance {
         if op == op::SHUTDOWN && self.live.lock().await.process.is_over() {
             return LinkReply::Reply(Ok(b"{}".to_vec()));
         }
+        if op == op::STATE_EXPORT && self.live.lock().await.process.is_over() {
+            return LinkReply::WorkerEnded("ended before, and its state with it".to_owned());
+        }
         let live = match self.live().await {
             Ok(Ok(live)) => live,
             Ok(Err(fault)) => return LinkReply::Reply(Err(fault)),
@@ -120,8 +131,17 @@ impl WorkerInstance {
         running.process = Some(live.process.enter());
         let reply = live
             .instance
-            .request(op.as_bytes(), json, self.asynchronous, call.context())
-            .await;
+            .request(op.as_bytes(), json, self.asynchronous, call.context());
+        let mut reply = pin!(reply);
+        let reply = tokio::select! {
+            biased;
+            reply = &mut reply => reply,
+            // A program that the plugin started may hold the stream open.
+            end = live.process.exited() => match tokio::time::timeout(LAST, reply).await {
+                Ok(reply) => reply,
+                Err(_) => return LinkReply::WorkerEnded(end.to_string()),
+            },
+        };
         match reply {
             RResult::RErr(fault) if fault.code == code::GONE => match live.process.ended().await {
                 Some(end) => LinkReply::WorkerEnded(end.to_string()),
@@ -129,6 +149,9 @@ impl WorkerInstance {
             },
             reply => {
                 self.worker.answered();
+                if reply.is_ok() {
+                    self.openings.note(op, json);
+                }
                 LinkReply::Reply(reply.into_result().map(RVec::into_vec))
             }
         }
@@ -145,10 +168,40 @@ impl WorkerInstance {
             tracing::warn!(
                 target: "plugin",
                 plugin = self.worker.plugin(),
-                "its worker was started again; what this instance knew is lost"
+                "its worker was started again; what this instance kept in memory is lost"
             );
+            self.open_again(&live.instance).await;
         }
         Ok(Ok(live.clone()))
+    }
+}
+
+impl WorkerInstance {
+    /// Opens the sessions of an executor or a backend at a new instance. One that cannot be opened
+    /// again gets the plugin's own words with its next call.
+    async fn open_again(&self, instance: &RemoteInstance) {
+        let opening = async {
+            for Opening { op, json, .. } in self.openings.all() {
+                let context = self.context.context();
+                let opened = instance.request(op.as_bytes(), &json, self.asynchronous, context);
+                if let RResult::RErr(fault) = opened.await {
+                    tracing::warn!(
+                        target: "plugin",
+                        plugin = self.worker.plugin(),
+                        "a session could not be opened again in its new worker: {}",
+                        fault.text()
+                    );
+                }
+            }
+        };
+        if tokio::time::timeout(self.limit, opening).await.is_err() {
+            tracing::warn!(
+                target: "plugin",
+                plugin = self.worker.plugin(),
+                "its sessions were not opened again in its new worker within {:?}",
+                self.limit
+            );
+        }
     }
 }
 
@@ -191,7 +244,8 @@ async fn make(
             None => Ok(Err(fault)),
         },
         Err(_) => {
-            process.retire();
+            process.kill();
+            worker.failed();
             Err(worker.hung(limit))
         }
     }

@@ -17,6 +17,7 @@ mod instance_worker;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod link;
+mod openings;
 mod options;
 mod process;
 mod program;
@@ -31,5 +32,5 @@ pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
 pub use trust::{PluginTrust, TrustedLibrary};
 
-pub(super) use instance_worker::{InstanceWorker, PluginWorker, WorkerFile};
+pub(super) use instance_worker::{InstanceWorker, PluginWorker, WorkerFile, WorkerReach};
 pub(super) use link::WorkerLink;

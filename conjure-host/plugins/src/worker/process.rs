@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use conjure_skill_sdk::frames::Client;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -44,6 +45,9 @@ const ENVIRONMENT: [&str; 12] = [
     "TMPDIR",
     "XDG_RUNTIME_DIR",
 ];
+
+/// What a worker is called in lists of processes.
+const WORKER_NAME: &str = "conjure";
 
 /// The allocator of this program, which is the plugin's in a worker, counts what it uses against the
 /// limit of memory, not what it sets apart.
@@ -111,6 +115,7 @@ impl WorkerProcess {
             .stderr(Stdio::piped())
             // Signals of the host's terminal are not for it.
             .process_group(0)
+            .arg0(WORKER_NAME)
             .kill_on_drop(true);
         let mut child = command
             .spawn()
@@ -165,6 +170,14 @@ impl WorkerProcess {
             self.kill();
             WorkerEnd::unknown(reason)
         }))
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn exited(&self) -> WorkerEnd {
+        let mut end = self.end.clone();
+        let ended = end.wait_for(Option::is_some).await;
+        let ended = ended.ok().and_then(|end| end.clone());
+        ended.unwrap_or_else(|| WorkerEnd::unknown("nobody saw how"))
     }
 
     /// A call runs in it until the guard is dropped.
@@ -242,7 +255,8 @@ impl ProcessWatch {
         errors: impl AsyncRead + Unpin + Send + 'static,
         plugin: String,
     ) -> WorkerEnd {
-        let said = tokio::spawn(listen(errors, plugin));
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let mut said = tokio::spawn(listen(errors, plugin));
         let closing = async {
             self.closing.cancelled().await;
             tokio::time::sleep(CLOSING).await;
@@ -250,8 +264,10 @@ impl ProcessWatch {
         let by_host = tokio::select! {
             biased;
             status = child.wait() => {
-                let said = tokio::time::timeout(Duration::from_millis(200), said).await;
-                let said = said.ok().and_then(Result::ok).flatten();
+                end_group(group);
+                let heard = tokio::time::timeout(Duration::from_millis(200), &mut said).await;
+                said.abort();
+                let said = heard.ok().and_then(Result::ok).flatten();
                 let end = match status {
                     Ok(status) => WorkerEnd::reported(&status, said, self.memory),
                     Err(error) => WorkerEnd::unknown(error.to_string()),
@@ -267,7 +283,16 @@ impl ProcessWatch {
         if let Err(error) = child.kill().await {
             tracing::warn!("a worker could not be ended: {error}");
         }
+        end_group(group);
+        said.abort();
         WorkerEnd::by_host(by_host)
+    }
+}
+
+/// Ends what a worker has started. Its group is there as long as one of that is.
+fn end_group(group: Option<Pid>) {
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::time::Duration;
 
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
 use conjure_config::platform;
@@ -13,6 +14,12 @@ use rustix::process::{Resource, Rlimit, Signal};
 
 use super::confinement::{Confinement, ConfinementGaps};
 use crate::open::{LibraryLabel, end_at_once, open};
+
+/// How long what runs in a worker may take to end, once its host has ended or needs it no more.
+const ENDING: Duration = Duration::from_secs(2);
+/// Bytes of addresses beside the memory that a worker may use: libraries, files, stacks, and what
+/// allocators set apart.
+const MAPPED: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Runs as a worker, and ends the process. `args` is what a host hands over behind the arguments
 /// of [`WorkerOptions`](super::WorkerOptions).
@@ -102,22 +109,41 @@ impl WorkerArguments {
 fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     let arguments = WorkerArguments::read(args)
         .ok_or("it was not started by a host; this verb is not for people")?;
+    #[cfg(target_os = "linux")]
+    close_others();
     let streams = platform::take_streams().map_err(|error| error.to_string())?;
     end_with(arguments.parent)?;
     limit(&arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
-    confine(&arguments);
+    confine(&arguments)?;
     let root = WorkerRoot::open(&arguments);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(|error| error.to_string())?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let (input, output) = streams.open().map_err(|error| error.to_string())?;
         serve(root, input, output)
             .await
             .map_err(|error| error.to_string())
-    })
+    });
+    // What does not stop is not waited for.
+    runtime.shutdown_timeout(ENDING);
+    served
+}
+
+/// Closes what the host itself was given and passed on without knowing.
+#[cfg(target_os = "linux")]
+fn close_others() {
+    #[expect(
+        unsafe_code,
+        reason = "no safe function closes descriptors that nobody has"
+    )]
+    // SAFETY: this is the first that `main` does, so nothing in this process has a descriptor above
+    // the three of standard streams, which stay.
+    unsafe {
+        libc::close_range(3, libc::c_uint::MAX, 0);
+    }
 }
 
 /// Ends this process with the one that started it, whatever the plugin does.
@@ -145,28 +171,33 @@ fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
             },
         )
     };
-    // Beside what this program itself has set apart, most of which is never touched.
-    set(Resource::Data, own_data().saturating_add(arguments.memory))?;
+    let more = |kind, bytes: u64| own_memory(kind).saturating_add(bytes);
+    set(Resource::Data, more("VmData:", arguments.memory))?;
+    // Of what is mapped and not written to, and of memory that is shared, which is no data.
+    let mapped = arguments.memory.saturating_add(MAPPED);
+    set(Resource::As, more("VmSize:", mapped))?;
     set(Resource::Nofile, arguments.open_files)?;
     set(Resource::Core, 0)
 }
 
 /// Before the library is opened, so that its constructors are confined too.
-fn confine(arguments: &WorkerArguments) {
+fn confine(arguments: &WorkerArguments) -> Result<(), String> {
     let Some(confinement) = &arguments.confinement else {
-        return;
+        return Ok(());
     };
     let gaps = confinement.enter(&arguments.copy);
+    let gaps = gaps.map_err(|error| format!("it cannot be confined: {error}"))?;
     if gaps != ConfinementGaps::default() {
         let line = format!("note: this system cannot confine workers wholly: {gaps:?}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
+    Ok(())
 }
 
-/// Bytes of memory that this process may write to by now, as the system counts them for the limit.
-fn own_data() -> u64 {
+/// Bytes of a kind of memory that this process has by now, as the system counts them for a limit.
+fn own_memory(kind: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(kind));
     let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or_default() * 1024
 }

@@ -24,6 +24,25 @@ const NEVER: &[i64] = &[
     libc::SYS_setpriority,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_tkill,
+    // Memory and messages that processes share by number or name, and memory that no limit counts.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
     libc::SYS_ioprio_set,
     libc::SYS_migrate_pages,
     libc::SYS_move_pages,
@@ -84,6 +103,9 @@ const NEVER: &[i64] = &[
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
 ];
 
 /// The same on x86-64, where older calls are.
@@ -102,6 +124,8 @@ const NEVER_HERE: &[i64] = &[
     // The names of the older of the two 32-bit interfaces; the other one ends the process.
     X32 | 520,
     X32 | 521,
+    X32 | 528,
+    X32 | 533,
     X32 | 539,
     X32 | 540,
     X32 | 545,
@@ -125,6 +149,9 @@ const X32: i64 = 0x4000_0000;
 
 /// Not in the C library's list yet.
 const SYS_FCHMODAT2: i64 = 452;
+const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_FILE_SETATTR: i64 = 469;
 
 /// The errors that refused calls have.
 const EPERM: u32 = libc::EPERM.unsigned_abs();
@@ -155,6 +182,37 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Err
     if !confinement.commands {
         rules.extend(COMMANDS.iter().map(|call| (*call, Vec::new())));
     }
+    if !confinement.commands {
+        // Older kernels' Landlock knows nothing of signals.
+        let own = u64::from(std::process::id());
+        for call in [
+            libc::SYS_kill,
+            libc::SYS_tgkill,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+        ] {
+            let to_others = condition(0, SeccompCmpOp::Ne, own)?;
+            rules.insert(call, vec![SeccompRule::new(vec![to_others])?]);
+        }
+    }
+    // That it ends with its host stays.
+    let parents_end = condition(
+        0,
+        SeccompCmpOp::Eq,
+        u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs()),
+    )?;
+    rules.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![parents_end])?]);
+    // One that is not connected reaches every socket of the machine; a stream is to its other end.
+    let datagrams = u64::from(libc::SOCK_DGRAM.unsigned_abs());
+    let raw = u64::from(libc::SOCK_RAW.unsigned_abs());
+    let pairs = [datagrams, raw].map(|kind| condition(1, SeccompCmpOp::MaskedEq(0xf), kind));
+    let pairs = pairs
+        .into_iter()
+        .map(|kind| Ok(SeccompRule::new(vec![kind?])?));
+    rules.insert(
+        libc::SYS_socketpair,
+        pairs.collect::<Result<_, seccompiler::Error>>()?,
+    );
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
     // Limits of other processes; those of this one can only be lowered.
@@ -163,6 +221,9 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Err
         libc::SYS_prlimit64,
         vec![SeccompRule::new(vec![of_others])?],
     );
+    let of_others = condition(0, SeccompCmpOp::Ne, 0)?;
+    let of_others = SeccompRule::new(vec![of_others])?;
+    rules.insert(libc::SYS_sched_setaffinity, vec![of_others]);
     // Times of a file that is named; those of one that is open can be set.
     let length = SeccompCmpArgLen::Qword;
     let named = SeccompCondition::new(1, length, SeccompCmpOp::Ne, 0)?;

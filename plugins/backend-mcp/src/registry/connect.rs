@@ -288,7 +288,14 @@ impl ConnectionParts<'_> {
     }
 
     async fn refused(&self, error: &ClientInitializeError) -> ConnectError {
-        let why = if let ClientInitializeError::TransportError { error, .. } = error {
+        let is_program = self.server.config.url.is_none();
+        let why = if is_program
+            && let ClientInitializeError::TransportError { .. }
+            | ClientInitializeError::ConnectionClosed(_) = error
+        {
+            // Whether it is found when it is written to or read from is a matter of moments.
+            "it ended before the handshake was over".to_owned()
+        } else if let ClientInitializeError::TransportError { error, .. } = error {
             let trouble = http::judge(&self.server.name, error.error.as_ref());
             match trouble.hiding(&self.server.secrets) {
                 Trouble::Failed(failure) => {

@@ -89,7 +89,7 @@ fn a_doctor_starts_all_and_says_what_to_do() {
       why       there is no program `no-such-program`; it was looked for in PATH=[PATH] (the host's, and what a login shell, /bin/sh, has besides)
       do        install it, or write its whole path as `command`, or set `env.PATH` of the server
     dying  backoff
-      why       connection closed: initialize response; it wrote: the licence has expired; tried once, again in [DURATION]
+      why       it ended before the handshake was over; it wrote: the licence has expired; tried once, again in [DURATION]
       stderr    the licence has expired
       do        run it by hand to see more: [SERVER] no-start 'a b'
     lazy  ready

@@ -9,8 +9,8 @@ use conjure_host::plugin::{
     PluginError, PluginLimits, WorkerOptions,
 };
 use conjure_kit::{build_plugin, conjure_bin};
-use conjure_plugin_tests::{Bench, envelope};
-use serde_json::json;
+use conjure_plugin_tests::{Bench, Plugin, envelope};
+use serde_json::{Value, json};
 
 use super::calls::until;
 use super::sources::{aborting, constructing, marked};
@@ -229,6 +229,90 @@ async fn a_worker_that_always_ends_is_started_ever_more_slowly_and_that_is_said(
     }
 }
 
+/// A backend that knows its sessions.
+const KNOWING: &str = r#"
+use std::collections::HashSet;
+use std::sync::Mutex;
+use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, ToolResult};
+use conjure_skill_sdk::{export_backend, Backend, BackendPlugin, Cx, Error, Result};
+
+#[derive(Default)]
+struct Knowing(Mutex<HashSet<String>>);
+
+fn name(cx: &Cx) -> String {
+    cx.session().unwrap_or_default().to_owned()
+}
+
+impl Backend for Knowing {
+    async fn open(&self, cx: Cx, _request: Open) -> Result<()> {
+        self.0.lock().unwrap().insert(name(&cx));
+        Ok(())
+    }
+
+    async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
+        Ok(CatalogReply::default())
+    }
+
+    async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
+        if request.name == "abort" {
+            std::process::abort();
+        }
+        if !self.0.lock().unwrap().contains(&name(&cx)) {
+            return Err(Error::not_found("nobody opened this session"));
+        }
+        Ok(ToolResult::text("known"))
+    }
+
+    async fn close(&self, cx: Cx) -> Result<()> {
+        self.0.lock().unwrap().remove(&name(&cx));
+        Ok(())
+    }
+}
+
+fn plugin() -> BackendPlugin<Knowing> {
+    BackendPlugin::new("knowing", "Knows its sessions", |_setup| Ok(Knowing::default()))
+}
+
+export_backend!(plugin, name = "knowing");
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_of_a_backend_are_opened_again_in_its_next_worker() {
+    let library = Plugin {
+        features: &["async"],
+        ..Plugin::new("knowing", KNOWING)
+    }
+    .build();
+    let bench = bench();
+    let plugin = bench.load(&library);
+    let backend = bench.instance(&plugin).await;
+    let ask = async |session: &str, op: &str, body: Value| {
+        let mut request: Value = serde_json::from_slice(&envelope(&body)).unwrap();
+        request["session"] = session.into();
+        let json = serde_json::to_vec(&request).unwrap();
+        backend.request(op, json, CallOptions::default()).await
+    };
+    let call = |tool: &str| json!({ "name": tool, "arguments": {} });
+    for session in ["one", "two", "closed"] {
+        let opened = ask(session, "backend.open", json!({ "config": {} })).await;
+        opened.unwrap();
+    }
+    ask("closed", "backend.close", json!({})).await.unwrap();
+    for _ in 0..2 {
+        let failure = ask("one", "backend.call", call("abort")).await.unwrap_err();
+        assert!(
+            matches!(failure, PluginCallFailure::WorkerEnded { .. }),
+            "{failure:?}"
+        );
+        for session in ["one", "two"] {
+            let reply = ask(session, "backend.call", call("any")).await.unwrap();
+            assert!(String::from_utf8(reply).unwrap().contains("known"));
+        }
+        let unknown = ask("closed", "backend.call", call("any")).await;
+        assert!(unknown.unwrap_err().to_string().contains("nobody opened"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn other_calls_of_a_worker_come_to_their_end_when_one_does_not_stop() {
     let bench = bench();
@@ -297,7 +381,19 @@ async fn a_worker_ends_with_the_host_that_is_killed() {
         .current_dir(scratch.path())
         .spawn()
         .unwrap();
-    until(|| !running(&bench).is_empty()).await;
+    // The one that is asked for the manifest is gone at once; the other one hangs in its call.
+    let hangs = async {
+        let mut since = (Vec::new(), Instant::now());
+        while since.0.is_empty() || since.1.elapsed() < Duration::from_secs(1) {
+            let now = running(&bench);
+            if now != since.0 {
+                since = (now, Instant::now());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let hangs = tokio::time::timeout(Duration::from_secs(20), hangs);
+    hangs.await.unwrap();
     host.kill().unwrap();
     host.wait().unwrap();
     ends(&bench).await;
