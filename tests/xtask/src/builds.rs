@@ -14,8 +14,9 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 
 use crate::{artifacts::Built, demo, dist, files, linker, repo};
 
-/// Crates that `conjure` is made of, those that only run while it is built included.
-const MOST_CRATES: usize = 410;
+/// Crates that `conjure` is made of, those that only run while it is built included. Those that confine
+/// the workers of plugins are four of them.
+const MOST_CRATES: usize = 414;
 /// Bytes of the stripped release `conjure`.
 const MOST_BYTES: u64 = 31_000_000;
 
