@@ -281,6 +281,20 @@ pub enum PluginError {
         /// What the system says.
         reason: String,
     },
+    /// The plugin's manifest asks for what no worker gets.
+    #[error(
+        "{}: {plugin} runs in no worker: {reason}. Tell its author, or let it run in the host's \
+         process, with all that you may do yourself: `conjure plugin trust {}`",
+        path.display(), path.display()
+    )]
+    NotGranted {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// What it asks for, and why it does not get it.
+        reason: String,
+    },
     /// The plugin's worker ended before there was an instance.
     #[error(
         "{}: the worker process of {plugin} {end}, before the plugin could be used. Tell its \

@@ -19,7 +19,7 @@ use super::health::PluginLimits;
 use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
 use super::open::{self, OpenLibrary, open_with_deadline};
-use super::worker::{Isolation, PluginWorker, WorkerFile, WorkerOptions};
+use super::worker::{Isolation, PluginWorkers, WorkerFile, WorkerOptions};
 use super::{CopyStore, Pin, PluginError, PluginFile, Sha256};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
@@ -129,7 +129,7 @@ impl Loader {
                     sha256: library.sha256,
                     header: library.header,
                 };
-                Factory::Worker(PluginWorker::new(self.clone(), worker.clone(), file))
+                Factory::Worker(PluginWorkers::new(self.clone(), worker.clone(), file))
             }
             None => Factory::Deferred(Arc::new(DeferredLibrary::new(self.clone(), library))),
         };
@@ -207,7 +207,7 @@ impl Loader {
             sha256: file.sha256,
             header: file.header.clone(),
         };
-        let worker = PluginWorker::new(self.clone(), worker.clone(), library);
+        let worker = PluginWorkers::new(self.clone(), worker.clone(), library);
         let manifest = worker.manifest(self.options.deadline)?;
         Ok((manifest.into(), Factory::Worker(worker)))
     }

@@ -19,7 +19,7 @@ use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
-use super::worker::{InstanceWorker, Isolation, PluginWorker, WorkerLink, WorkerReach};
+use super::worker::{InstanceWorker, Isolation, PluginWorkers, WorkerGrants, WorkerLink};
 use super::{FileStamp, Pin, PluginError, Sha256};
 
 /// A plugin that can make instances.
@@ -82,7 +82,7 @@ pub(super) enum Factory {
     Deferred(Arc<DeferredLibrary>),
     Linked(Arc<Make>),
     /// A library that a worker process opens.
-    Worker(Arc<PluginWorker>),
+    Worker(Arc<PluginWorkers>),
 }
 
 /// What can make objects at once.
@@ -283,11 +283,11 @@ impl LoadedPlugin {
                         .map_err(|error| self.refuses(error.to_string()))?;
                 }
                 let dirs = dirs.iter().map(|dir| (*dir).to_owned()).chain(own);
-                let reach = WorkerReach {
+                let grants = WorkerGrants {
                     permissions: self.manifest.permissions.clone(),
                     dirs: dirs.collect(),
                 };
-                let worker = InstanceWorker::new(Arc::clone(worker), reach);
+                let worker = InstanceWorker::new(Arc::clone(worker), grants);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
                 let link = link.map_err(|fault| self.refuses(fault.text().into_owned()))?;

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::Notify;
 
 use super::codec::{Decoder, Frame, FrameError};
 use super::message::Message;
@@ -27,13 +26,7 @@ const BATCH: usize = 64 * 1024;
 /// Whoever sends writes itself, where the stream takes all of it at once: a task that is woken for
 /// that costs more than the write. What is left is written by [`Outbox::run`].
 #[derive(Clone)]
-pub(super) struct Outbox(Arc<SharedOutput>);
-
-struct SharedOutput {
-    state: Mutex<OutputState>,
-    /// Something is left to be written.
-    left: Notify,
-}
+pub(super) struct Outbox(Arc<Mutex<OutputState>>);
 
 struct OutputState {
     /// Nothing once the stream is closed.
@@ -46,7 +39,7 @@ struct OutputState {
     written: usize,
     /// All was written and not flushed yet.
     unflushed: bool,
-    /// Wakes [`Outbox::run`] where it waits for the stream.
+    /// Wakes [`Outbox::run`].
     runner: Option<Waker>,
 }
 
@@ -57,19 +50,16 @@ struct WaitingFrame {
 
 impl Outbox {
     pub(super) fn new(writer: impl AsyncWrite + Send + 'static) -> Self {
-        Self(Arc::new(SharedOutput {
-            state: Mutex::new(OutputState {
-                writer: Some(Box::pin(writer)),
-                waiting: VecDeque::new(),
-                waiting_bytes: 0,
-                logs: 0,
-                batch: Vec::new(),
-                written: 0,
-                unflushed: false,
-                runner: None,
-            }),
-            left: Notify::new(),
-        }))
+        Self(Arc::new(Mutex::new(OutputState {
+            writer: Some(Box::pin(writer)),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            logs: 0,
+            batch: Vec::new(),
+            written: 0,
+            unflushed: false,
+            runner: None,
+        })))
     }
 
     /// Sends a message. One to a stream that has ended goes nowhere.
@@ -92,7 +82,7 @@ impl Outbox {
     }
 
     fn push(&self, frame: WaitingFrame) {
-        let mut state = self.0.state();
+        let mut state = self.state();
         if state.writer.is_none() || frame.log && state.logs >= MAX_LOGS {
             return;
         }
@@ -100,46 +90,44 @@ impl Outbox {
         state.logs += usize::from(frame.log);
         state.waiting_bytes += frame.bytes.len();
         state.waiting.push_back(frame);
-        // What is not written at once, or failed, is the task's.
-        if state.waiting_bytes > MAX_WAITING {
-            self.0.left.notify_one();
+        let is_left = if was_idle {
+            let mut nobody = Context::from_waker(Waker::noop());
+            !matches!(state.write(&mut nobody), Poll::Ready(Ok(())))
+        } else {
+            // Else the task is at it already.
+            state.waiting_bytes > MAX_WAITING
+        };
+        if is_left {
             if let Some(runner) = state.runner.take() {
                 runner.wake();
-            }
-        } else if was_idle {
-            let mut nobody = Context::from_waker(Waker::noop());
-            if !matches!(state.write(&mut nobody), Poll::Ready(Ok(()))) {
-                self.0.left.notify_one();
             }
         }
     }
 
     /// Writes what whoever sent it could not, until the stream fails.
     pub(super) async fn run(&self) -> Result<(), FrameError> {
-        loop {
-            self.0.left.notified().await;
-            poll_fn(|cx| {
-                let mut state = self.0.state();
-                state.runner = Some(cx.waker().clone());
-                state.write(cx)
-            })
-            .await?;
-        }
+        poll_fn(|cx| {
+            let mut state = self.state();
+            state.runner = Some(cx.waker().clone());
+            match state.write(cx) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Closes the stream. Nothing more is written.
     pub(super) fn close(&self) {
-        let mut state = self.0.state();
+        let mut state = self.state();
         let writer = state.writer.take();
         state.waiting.clear();
         drop(state);
         drop(writer);
     }
-}
 
-impl SharedOutput {
     fn state(&self) -> MutexGuard<'_, OutputState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

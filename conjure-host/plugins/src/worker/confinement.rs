@@ -13,7 +13,7 @@ use conjure_skill_sdk::protocol::Permissions;
 use serde::{Deserialize, Serialize};
 
 /// Devices and the kernel's own settings, which no manifest gets.
-const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
+const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// What one worker may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,10 +44,8 @@ impl Confinement {
         let write = NamedPath::all(&permissions.write, home)?;
         // What is below a directory that it may change is its own anyway; named apart, a link that
         // it puts there would be granted what that leads to.
-        let own: Vec<&Path> = write.iter().map(|named| named.path.as_path()).collect();
-        let own = own.into_iter().chain(dirs.iter().map(PathBuf::as_path));
-        let own: Vec<&Path> = own.collect();
-        let is_below = |path: &Path| own.iter().any(|dir| path != *dir && path.starts_with(dir));
+        let own = || write.iter().map(|named| &named.path).chain(dirs);
+        let is_below = |path: &Path| own().any(|dir| path != dir && path.starts_with(dir));
         let granted = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
             let apart = paths.iter().filter(|named| !is_below(&named.path));
             apart.map(|named| named.granted(secret)).collect()
@@ -97,7 +95,7 @@ impl<'a> NamedPath<'a> {
             let name = self.name;
             Err(format!("its manifest asks for `{name}`, {why}"))
         };
-        if KERNELS.iter().any(|own| path.starts_with(own)) {
+        if SYSTEM_DIRS.iter().any(|own| path.starts_with(own)) {
             return refused("which is no file but the system itself");
         }
         if secret.starts_with(&path) || path.starts_with(&secret) {

@@ -1,14 +1,13 @@
-//! The worker of an instance: the process that runs now, and the next one when that has ended.
+//! The worker of an instance: what it is started with, what it may reach, and when it may start again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use conjure_abi::HeaderFields;
 use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
 
 use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
@@ -27,10 +26,10 @@ pub(crate) struct WorkerFile {
     pub(crate) header: HeaderFields,
 }
 
-/// What the worker of an instance is to reach. What that is, is looked at each time that a process is
-/// started: a link may have come where a directory was.
+/// What the worker of an instance is granted. Where that leads is looked at each time that a process
+/// is started: a link may have come where a directory was.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WorkerReach {
+pub(crate) struct WorkerGrants {
     /// What the manifest names.
     pub(crate) permissions: Permissions,
     /// The directories of its session, and its own.
@@ -38,7 +37,7 @@ pub(crate) struct WorkerReach {
 }
 
 /// What the workers of a plugin have in common.
-pub(crate) struct PluginWorker {
+pub(crate) struct PluginWorkers {
     loader: Loader,
     options: WorkerOptions,
     file: WorkerFile,
@@ -46,7 +45,7 @@ pub(crate) struct PluginWorker {
     ends: Arc<AtomicU64>,
 }
 
-impl PluginWorker {
+impl PluginWorkers {
     /// No process is started yet.
     pub(crate) fn new(loader: Loader, options: WorkerOptions, file: WorkerFile) -> Arc<Self> {
         Arc::new(Self {
@@ -68,16 +67,16 @@ impl PluginWorker {
     /// # Errors
     /// Why there is none.
     pub(crate) fn manifest(self: &Arc<Self>, limit: Duration) -> Result<Vec<u8>, PluginError> {
-        InstanceWorker::new(Arc::clone(self), WorkerReach::default()).manifest(limit)
+        InstanceWorker::new(Arc::clone(self), WorkerGrants::default()).manifest(limit)
     }
 
     /// What a worker may reach.
-    fn confinement(&self, reach: &WorkerReach) -> Result<Confinement, String> {
+    fn confinement(&self, grants: &WorkerGrants) -> Result<Confinement, String> {
         let home = conjure_config::env::home();
         let store = self.loader.store().dir();
         // What the host keeps lies beside its copies.
         let own = store.parent().unwrap_or(store);
-        Confinement::of(&reach.permissions, &reach.dirs, home.as_deref(), own)
+        Confinement::of(&grants.permissions, &grants.dirs, home.as_deref(), own)
     }
 
     /// Name and version.
@@ -86,22 +85,20 @@ impl PluginWorker {
     }
 }
 
-/// The worker of one instance. There is a process while somebody needs one.
+/// The worker of one instance: starts its process, and the next one when that has ended.
 pub(crate) struct InstanceWorker {
-    plugin: Arc<PluginWorker>,
-    reach: WorkerReach,
-    current: Mutex<Weak<WorkerProcess>>,
+    plugin: Arc<PluginWorkers>,
+    grants: WorkerGrants,
     restarts: Arc<Restarts>,
 }
 
 impl InstanceWorker {
     /// No process is started yet.
-    pub(crate) fn new(plugin: Arc<PluginWorker>, reach: WorkerReach) -> Arc<Self> {
+    pub(crate) fn new(plugin: Arc<PluginWorkers>, grants: WorkerGrants) -> Arc<Self> {
         Arc::new(Self {
             restarts: Arc::new(Restarts::new(Arc::clone(&plugin.ends))),
             plugin,
-            reach,
-            current: Mutex::default(),
+            grants,
         })
     }
 
@@ -110,7 +107,7 @@ impl InstanceWorker {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let asked = async move {
             let read = async {
-                let process = worker.process().await?;
+                let process = worker.start().await?;
                 let manifest = tokio::time::timeout(limit, process.client.read_manifest()).await;
                 match manifest {
                     Ok(Ok(manifest)) => Ok(manifest),
@@ -121,7 +118,7 @@ impl InstanceWorker {
                         },
                     }),
                     Err(_) => {
-                        process.kill();
+                        process.kill("it did not give its manifest in time");
                         Err(worker.hung(limit))
                     }
                 }
@@ -135,15 +132,11 @@ impl InstanceWorker {
         receiver.recv().unwrap_or_else(|_| Err(none()))
     }
 
-    /// The process that runs, or a new one.
+    /// Starts a process.
     ///
     /// # Errors
     /// Why there is none, or not yet again.
-    pub(super) async fn process(self: &Arc<Self>) -> Result<Arc<WorkerProcess>, PluginError> {
-        let mut current = self.current.lock().await;
-        if let Some(process) = current.upgrade().filter(|process| !process.is_over()) {
-            return Ok(process);
-        }
+    pub(super) async fn start(self: &Arc<Self>) -> Result<Arc<WorkerProcess>, PluginError> {
         if let Some(pause) = self.restarts.pause(Instant::now()) {
             return Err(PluginError::WorkerPaused {
                 path: self.plugin.file.path.clone(),
@@ -165,22 +158,20 @@ impl InstanceWorker {
             let copy = copy
                 .await
                 .map_err(|error| worker.no_process(error.to_string()))??;
-            worker.start(copy, &host)
+            worker.start_with(copy, &host)
         };
         let runtime = runtime().map_err(|error| self.no_process(error))?;
         let started = runtime.spawn(started).await;
-        let process = started.unwrap_or_else(|error| Err(self.no_process(error.to_string())))?;
-        *current = Arc::downgrade(&process);
-        Ok(process)
+        started.unwrap_or_else(|error| Err(self.no_process(error.to_string())))
     }
 
-    fn start(&self, copy: PathBuf, host: &Handle) -> Result<Arc<WorkerProcess>, PluginError> {
-        let PluginWorker { options, file, .. } = &*self.plugin;
+    fn start_with(&self, copy: PathBuf, host: &Handle) -> Result<Arc<WorkerProcess>, PluginError> {
+        let PluginWorkers { options, file, .. } = &*self.plugin;
         let confinement = match options.confined {
             true => Some(
                 self.plugin
-                    .confinement(&self.reach)
-                    .map_err(|reason| self.no_process(reason))?,
+                    .confinement(&self.grants)
+                    .map_err(|reason| self.not_granted(reason))?,
             ),
             false => None,
         };
@@ -227,6 +218,14 @@ impl InstanceWorker {
             path: self.plugin.file.path.clone(),
             plugin: self.plugin.name(),
             end: end.to_owned(),
+        }
+    }
+
+    fn not_granted(&self, reason: String) -> PluginError {
+        PluginError::NotGranted {
+            path: self.plugin.file.path.clone(),
+            plugin: self.plugin.name(),
+            reason,
         }
     }
 

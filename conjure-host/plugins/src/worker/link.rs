@@ -232,7 +232,7 @@ async fn make(
     context: &Arc<CallRecord>,
     limit: Duration,
 ) -> Result<Result<LiveInstance, Fault>, PluginError> {
-    let process = worker.process().await?;
+    let process = worker.start().await?;
     let made = process.client.create_instance(create, context.context());
     match tokio::time::timeout(limit, made).await {
         Ok(Ok(instance)) => Ok(Ok(LiveInstance {
@@ -244,7 +244,7 @@ async fn make(
             None => Ok(Err(fault)),
         },
         Err(_) => {
-            process.kill();
+            process.kill("it did not make its instance in time");
             worker.failed();
             Err(worker.hung(limit))
         }

@@ -32,5 +32,5 @@ pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
 pub use trust::{PluginTrust, TrustedLibrary};
 
-pub(super) use instance_worker::{InstanceWorker, PluginWorker, WorkerFile, WorkerReach};
+pub(super) use instance_worker::{InstanceWorker, PluginWorkers, WorkerFile, WorkerGrants};
 pub(super) use link::WorkerLink;

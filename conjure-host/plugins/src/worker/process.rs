@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -75,15 +75,15 @@ pub(super) fn runtime() -> Result<&'static Runtime, String> {
 /// A worker process. It is told to end when this is dropped.
 pub(super) struct WorkerProcess {
     pub(super) client: Client,
-    /// Calls that run in it.
-    calls: AtomicUsize,
+    /// How many calls run in it.
+    calls: watch::Sender<usize>,
     /// It gets no new work.
     retired: AtomicBool,
     end: watch::Receiver<Option<WorkerEnd>>,
     /// Cancelled when nobody needs it any more.
     closing: CancellationToken,
-    /// Cancelled when it is to end at once.
-    killing: CancellationToken,
+    /// Why it is to end at once, when it is.
+    killed_for: watch::Sender<Option<&'static str>>,
 }
 
 impl WorkerProcess {
@@ -132,15 +132,15 @@ impl WorkerProcess {
         let (ended, end) = watch::channel(None);
         let process = Arc::new(Self {
             client,
-            calls: AtomicUsize::new(0),
+            calls: watch::Sender::new(0),
             retired: AtomicBool::new(false),
             end,
             closing: CancellationToken::new(),
-            killing: CancellationToken::new(),
+            killed_for: watch::Sender::new(None),
         });
         let watching = ProcessWatch {
             closing: process.closing.clone(),
-            killing: process.killing.clone(),
+            killed_for: process.killed_for.subscribe(),
             memory: options.limits.memory,
             restarts,
         };
@@ -167,7 +167,7 @@ impl WorkerProcess {
         let known = known.ok().and_then(Result::ok).and_then(|end| end.clone());
         Some(known.unwrap_or_else(|| {
             // Its streams cannot be used, so it is of no use.
-            self.kill();
+            self.kill("its streams cannot be used");
             WorkerEnd::unknown(reason)
         }))
     }
@@ -182,7 +182,7 @@ impl WorkerProcess {
 
     /// A call runs in it until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>) -> CallInProcess {
-        self.calls.fetch_add(1, Ordering::AcqRel);
+        self.calls.send_modify(|calls| *calls += 1);
         CallInProcess(Arc::clone(self))
     }
 
@@ -191,24 +191,28 @@ impl WorkerProcess {
         if self.retired.swap(true, Ordering::AcqRel) {
             return;
         }
+        const REASON: &str = "a call in it did not stop when told to";
         let process = Arc::clone(self);
         let drain = async move {
-            let begun = tokio::time::Instant::now();
-            while process.calls.load(Ordering::Acquire) > 0 && begun.elapsed() < DRAINING {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            process.kill();
+            let mut calls = process.calls.subscribe();
+            let idle = calls.wait_for(|calls| *calls == 0);
+            let _ = tokio::time::timeout(DRAINING, idle).await;
+            process.kill(REASON);
         };
         match runtime() {
             Ok(runtime) => drop(runtime.spawn(drain)),
-            Err(_) => self.kill(),
+            Err(_) => self.kill(REASON),
         }
     }
 
-    /// Ends it at once.
-    pub(super) fn kill(&self) {
+    /// Ends it at once, for this reason.
+    pub(super) fn kill(&self, reason: &'static str) {
         self.retired.store(true, Ordering::Release);
-        self.killing.cancel();
+        self.killed_for.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert(reason);
+            is_first
+        });
     }
 }
 
@@ -236,21 +240,21 @@ impl CallInProcess {
 
 impl Drop for CallInProcess {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+        self.0.calls.send_modify(|calls| *calls -= 1);
     }
 }
 
 /// Waits for the end of a process, and brings it about.
 struct ProcessWatch {
     closing: CancellationToken,
-    killing: CancellationToken,
+    killed_for: watch::Receiver<Option<&'static str>>,
     memory: u64,
     restarts: Arc<Restarts>,
 }
 
 impl ProcessWatch {
     async fn wait(
-        self,
+        mut self,
         mut child: Child,
         errors: impl AsyncRead + Unpin + Send + 'static,
         plugin: String,
@@ -260,6 +264,14 @@ impl ProcessWatch {
         let closing = async {
             self.closing.cancelled().await;
             tokio::time::sleep(CLOSING).await;
+        };
+        let killed = async {
+            let known = self.killed_for.wait_for(Option::is_some).await;
+            match known.ok().and_then(|reason| *reason) {
+                Some(reason) => reason,
+                // Nobody can ask for it any more; it is closing.
+                None => std::future::pending().await,
+            }
         };
         let by_host = tokio::select! {
             biased;
@@ -277,7 +289,7 @@ impl ProcessWatch {
                 }
                 return end;
             }
-            () = self.killing.cancelled() => "a call in it did not stop when told to",
+            reason = killed => reason,
             () = closing => "it did not end by itself",
         };
         if let Err(error) = child.kill().await {

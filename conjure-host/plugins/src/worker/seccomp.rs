@@ -143,6 +143,14 @@ const COMMANDS: &[i64] = &[
     libc::SYS_vfork,
 ];
 
+/// Signals to a process, the first argument; for those that start no programs to themselves only.
+const SIGNALS: &[i64] = &[
+    libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+];
+
 /// Set in the numbers of calls of the interface `x32`, which a kernel may have.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
@@ -181,49 +189,25 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Err
     }
     if !confinement.commands {
         rules.extend(COMMANDS.iter().map(|call| (*call, Vec::new())));
-    }
-    if !confinement.commands {
         // Older kernels' Landlock knows nothing of signals.
         let own = u64::from(std::process::id());
-        for call in [
-            libc::SYS_kill,
-            libc::SYS_tgkill,
-            libc::SYS_rt_sigqueueinfo,
-            libc::SYS_rt_tgsigqueueinfo,
-        ] {
-            let to_others = condition(0, SeccompCmpOp::Ne, own)?;
-            rules.insert(call, vec![SeccompRule::new(vec![to_others])?]);
+        for call in SIGNALS {
+            rules.insert(*call, refused_where(SeccompCmpOp::Ne, own)?);
         }
     }
     // That it ends with its host stays.
-    let parents_end = condition(
-        0,
-        SeccompCmpOp::Eq,
-        u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs()),
-    )?;
-    rules.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![parents_end])?]);
-    // One that is not connected reaches every socket of the machine; a stream is to its other end.
-    let datagrams = u64::from(libc::SOCK_DGRAM.unsigned_abs());
-    let raw = u64::from(libc::SOCK_RAW.unsigned_abs());
-    let pairs = [datagrams, raw].map(|kind| condition(1, SeccompCmpOp::MaskedEq(0xf), kind));
-    let pairs = pairs
-        .into_iter()
-        .map(|kind| Ok(SeccompRule::new(vec![kind?])?));
+    let parents_end = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
     rules.insert(
-        libc::SYS_socketpair,
-        pairs.collect::<Result<_, seccompiler::Error>>()?,
+        libc::SYS_prctl,
+        refused_where(SeccompCmpOp::Eq, parents_end)?,
     );
+    // Limits and processors of other processes; 0 is this one, which can only lower its limits.
+    for call in [libc::SYS_prlimit64, libc::SYS_sched_setaffinity] {
+        rules.insert(call, refused_where(SeccompCmpOp::Ne, 0)?);
+    }
+    rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
-    // Limits of other processes; those of this one can only be lowered.
-    let of_others = condition(0, SeccompCmpOp::Ne, 0)?;
-    rules.insert(
-        libc::SYS_prlimit64,
-        vec![SeccompRule::new(vec![of_others])?],
-    );
-    let of_others = condition(0, SeccompCmpOp::Ne, 0)?;
-    let of_others = SeccompRule::new(vec![of_others])?;
-    rules.insert(libc::SYS_sched_setaffinity, vec![of_others]);
     // Times of a file that is named; those of one that is open can be set.
     let length = SeccompCmpArgLen::Qword;
     let named = SeccompCondition::new(1, length, SeccompCmpOp::Ne, 0)?;
@@ -235,6 +219,30 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Err
     // Copying a file sets the mode of the copy; that it stays as it is does no harm.
     let ignored = Rules::from([(libc::SYS_fchmod, Vec::new())]);
     apply(ignored, SeccompAction::Errno(0))
+}
+
+/// Refused where the first argument is so.
+fn refused_where(
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    Ok(vec![SeccompRule::new(vec![condition(
+        0, operator, value,
+    )?])?])
+}
+
+/// A socket that is not connected reaches every other of the machine; a stream is to its other end.
+fn socketpair_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    /// The bits of a socket's type that are no flags.
+    const KIND: u64 = 0xf;
+    let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].into_iter();
+    kinds
+        .map(|kind| {
+            let kind = u64::from(kind.unsigned_abs());
+            let is_it = condition(1, SeccompCmpOp::MaskedEq(KIND), kind)?;
+            Ok(SeccompRule::new(vec![is_it])?)
+        })
+        .collect()
 }
 
 /// Threads are made with it as well as processes.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use conjure_host::plugin::{
-    Instance, Isolation, LoadedPlugin, LoaderOptions, NoServices, WorkerOptions,
+    Instance, Isolation, LoadedPlugin, LoaderOptions, NoServices, PluginError, WorkerOptions,
 };
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::{Bench, Plugin};
@@ -84,7 +84,8 @@ impl Scene {
     }
 }
 
-fn library() -> PathBuf {
+/// The prober.
+pub(crate) fn library() -> PathBuf {
     Plugin::new("prober", PROBER).build()
 }
 
@@ -514,6 +515,17 @@ async fn a_manifest_gets_what_it_names_and_no_more() {
         ..Plugin::new("prober-with-permissions", &source)
     }
     .build();
+    // Where the directory is the host's own, the plugin makes no instance and the reason says so.
+    let store = conjure_host::plugin::CopyStore::open(shared.path().join("own/store")).unwrap();
+    let loader = conjure_host::plugin::Loader::new(store, options(true));
+    let refused = Arc::new(loader.load(&library, true).unwrap())
+        .create(&Bench::create(), Arc::new(NoServices))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, PluginError::NotGranted { reason, .. } if reason.contains("keeps its own")),
+        "{refused}"
+    );
     let bench = bench(true);
     let plugin = bench.load(&library);
     let work = tempfile::tempdir().unwrap();

@@ -13,6 +13,7 @@ use conjure_plugin_tests::{Bench, Plugin, envelope};
 use serde_json::{Value, json};
 
 use super::calls::until;
+use super::confined::library as prober;
 use super::sources::{aborting, constructing, marked};
 
 fn workers(isolation: Isolation) -> WorkerOptions {
@@ -374,27 +375,18 @@ async fn a_program_that_is_no_worker_is_told_with_its_name() {
 async fn a_worker_ends_with_the_host_that_is_killed() {
     let scratch = tempfile::tempdir().unwrap();
     let bench = Bench::new();
+    let here = scratch.path().canonicalize().unwrap().join("here");
+    let hang = json!({ "command": format!("hang {}", here.display()) });
     let mut host = std::process::Command::new(conjure_bin().unwrap())
-        .args(["call", "misbehaving_execute", "--isolation", "process"])
-        .args(["--args", "{\"command\": \"hang\"}", "--plugin"])
-        .arg(misbehaving())
+        .args(["call", "prober_execute", "--isolation", "process"])
+        .args(["--args", &hang.to_string(), "--plugin"])
+        .arg(prober())
         .env("CONJURE_DATA_DIR", bench.root.path())
         .current_dir(scratch.path())
         .spawn()
         .unwrap();
-    // The one that is asked for the manifest is gone at once; the other one hangs in its call.
-    let hangs = async {
-        let mut since = (Vec::new(), Instant::now());
-        while since.0.is_empty() || since.1.elapsed() < Duration::from_secs(1) {
-            let now = running(&bench);
-            if now != since.0 {
-                since = (now, Instant::now());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let hangs = tokio::time::timeout(Duration::from_secs(20), hangs);
-    hangs.await.unwrap();
+    until(|| here.exists()).await;
+    assert_eq!(running(&bench).len(), 1);
     host.kill().unwrap();
     host.wait().unwrap();
     ends(&bench).await;

@@ -111,6 +111,12 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             }
             checked(child.into())
         }
+        ["hang", path] => {
+            fs::write(path, "here")?;
+            loop {
+                std::thread::park();
+            }
+        }
         ["thread"] => {
             let _ = std::thread::Builder::new().spawn(|| ())?.join();
             Ok(())
