@@ -72,6 +72,14 @@ pub trait Contributes: Backend {
     -> impl Future<Output = Result<Observation>> + Send;
 }
 
+/// A backend that can give a session that is open other options.
+pub trait Reopens: Backend {
+    /// The session has these options from here on. Whatever they have in common with those before
+    /// goes on as it is; with an error all does. Without this the host opens the session on an
+    /// instance of its own for the new options, and closes it on the one before.
+    fn reopen(&self, cx: Cx, request: Open) -> impl Future<Output = Result<()>> + Send;
+}
+
 /// Something whose files are elsewhere than on the host.
 pub trait Files: Send + Sync + 'static {
     /// Brings a file there, and says what it is called there.
@@ -230,6 +238,23 @@ impl<B: Backend> BackendPlugin<B> {
                     answer!(name, json, raw, |cx, body| backend.contribute(cx, body))
                 }
                 _ => answer!(name, json, raw, |cx, body| backend.observe(cx, body)),
+            }),
+        ));
+        self
+    }
+
+    /// Sessions of the backend take other options over while they are open.
+    #[must_use]
+    pub fn with_reopening(mut self) -> Self
+    where
+        B: Reopens,
+    {
+        self.extras.push((
+            &[op::BACKEND_REOPEN],
+            Box::new(|backend, name, json, raw| {
+                answer!(name, json, raw, |cx, body| async {
+                    backend.reopen(cx, body).await.map(|()| Empty {})
+                })
             }),
         ));
         self

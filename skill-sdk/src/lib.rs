@@ -57,7 +57,7 @@ pub use conjure_abi as abi;
 
 #[cfg(feature = "async")]
 pub use backend::{
-    Backend, BackendPlugin, Contributes, Files, Prompts, Resources, Subscriptions, Upgrade,
+    Backend, BackendPlugin, Contributes, Files, Prompts, Reopens, Resources, Subscriptions, Upgrade,
 };
 pub use cx::Cx;
 pub use error::{Error, Result};

@@ -202,6 +202,7 @@ fn named(wanted: &str) -> Option<SessionSettings> {
     (!provider.is_empty() && !model.is_empty()).then(|| SessionSettings {
         provider: Some(provider.to_owned()),
         model: Some(model.to_owned()),
+        ..SessionSettings::default()
     })
 }
 

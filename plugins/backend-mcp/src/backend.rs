@@ -9,7 +9,7 @@ use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::protocol::{
     BackendCall, CatalogReply, FileRef, FilesGet, FilesPut, Open, ServerInstructions, ToolResult,
 };
-use conjure_skill_sdk::{Backend, Cx, Error, Files, Result, Setup};
+use conjure_skill_sdk::{Backend, Cx, Error, Files, Reopens, Result, Setup};
 use futures_util::future::join_all;
 use rmcp::model::ClientRequest;
 use serde_json::{Value, json};
@@ -157,6 +157,28 @@ impl Mcp {
         }
     }
 
+    /// The servers of these settings as the session has them; one that cannot be used with the
+    /// reason.
+    async fn resolved(
+        &self,
+        cx: &Cx,
+        settings: &McpSettings,
+    ) -> Vec<(String, Result<Arc<Server>, String>)> {
+        let mut servers = Vec::new();
+        for (name, configured) in &settings.servers {
+            let resolved = match configured {
+                Ok(config) if !config.enabled => continue,
+                Ok(config) => {
+                    let server = Server::resolve(name, config, cx, self.data_dir.as_deref()).await;
+                    server.map(Arc::new)
+                }
+                Err(why) => Err(why.clone()),
+            };
+            servers.push((name.clone(), resolved));
+        }
+        servers
+    }
+
     async fn called(&self, cx: &Cx, mut request: BackendCall) -> Result<ToolResult, Failure> {
         let invalid = |error: Error| Failure::Invalid(error.message().to_owned());
         let session = self.session(cx).map_err(invalid)?;
@@ -198,18 +220,7 @@ impl Mcp {
 impl Backend for Mcp {
     async fn open(&self, cx: Cx, _request: Open) -> Result<()> {
         let session = id(&cx)?;
-        let mut servers = Vec::new();
-        for (name, configured) in &self.settings.servers {
-            let resolved = match configured {
-                Ok(config) if !config.enabled => continue,
-                Ok(config) => {
-                    let server = Server::resolve(name, config, &cx, self.data_dir.as_deref()).await;
-                    server.map(Arc::new)
-                }
-                Err(why) => Err(why.clone()),
-            };
-            servers.push((name.clone(), resolved));
-        }
+        let servers = self.resolved(&cx, &self.settings).await;
         let session = Arc::new(McpSession::new(session, cx.working_dir(), servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
@@ -334,6 +345,25 @@ impl Files for Mcp {
 }
 
 /// Ends a session's use of its entries, all at the same time.
+impl Reopens for Mcp {
+    /// Servers that are the same go on, with their connections and what runs there.
+    async fn reopen(&self, cx: Cx, request: Open) -> Result<()> {
+        let settings = McpSettings::from_options(request.options)?;
+        let before = self.session(&cx)?;
+        let servers = self.resolved(&cx, &settings).await;
+        let session = Arc::new(McpSession::new(id(&cx)?, cx.working_dir(), servers));
+        let gone = session.go_on_from(&before);
+        self.lock().insert(session.id.clone(), Arc::clone(&session));
+        for entry in gone {
+            // What runs there comes to its end.
+            entry.retire();
+            self.registry.release(&entry, &session.id).await;
+        }
+        self.entries(&session).await;
+        Ok(())
+    }
+}
+
 async fn release(registry: &Arc<ConnectionRegistry>, session: &McpSession) {
     let entries = session.end();
     let released = entries

@@ -253,7 +253,16 @@ fn message_bytes() -> usize {
 impl McpSettings {
     /// Reads the configuration.
     pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
-        let config: McpConfig = setup.config()?;
+        Self::of(setup.config()?)
+    }
+
+    /// The settings of what a session says.
+    pub(crate) fn from_options(options: Value) -> Result<Self> {
+        let config = serde_json::from_value(options);
+        Self::of(config.map_err(|error| Error::invalid(format!("its options: {error}")))?)
+    }
+
+    fn of(config: McpConfig) -> Result<Self> {
         let read = |(name, value): (String, Value)| {
             let server = serde_json::from_value::<ServerConfig>(value)
                 .map_err(|error| error.to_string())

@@ -66,6 +66,7 @@ fn plugin() -> BackendPlugin<Mcp> {
             sample: true,
             ..Permissions::default()
         })
+        .with_reopening()
         .with_files()
         .with_resources()
         .with_prompts()

@@ -52,6 +52,35 @@ impl McpSession {
         }
     }
 
+    /// Goes on with what a session with other servers had of the servers that are the same here.
+    /// Gives back the connections that are of no use any more.
+    pub(crate) fn go_on_from(&self, before: &Self) -> Vec<Arc<ServerEntry>> {
+        let known: HashMap<_, _> = lock(&before.entries).drain().collect();
+        let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
+            known.into_iter().partition(|(name, entry)| {
+                let mut here = self.servers.iter();
+                here.any(|(own, server)| {
+                    own == name
+                        && server.as_ref().is_ok_and(|server| {
+                            server.hash == entry.server.hash
+                                && server.principal == entry.server.principal
+                        })
+                })
+            });
+        let pins = lock(&before.pins);
+        let kept_pins = pins.iter().filter(|(server, _)| kept.contains_key(*server));
+        lock(&self.pins).extend(kept_pins.map(|(server, serial)| (server.clone(), *serial)));
+        let given = lock(&before.given);
+        let kept_given = given
+            .iter()
+            .filter(|(server, _)| kept.contains_key(*server));
+        lock(&self.given)
+            .extend(kept_given.map(|(server, told)| (server.clone(), Arc::clone(told))));
+        *lock(&self.mentions) = std::mem::take(&mut *lock(&before.mentions));
+        *lock(&self.entries) = kept;
+        gone.into_values().collect()
+    }
+
     /// The trace context of requests.
     pub(crate) fn trace(&self) -> &str {
         &self.trace

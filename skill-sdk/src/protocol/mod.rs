@@ -74,6 +74,8 @@ pub mod op {
         EXECUTOR_CLEANUP = "executor.cleanup";
         /// Opens a session on a backend.
         BACKEND_OPEN = "backend.open";
+        /// Gives a session that is open on a backend other options.
+        BACKEND_REOPEN = "backend.reopen";
         /// Asks what a backend offers a session.
         BACKEND_CATALOG = "backend.catalog";
         /// Calls a tool of a backend.

@@ -40,6 +40,8 @@ macro_rules! messages {
             ("executor.cleanup.reply", $of::<Empty>()),
             ("backend.open.request", $of::<Open>()),
             ("backend.open.reply", $of::<Empty>()),
+            ("backend.reopen.request", $of::<Open>()),
+            ("backend.reopen.reply", $of::<Empty>()),
             ("backend.catalog.request", $of::<CatalogRequest>()),
             ("backend.catalog.reply", $of::<CatalogReply>()),
             ("backend.call.request", $of::<BackendCall>()),

@@ -122,7 +122,7 @@ fn body(operation: &str, dir: &std::path::Path, plugin: &str) -> Value {
         op::EXECUTOR_VIEW => json!({ "path": "out.txt", "view_range": [1, -1] }),
         op::EXECUTOR_CREATE_FILE => json!({ "path": "a.txt", "file_text": "x" }),
         op::EXECUTOR_STR_REPLACE => json!({ "path": "a.txt", "old_str": "x", "new_str": "x" }),
-        op::BACKEND_OPEN => hosted_like::open(),
+        op::BACKEND_OPEN | op::BACKEND_REOPEN => hosted_like::open(),
         op::BACKEND_CALL if plugin == "hosted-like" => {
             json!({ "name": "code_execution", "arguments": { "task": "t" } })
         }

@@ -12,7 +12,8 @@ use conjure_skill_sdk::protocol::{
 };
 use conjure_skill_sdk::testkit::{Outcome, TestHost, TestHostBuilder, Transport};
 use conjure_skill_sdk::{
-    Backend, BackendPlugin, Cx, Error, Prompts, Resources, Result, Setup, Subscriptions, Upgrade,
+    Backend, BackendPlugin, Cx, Error, Prompts, Reopens, Resources, Result, Setup, Subscriptions,
+    Upgrade,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -42,6 +43,7 @@ pub(crate) fn plugin() -> BackendPlugin<Server> {
     .with_subscriptions()
     .with_prompts()
     .with_upgrade()
+    .with_reopening()
 }
 
 impl Server {
@@ -96,6 +98,12 @@ fn tools(session: &Session) -> Vec<ToolDecl> {
         tools.push(ToolDecl::new("late", "Was not there before", nothing()));
     }
     tools
+}
+
+impl Reopens for Server {
+    async fn reopen(&self, cx: Cx, _request: Open) -> Result<()> {
+        self.within(&cx, |_session| ())
+    }
 }
 
 impl Backend for Server {

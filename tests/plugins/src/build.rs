@@ -68,7 +68,7 @@ impl<'a> Plugin<'a> {
             "[package]\nname = \"{}\"\nversion = \"{}\"\nedition = \"2021\"\npublish = false\n\n\
              [workspace]\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n[dependencies]\n\
              conjure-skill-sdk = {{ path = \"{}\", default-features = false, features = [{features}] }}\n\
-             serde = {{ version = \"1\", features = [\"derive\"] }}\n\n[profile.dev]\n{}\n",
+             serde = {{ version = \"1\", features = [\"derive\"] }}\nserde_json = \"1\"\n\n[profile.dev]\n{}\n",
             self.package,
             self.version,
             sdk.display(),

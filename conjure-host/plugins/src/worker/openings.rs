@@ -28,6 +28,11 @@ struct SessionOf {
 impl Openings {
     /// A request was carried out.
     pub(super) fn note(&self, op: &str, json: &[u8]) {
+        // Whoever is given other options is opened anew with these.
+        let op = match op {
+            op::BACKEND_REOPEN => op::BACKEND_OPEN,
+            other => other,
+        };
         let opens = matches!(op, op::BACKEND_OPEN | op::EXECUTOR_INIT);
         let closes = matches!(op, op::BACKEND_CLOSE | op::EXECUTOR_CLEANUP);
         if !opens && !closes {
@@ -77,6 +82,12 @@ mod tests {
         assert_eq!(sessions(), ["a", "b"]);
         openings.note(op::BACKEND_OPEN, json("a").as_bytes());
         assert_eq!(sessions(), ["b", "a"]);
+        openings.note(op::BACKEND_REOPEN, json("a").as_bytes());
+        let newest = openings.all().pop().unwrap();
+        assert_eq!(
+            (newest.op.as_str(), newest.json),
+            (op::BACKEND_OPEN, json("a").into_bytes())
+        );
         openings.note(op::EXECUTOR_CLEANUP, json("b").as_bytes());
         openings.note(op::BACKEND_CLOSE, json("unknown").as_bytes());
         assert_eq!(sessions(), ["a"]);

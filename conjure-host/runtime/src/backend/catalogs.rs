@@ -42,7 +42,12 @@ impl Toolbox {
             let (request_context, whom) = (self.request_context.clone(), self.whom.clone());
             let changes = Arc::clone(&self.changes);
             Some(async move {
-                let asked = ask(&lease.instance, &request_context, op::BACKEND_CATALOG, whom);
+                let asked = ask(
+                    lease.instance(),
+                    &request_context,
+                    op::BACKEND_CATALOG,
+                    whom,
+                );
                 let why = match tokio::time::timeout(LIMIT, asked).await {
                     Ok(Ok(catalog)) => return Some((name, catalog)),
                     Ok(Err(error)) => error.to_string(),

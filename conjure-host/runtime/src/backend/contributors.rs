@@ -12,7 +12,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value};
 
-use super::lease::{BackendLease, ask};
+use super::backend_lease::BackendLease;
+use super::lease::ask;
 use super::reports::{Reports, TaskReport};
 use super::request_context::RequestContext;
 use super::results::fetch_with;
@@ -48,7 +49,7 @@ impl Contributors {
                 model: model.to_owned(),
             };
             let asked = ask(
-                &lease.instance,
+                lease.instance(),
                 request_context,
                 op::BACKEND_CONTRIBUTE,
                 body,
@@ -77,7 +78,7 @@ impl Contributors {
         for (name, lease) in &self.0 {
             let body = observe.clone();
             let seen = in_time(ask(
-                &lease.instance,
+                lease.instance(),
                 request_context,
                 op::BACKEND_OBSERVE,
                 body,

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::active_call::{
     ActiveCall, CommandArguments, FailedCall, Ran, arguments, command_result, decode,
 };
-use super::lease::BackendLease;
+use super::backend_lease::BackendLease;
 use super::results::OutputCollector;
 use super::run::Runner;
 use conjure_config::skill_folders::LoadedFolder;
@@ -31,6 +31,7 @@ impl Runner<'_> {
         folders: &[Arc<LoadedFolder>],
         output: &mut OutputCollector<'_>,
     ) -> Result<Ran, FailedCall> {
+        lease.enter().await;
         let skill_dir = match folders {
             [only] => lease.skill_dir(only.folder.name.as_str()),
             _ => None,
@@ -38,7 +39,7 @@ impl Runner<'_> {
         let call = Operation {
             runner: self,
             active_call,
-            instance: &lease.instance,
+            instance: lease.instance(),
             skill_dir,
         };
         match active_call.route.op() {

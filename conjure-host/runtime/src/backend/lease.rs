@@ -1,18 +1,15 @@
-//! Instances of plugins as a session uses them: made at first use, moved to a new version at a
+//! Instances of native skills as a session uses them: made at first use, moved to a new version at a
 //! step boundary, cleaned up at the end.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use conjure_core::log::StateHandover;
-use conjure_skill_sdk::protocol::{
-    Create, Empty, ExecutorInit, ExecutorReady, HostInfo, SkillMount, State, StateScope, op,
-};
+use conjure_skill_sdk::protocol::{Create, Empty, HostInfo, State, StateScope, op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{OnceCell, RwLock};
-use tokio_util::sync::DropGuard;
 
 use super::request_context::{About, RequestContext};
 use super::services::SERVED;
@@ -58,6 +55,27 @@ pub(crate) fn create_request(
         config,
         data_dir,
     }
+}
+
+/// Whether a new version can take the state of an old one over.
+pub(crate) fn hands_on(old: &LoadedPlugin, new: &LoadedPlugin) -> bool {
+    new.manifest().has("state.import/1") && old.manifest().has("state.export/1")
+}
+
+/// Hands a session's state from one instance to another.
+pub(crate) async fn hand_over(
+    old: &Instance,
+    new: &Instance,
+    request_context: &RequestContext,
+) -> Result<(), String> {
+    let mut state: State = ask(old, request_context, op::STATE_EXPORT, Empty {})
+        .await
+        .map_err(|e| e.to_string())?;
+    state.version.clone_from(&old.plugin().manifest().version);
+    let _: Empty = ask(new, request_context, op::STATE_IMPORT, state)
+        .await
+        .map_err(|e| e.to_string())?;
+    Ok(())
 }
 
 /// One native skill of one session (or of the whole host, when its state is shared).
@@ -220,19 +238,13 @@ impl SkillLease {
         if let Some(old) = old
             && self.takes_state_of(old.plugin())
         {
-            let mut state: State = ask(old, request_context, op::STATE_EXPORT, Empty {})
-                .await
-                .map_err(|e| e.to_string())?;
-            state.version.clone_from(&old.plugin().manifest().version);
-            let _: Empty = ask(&instance, request_context, op::STATE_IMPORT, state)
-                .await
-                .map_err(|e| e.to_string())?;
+            hand_over(old, &instance, request_context).await?;
         }
         Ok(instance)
     }
 
     fn takes_state_of(&self, old: &LoadedPlugin) -> bool {
-        self.plugin.manifest().has("state.import/1") && old.manifest().has("state.export/1")
+        hands_on(old, &self.plugin)
     }
 
     fn became(&self, outcome: String) {
@@ -252,47 +264,4 @@ impl SkillLease {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An executor or backend of one session.
-pub(crate) struct BackendLease {
-    pub(crate) plugin: Arc<LoadedPlugin>,
-    pub(crate) instance: Arc<Instance>,
-    /// How things look from inside; the host's own paths for a backend.
-    pub(crate) ready: ExecutorReady,
-    /// Ends the watching of a backend.
-    pub(crate) _watched: Option<DropGuard>,
-}
-
-impl BackendLease {
-    /// Prepares a session on an executor.
-    pub(crate) async fn executor(
-        plugin: Arc<LoadedPlugin>,
-        instance: Arc<Instance>,
-        request_context: &RequestContext,
-        skills: Vec<SkillMount>,
-    ) -> Result<Self, String> {
-        let init = ExecutorInit {
-            skills,
-            ..ExecutorInit::default()
-        };
-        let ready = ask(&instance, request_context, op::EXECUTOR_INIT, init)
-            .await
-            .map_err(|e| e.to_string())?;
-        Ok(Self {
-            plugin,
-            instance,
-            ready,
-            _watched: None,
-        })
-    }
-
-    /// The skill's directory as commands see it.
-    pub(crate) fn skill_dir(&self, skill: &str) -> Option<&str> {
-        self.ready
-            .skills
-            .iter()
-            .find(|mount| mount.name == skill)
-            .map(|mount| mount.dir.as_str())
-    }
 }

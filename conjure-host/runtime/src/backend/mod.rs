@@ -6,11 +6,14 @@
 
 mod active_call;
 mod attached_files;
+mod attaching;
+mod backend_lease;
 pub(crate) mod catalogs;
 pub(crate) mod contributors;
 mod executing;
 pub(crate) mod instances;
 pub(crate) mod lease;
+pub(crate) mod moves;
 mod offers;
 mod plain_words;
 pub mod questions;

@@ -8,7 +8,7 @@ use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, 
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
-use super::lease::BackendLease;
+use super::backend_lease::BackendLease;
 use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;

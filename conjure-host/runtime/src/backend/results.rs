@@ -374,7 +374,7 @@ impl<'a> OutputCollector<'a> {
 
 /// A way to fetch the files of a backend, if it has one.
 pub(crate) fn fetch_with(
-    lease: &Arc<super::lease::BackendLease>,
+    lease: &Arc<super::backend_lease::BackendLease>,
     request_context: &super::request_context::RequestContext,
 ) -> Option<Fetch> {
     use conjure_skill_sdk::protocol::{FilesGet, op};
@@ -383,10 +383,11 @@ pub(crate) fn fetch_with(
     if !lease.plugin.manifest().has("files.get/1") {
         return None;
     }
-    let instance = Arc::clone(&lease.instance);
+    // Whatever may be fetched there keeps it open.
+    let lease = Arc::clone(lease);
     let request_context = request_context.clone();
     Some(Arc::new(move |id, to| {
-        let instance = Arc::clone(&instance);
+        let lease = Arc::clone(&lease);
         let request_context = request_context.clone();
         async move {
             // The exchange directory is where both sides may write.
@@ -397,9 +398,14 @@ pub(crate) fn fetch_with(
                 id,
                 to: crossing.display().to_string(),
             };
-            super::lease::ask::<_, FileRef>(&instance, &request_context, op::FILES_GET, request)
-                .await
-                .map_err(|error| error.to_string())?;
+            super::lease::ask::<_, FileRef>(
+                lease.instance(),
+                &request_context,
+                op::FILES_GET,
+                request,
+            )
+            .await
+            .map_err(|error| error.to_string())?;
             let written = crossing
                 .symlink_metadata()
                 .is_ok_and(|found| found.is_file());

@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::active_call::{ActiveCall, FailedCall, Ran, take, tool_result};
 use super::attached_files::attached_files;
-use super::lease::{BackendLease, SkillLease};
+use super::backend_lease::BackendLease;
+use super::lease::SkillLease;
 use super::report::CallReport;
 use super::request_context::{About, RequestContext};
 use super::results::{CallFiles, Collected, OutputCollector, fetch_with};
@@ -322,6 +323,7 @@ impl Runner<'_> {
         lease: &BackendLease,
         output: &mut OutputCollector<'_>,
     ) -> Result<Ran, FailedCall> {
+        lease.enter().await;
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         let takes_files = lease.plugin.manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {
@@ -345,7 +347,7 @@ impl Runner<'_> {
             files,
         };
         let result = self
-            .tool_result(&lease.instance, active_call, op::BACKEND_CALL, &body, None)
+            .tool_result(lease.instance(), active_call, op::BACKEND_CALL, &body, None)
             .await?;
         Ok(take(output, result))
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Route, RouteRef, RoutingTable};
 
-use super::lease::{BackendLease, SkillLease};
+use super::backend_lease::BackendLease;
+use super::lease::SkillLease;
 use super::sources::CatalogSource;
 use super::working_dirs::WorkingDirs;
 use conjure_config::skill_folders::LoadedFolder;
@@ -40,7 +41,7 @@ impl CallTarget {
     pub(crate) fn take_outcome(&self) -> Option<String> {
         match self {
             Self::Skill(lease) => lease.take_outcome(),
-            Self::Executor(..) | Self::Backend(_) => None,
+            Self::Executor(lease, _) | Self::Backend(lease) => lease.take_outcome(),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
 
-use super::lease::{BackendLease, SkillLease};
+use super::backend_lease::BackendLease;
+use super::lease::SkillLease;
 use super::toolbox::{BackendKind, Toolbox};
 use conjure_plugins::PluginId;
 
@@ -87,7 +88,7 @@ impl Toolbox {
                     lease: Arc::clone(lease),
                     catalog: Arc::clone(catalog),
                 }),
-                BackendKind::Executor { .. } => {}
+                BackendKind::Executor { .. } | BackendKind::Missing { .. } => {}
             }
         }
         sources

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use conjure_core::context::FilePaths;
 use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 
-use super::lease::{BackendLease, ask};
+use super::backend_lease::BackendLease;
+use super::lease::ask;
 use super::request_context::RequestContext;
 use crate::artifacts::{Artifacts, IncomingCopy, digest_aside};
 use conjure_config::platform::copy_mark;
@@ -121,7 +122,7 @@ impl StagedFiles<'_> {
         };
         let put = FilesPut { file };
         let there =
-            ask::<_, FileRef>(&lease.instance, self.request_context, op::FILES_PUT, put).await;
+            ask::<_, FileRef>(lease.instance(), self.request_context, op::FILES_PUT, put).await;
         if !is_there {
             conjure_config::fs::remove_file(&path);
         }

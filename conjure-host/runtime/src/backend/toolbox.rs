@@ -1,21 +1,21 @@
 //! A session's backends, and the snapshots that are made of them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::log::PluginChange;
 use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
-use conjure_skill_sdk::protocol::{
-    CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, ToolDecl, op,
-};
+use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, StateScope, ToolDecl, op};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::attaching::Attaching;
+use super::backend_lease::BackendLease;
 use super::contributors::Contributors;
 use super::instances::Instances;
-use super::lease::{BackendLease, SkillLease, ask, create_request};
+use super::lease::{SkillLease, ask, create_request};
+use super::moves::Moves;
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::request_context::RequestContext;
 use super::results::fetch_with;
@@ -23,10 +23,10 @@ use super::services::{Services, SessionServices};
 use super::skills_prompt::prompt;
 use super::snapshot::{CallTarget, ToolSnapshot};
 use super::toolbox_error::{ToolboxError, names};
-use super::watching::{BackendChanges, watch};
+use super::watching::BackendChanges;
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
-use conjure_config::skill_folders::{self, LoadedFolder};
+use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::{HostServices, LoadedPlugin, PluginCallFailure, PluginId};
 
 /// Time for an instance to take note of its end.
@@ -40,10 +40,11 @@ pub struct Toolbox {
     pub(super) whom: CatalogRequest,
     services: SessionServices,
     naming: Naming,
-    /// What backends handed out earlier in this thread.
-    states: BTreeMap<String, Value>,
+    /// What backends handed out in this thread.
+    pub(super) states: BTreeMap<String, Value>,
     pub(super) changes: Arc<BackendChanges>,
     pub(super) attached: Vec<Attached>,
+    pub(super) moves: Moves,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
     /// Tools that skills have beside those of their manifests.
@@ -53,7 +54,7 @@ pub struct Toolbox {
 /// A backend that was attached to the session.
 pub(super) struct Attached {
     pub(super) name: String,
-    spec: BackendSpec,
+    pub(super) spec: BackendSpec,
     pub(super) kind: BackendKind,
 }
 
@@ -70,6 +71,21 @@ pub(super) enum BackendKind {
         lease: Arc<BackendLease>,
         catalog: Arc<CatalogReply>,
     },
+    /// A backend without a plugin: it offers nothing for now.
+    Missing {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl BackendKind {
+    /// What the session has of a plugin, if one is behind it.
+    pub(super) fn lease(&self) -> Option<&Arc<BackendLease>> {
+        match self {
+            Self::Executor { lease, .. } | Self::Backend { lease, .. } => Some(lease),
+            Self::Native | Self::Missing { .. } => None,
+        }
+    }
 }
 
 impl Attached {
@@ -89,6 +105,9 @@ pub struct BackendStatus {
     pub kind: String,
     /// The plugin and its version, when one plugin is behind it.
     pub plugin: Option<String>,
+    /// Why it offers nothing, when it cannot be used for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 impl Toolbox {
@@ -114,6 +133,7 @@ impl Toolbox {
             states,
             changes: Arc::default(),
             attached: Vec::with_capacity(specs.len()),
+            moves: Moves::default(),
             leases: HashMap::new(),
             at_run_time: HashMap::new(),
         };
@@ -158,10 +178,10 @@ impl Toolbox {
         (self.finish(table, &offers), quarantined)
     }
 
-    /// The native skills that are there in another version than in the snapshot before, which
-    /// [`Toolbox::update`] was called with.
-    pub(crate) fn changed_plugins(&self, before: &ToolSnapshot) -> Vec<PluginChange> {
-        let mut changes = Vec::new();
+    /// The plugins that are there in another version than in the snapshot before, which
+    /// [`Toolbox::update`] was called with. Told once.
+    pub(crate) fn changed_plugins(&mut self, before: &ToolSnapshot) -> Vec<PluginChange> {
+        let mut changes = self.moves.take_changes();
         for lease in self.leases.values() {
             let now = lease.plugin.id();
             let is_there = |id: &PluginId| self.leases.contains_key(id);
@@ -202,7 +222,15 @@ impl Toolbox {
         };
         let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
         let whom = self.whom.clone();
-        Some(async move { ask(&lease.instance, &request_context, op::BACKEND_CATALOG, whom).await })
+        Some(async move {
+            ask(
+                lease.instance(),
+                &request_context,
+                op::BACKEND_CATALOG,
+                whom,
+            )
+            .await
+        })
     }
 
     /// From the next snapshot on the backend offers this.
@@ -232,11 +260,13 @@ impl Toolbox {
             .map(|attached| BackendStatus {
                 name: attached.name.clone(),
                 kind: attached.spec.kind.clone(),
-                plugin: match &attached.kind {
-                    BackendKind::Executor { lease, .. } | BackendKind::Backend { lease, .. } => {
-                        Some(lease.plugin.id().to_string())
-                    }
-                    BackendKind::Native => None,
+                plugin: attached
+                    .kind
+                    .lease()
+                    .map(|lease| lease.plugin.id().to_string()),
+                missing: match &attached.kind {
+                    BackendKind::Missing { reason } => Some(reason.clone()),
+                    _ => None,
                 },
             })
             .collect()
@@ -245,12 +275,7 @@ impl Toolbox {
     /// A way to fetch the files of a backend, if it has one.
     pub(crate) fn fetch(&self, backend: &str) -> Option<Fetch> {
         let attached = self.attached.iter().find(|it| it.name == backend)?;
-        match &attached.kind {
-            BackendKind::Executor { lease, .. } | BackendKind::Backend { lease, .. } => {
-                fetch_with(lease, &self.request_context)
-            }
-            BackendKind::Native => None,
-        }
+        fetch_with(attached.kind.lease()?, &self.request_context)
     }
 
     /// The backends with a share in a provider's request.
@@ -271,12 +296,21 @@ impl Toolbox {
 
     /// Ends what the session started on its backends.
     pub(crate) async fn close(&mut self) {
-        let attached = std::mem::take(&mut self.attached);
-        let leases = std::mem::take(&mut self.leases);
-        end(attached, leases, self.request_context.clone()).await;
+        let (backends, leases) = (self.all_leases(), std::mem::take(&mut self.leases));
+        end(backends, leases).await;
     }
 
-    fn check_native(&self, spec: &BackendSpec) -> Result<(), ToolboxError> {
+    /// What the session has of executors and backends, also of those that others have replaced. It
+    /// has none of them from here on.
+    fn all_leases(&mut self) -> Vec<Arc<BackendLease>> {
+        let attached = std::mem::take(&mut self.attached);
+        let attached = attached.iter().filter_map(|attached| attached.kind.lease());
+        let mut all: Vec<_> = attached.cloned().collect();
+        all.extend(self.moves.replaced());
+        all
+    }
+
+    pub(super) fn check_native(&self, spec: &BackendSpec) -> Result<(), ToolboxError> {
         for skill in spec.skills.iter().flatten() {
             let loaded = self.instances.plugins("skill");
             if !loaded.iter().any(|plugin| plugin.manifest().name == *skill) {
@@ -291,106 +325,20 @@ impl Toolbox {
     }
 
     async fn attach_plugin(&self, spec: &BackendSpec) -> Result<BackendKind, ToolboxError> {
-        let backend = spec.instance().to_owned();
-        let not_ready = |reason: String| ToolboxError::NotReady {
-            backend: backend.clone(),
-            reason,
-        };
-        let Some(plugin) = self.instances.newest(&spec.kind, &["executor", "backend"]) else {
-            let mut loaded = self.instances.plugins("executor");
-            loaded.extend(self.instances.plugins("backend"));
-            return Err(ToolboxError::NoPlugin {
-                backend,
-                kind: spec.kind.clone(),
-                loaded: names(&loaded),
-            });
-        };
-        let folders = self.folders(spec)?;
-        let mounts: Vec<SkillMount> = folders
-            .iter()
-            .map(|loaded| SkillMount {
-                name: loaded.folder.name.as_str().to_owned(),
-                dir: loaded.dir.display().to_string(),
-            })
-            .collect();
-        let instance = self
-            .instances
-            .instance(
-                &plugin,
-                spec.instance(),
-                spec.config.clone().unwrap_or(Value::Null),
-            )
-            .await
-            .map_err(not_ready)?;
-        if plugin.manifest().kind == "executor" {
-            let lease = BackendLease::executor(plugin, instance, &self.request_context, mounts)
-                .await
-                .map_err(not_ready)?;
-            return Ok(BackendKind::Executor {
-                lease: Arc::new(lease),
-                folders,
-            });
-        }
-        let open = Open {
-            options: spec.config.clone().unwrap_or_else(|| json!({})),
-            skills: mounts,
-            state: self.states.get(spec.instance()).cloned(),
-        };
-        let _: Empty = ask(&instance, &self.request_context, op::BACKEND_OPEN, open)
-            .await
-            .map_err(|error| not_ready(error.to_string()))?;
-        let whom = self.whom.clone();
-        let catalog = ask(&instance, &self.request_context, op::BACKEND_CATALOG, whom).await;
-        let catalog: CatalogReply = match catalog {
-            Ok(catalog) => catalog,
-            Err(error) => {
-                let closed = ask(
-                    &instance,
-                    &self.request_context,
-                    op::BACKEND_CLOSE,
-                    Empty {},
-                )
-                .await;
-                let _: Result<Empty, _> = closed;
-                return Err(not_ready(error.to_string()));
-            }
-        };
-        let watched = plugin.manifest().has("backend.watch/1").then(|| {
-            watch(
-                spec.instance(),
-                &instance,
-                &self.request_context,
-                &self.changes,
-            )
-        });
-        let lease = BackendLease {
-            plugin,
-            instance,
-            ready: Default::default(),
-            _watched: watched,
-        };
-        Ok(BackendKind::Backend {
-            lease: Arc::new(lease),
-            catalog: Arc::new(catalog),
-        })
+        let attaching = self.attaching();
+        let plugin = attaching.plugin(spec)?;
+        let state = self.states.get(spec.instance()).cloned();
+        attaching.attach(spec, plugin, state).await
     }
 
-    fn folders(&self, spec: &BackendSpec) -> Result<Vec<Arc<LoadedFolder>>, ToolboxError> {
-        let unpack_to = self.request_context.exchange_dir.join("skills");
-        let mut folders = Vec::new();
-        for path in spec.skills.iter().flatten() {
-            let loaded = skill_folders::load(Path::new(path), &unpack_to).map_err(|source| {
-                ToolboxError::Folder {
-                    backend: spec.instance().to_owned(),
-                    source,
-                }
-            })?;
-            for diagnostic in &loaded.diagnostics {
-                tracing::warn!(skill = %loaded.folder.name.as_str(), "{}", diagnostic.message);
-            }
-            folders.push(Arc::new(loaded));
+    /// What attaching a backend needs.
+    pub(super) fn attaching(&self) -> Attaching {
+        Attaching {
+            instances: Arc::clone(&self.instances),
+            request_context: self.request_context.clone(),
+            whom: self.whom.clone(),
+            changes: Arc::clone(&self.changes),
         }
-        Ok(folders)
     }
 
     fn catalogs(&mut self) -> (Vec<Catalog>, Vec<Offer>) {
@@ -410,6 +358,7 @@ impl Toolbox {
                 BackendKind::Backend { lease, catalog } => {
                     backend_tools(&attached.spec, lease, catalog, &mut tools, &mut offers);
                 }
+                BackendKind::Missing { .. } => {}
             }
             catalogs.push(Catalog {
                 backend: attached.name.clone(),
@@ -496,30 +445,16 @@ impl Drop for Toolbox {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let attached = std::mem::take(&mut self.attached);
-            let leases = std::mem::take(&mut self.leases);
-            runtime.spawn(end(attached, leases, self.request_context.clone()));
+            let (backends, leases) = (self.all_leases(), std::mem::take(&mut self.leases));
+            runtime.spawn(end(backends, leases));
         }
     }
 }
 
 /// Closes a session's backends, and tells its own skills that they end.
-async fn end(
-    attached: Vec<Attached>,
-    leases: HashMap<PluginId, Arc<SkillLease>>,
-    request_context: RequestContext,
-) {
-    for attached in attached {
-        let (lease, operation) = match &attached.kind {
-            BackendKind::Executor { lease, .. } => (lease, op::EXECUTOR_CLEANUP),
-            BackendKind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
-            BackendKind::Native => continue,
-        };
-        let ended: Result<Empty, _> =
-            ask(&lease.instance, &request_context, operation, Empty {}).await;
-        if let Err(error) = ended {
-            tracing::warn!(backend = attached.name, "could not clean up: {error}");
-        }
+async fn end(backends: Vec<Arc<BackendLease>>, leases: HashMap<PluginId, Arc<SkillLease>>) {
+    for lease in backends {
+        lease.end().await;
     }
     let own = leases
         .into_values()

@@ -42,22 +42,21 @@ type Digest = [u8; 32];
 impl MadeOf {
     pub(super) fn of(spec: &SessionSpec, auth: &SavedAuth) -> Self {
         let rest = SessionSpec {
-            backends: Vec::new(),
             routing: Naming::default(),
             working_dir: None,
             policy: PolicySpec::default(),
             ..spec.clone()
         };
         Self {
-            place: digest(&(&spec.backends, &spec.routing, &spec.working_dir)),
+            place: digest(&(&spec.routing, &spec.working_dir)),
             policy: digest(&spec.policy),
             rest: digest(&rest),
             auth_changed_ms: auth.updated_at_ms,
         }
     }
 
-    /// Whether a running session can take these settings over, or has to be opened anew: its
-    /// backends, names and directory are made when it opens.
+    /// Whether a running session can take these settings over, or has to be opened anew: its names
+    /// and its directory are made when it opens.
     pub(super) fn is_same_place(&self, other: &Self) -> bool {
         self.place == other.place
     }

@@ -219,7 +219,7 @@ impl ToolSession {
             };
             let request = whom(&self.spec);
             let asked = ask(
-                &lease.instance,
+                lease.instance(),
                 &self.dirs.request_context,
                 op::BACKEND_CATALOG,
                 request,

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::session_dirs::SessionDirs;
 use super::skill_lists::{ListKind, changed_lists, run_time_tools};
 use super::table_notices::plugin_notice;
+use crate::backend::moves::Move;
 use crate::backend::sources::CatalogSource;
 use crate::backend::watching::{BackendChange, updated_resource};
 use crate::backend::{ToolSnapshot, Toolbox};
@@ -120,12 +121,23 @@ impl Follower {
         let mut asked: FuturesUnordered<BoxFuture<'static, (String, CatalogResult)>> =
             FuturesUnordered::new();
         let known = Arc::clone(&self.known);
+        let mut moves: FuturesUnordered<Move> = FuturesUnordered::new();
         loop {
             let changes = Arc::clone(self.toolbox.changes());
             tokio::select! {
                 biased;
                 () = end.cancelled() => break,
-                Ok(()) = self.registry.changed() => self.update(BTreeSet::new()),
+                Some(moved) = moves.next(), if !moves.is_empty() => {
+                    if let Some(text) = self.toolbox.moved(moved) {
+                        tracing::info!("{text}");
+                        self.known.tell(&text);
+                    }
+                    self.update(BTreeSet::new());
+                }
+                Ok(()) = self.registry.changed() => {
+                    moves.extend(self.toolbox.follow_plugins());
+                    self.update(BTreeSet::new());
+                }
                 Some((backend, answer)) = asked.next(), if !asked.is_empty() => {
                     self.listed(&backend, answer);
                 }
@@ -151,6 +163,7 @@ impl Follower {
             }
         }
         drop(asked);
+        drop(moves);
         self.toolbox.close().await;
         self.dirs.exchange.end();
     }

@@ -24,6 +24,7 @@ use super::thread_handle::ThreadHandle;
 use super::tool_preview::ToolPreview;
 use crate::artifacts::{Artifact, FileError};
 use crate::backend::{BackendStatus, ToolboxError};
+use conjure_config::BackendSpec;
 use conjure_config::{SessionSpec, SpecError};
 use conjure_providers::UnusableProvider;
 use conjure_store::{StoreError, ThreadId};
@@ -376,6 +377,9 @@ pub struct SessionSettings {
     pub provider: Option<String>,
     /// The model.
     pub model: Option<String>,
+    /// The backends: those that are named and were not there are attached, those that are not named
+    /// any more are let go.
+    pub backends: Option<Vec<BackendSpec>>,
 }
 
 impl SessionSettings {
@@ -384,6 +388,10 @@ impl SessionSettings {
         SessionSpec {
             provider: self.provider.clone().or_else(|| spec.provider.clone()),
             model: self.model.clone().or_else(|| spec.model.clone()),
+            backends: match &self.backends {
+                Some(backends) => backends.clone(),
+                None => spec.backends.clone(),
+            },
             ..spec.clone()
         }
     }

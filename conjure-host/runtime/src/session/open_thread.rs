@@ -88,7 +88,20 @@ impl OpenThread {
                 self.report(*report);
             }
             ThreadEvent::Pieces => self.show_pieces(),
-            ThreadEvent::Tools(ToolChange::Plugins) => self.tools_changed(),
+            ThreadEvent::Tools(ToolChange::Plugins) => {
+                self.tools.follow_plugins();
+                self.tools_changed();
+            }
+            ThreadEvent::Tools(ToolChange::Moved(moved)) => {
+                let was_awaited = self.tools.is_renewing();
+                if let Some(text) = self.tools.moved(*moved) {
+                    showing::note(&mut self.recorder, text);
+                }
+                self.tools_changed();
+                if was_awaited && self.calls.is_empty() {
+                    self.tools.use_newest();
+                }
+            }
             ThreadEvent::Tools(ToolChange::Backends) => {
                 let provider = self.settings.spec().provider.as_ref();
                 let said = self.tools.backends_said(provider, &self.resources.reports);
@@ -176,7 +189,7 @@ impl OpenThread {
         self.reconfigure(spec, when)
     }
 
-    /// Uses another specification, whose backends are the same.
+    /// Uses another specification of the same directory and naming.
     pub(crate) fn reconfigure(
         &mut self,
         spec: SessionSpec,
@@ -332,6 +345,7 @@ impl OpenThread {
             HostAction::UseTable { .. } => self.tools.use_newest(),
             HostAction::UseSettings(settings) => self.use_settings(&settings),
             HostAction::Request { request, .. } => {
+                self.tools.use_same_table();
                 self.after_log.defer(Deferred::Send(request));
                 return self.exhausted();
             }
@@ -504,7 +518,11 @@ impl OpenThread {
                 self.resources.answered_by(&provider, &settings.model);
                 self.approvals.renew_policy(&spec);
                 self.tools.talk_to(whom(&spec));
+                let has_others = self.settings.spec().backends != spec.backends;
                 self.settings.replace(spec, provider);
+                if has_others {
+                    self.backends_changed();
+                }
             }
             Err(error) => tracing::error!("the provider stays: {error}"),
         }
@@ -525,6 +543,18 @@ impl OpenThread {
         self.input(TurnInput::Table(change));
         if !self.machine.is_busy() {
             // Nothing runs, so nothing holds on to the table before.
+            self.tools.use_newest();
+        }
+    }
+
+    /// The settings name other backends than before.
+    fn backends_changed(&mut self) {
+        let said = self.tools.set_backends(&self.settings.spec().backends);
+        for text in said {
+            showing::note(&mut self.recorder, text);
+        }
+        self.tools_changed();
+        if self.calls.is_empty() {
             self.tools.use_newest();
         }
     }
@@ -560,6 +590,7 @@ impl OpenThread {
                 self.tools_changed();
             }
             TaskReport::BackendState { backend, state } => {
+                self.tools.toolbox.keep_state(&backend, &state);
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });
             }

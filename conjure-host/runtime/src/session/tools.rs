@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use conjure_config::BackendSpec;
 use conjure_core::chat::Event;
 use conjure_core::log::{self, Entry, PluginChange, StateHandover, TableChange};
 use conjure_core::request::{ModelRequest, tool_tokens};
 use conjure_core::routing::{ExcludedTools, ToolName};
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use crate::backend::catalogs::Renewal;
 use crate::backend::contributors::Contributors;
+use crate::backend::moves::{Move, Moved};
 use crate::backend::reports::{Reports, TaskReport};
 use crate::backend::watching::BackendChange;
 use crate::backend::{BackendStatus, ToolSnapshot, Toolbox};
@@ -33,6 +37,10 @@ pub(super) struct Tools {
     tokens: (u64, u64),
     /// Catalogs that are asked for anew, since the model is another provider's than they are for.
     renewal: Option<Renewal>,
+    /// Backends that are made ready.
+    moves: FuturesUnordered<Move>,
+    /// Whether the next request waits for them: the session's settings want them.
+    awaits_moves: bool,
 }
 
 /// Something that changes tools.
@@ -43,6 +51,8 @@ pub(crate) enum ToolChange {
     Backends,
     /// These catalogs are for the model of now.
     Renewed(Vec<(String, CatalogReply)>),
+    /// A backend is ready to be what it is to be, or cannot be.
+    Moved(Box<Moved>),
 }
 
 /// The next snapshot, as it differs from the one before.
@@ -68,6 +78,8 @@ impl Tools {
             removed: log::removed_tools(entries),
             tokens: (0, 0),
             renewal: None,
+            moves: FuturesUnordered::new(),
+            awaits_moves: false,
         }
     }
 
@@ -125,11 +137,13 @@ impl Tools {
             toolbox,
             registry,
             renewal,
+            moves,
             ..
         } = self;
         tokio::select! {
             biased;
             catalogs = renewed(renewal) => ToolChange::Renewed(catalogs),
+            Some(moved) = moves.next(), if !moves.is_empty() => ToolChange::Moved(Box::new(moved)),
             Ok(()) = registry.changed() => ToolChange::Plugins,
             () = toolbox.changes().arrived.notified() => ToolChange::Backends,
         }
@@ -142,14 +156,44 @@ impl Tools {
         }
     }
 
-    /// Whether catalogs are on their way without which nothing is sent.
+    /// Whether catalogs or backends are on their way without which nothing is sent.
     pub(super) fn is_renewing(&self) -> bool {
-        self.renewal.is_some()
+        self.renewal.is_some() || self.awaits_moves
     }
 
     /// Waits for them no more.
     pub(super) fn stop_renewing(&mut self) {
         self.renewal = None;
+        self.moves.clear();
+        self.awaits_moves = false;
+    }
+
+    /// Plugins came or went: backends move to the newest ones, beside what goes on.
+    pub(super) fn follow_plugins(&mut self) {
+        self.moves.extend(self.toolbox.follow_plugins());
+    }
+
+    /// The session is to have these backends from here on; its next request waits for them. Says
+    /// what a person is to know.
+    pub(super) fn set_backends(&mut self, specs: &[BackendSpec]) -> Vec<String> {
+        let (moves, said) = self.toolbox.set_backends(specs);
+        self.awaits_moves |= !moves.is_empty();
+        self.moves.extend(moves);
+        said
+    }
+
+    /// A backend is what it is to be, from the next snapshot on, or stays what it was; says what a
+    /// person is to know.
+    pub(super) fn moved(&mut self, moved: Moved) -> Option<String> {
+        self.awaits_moves &= !self.moves.is_empty();
+        self.toolbox.moved(moved)
+    }
+
+    /// The next request has the newest of what stands behind the tools, where these are the same.
+    pub(super) fn use_same_table(&self) {
+        if self.newest.table().version() == self.current.load().table().version() {
+            self.use_newest();
+        }
     }
 
     /// From the next snapshot on the backends offer this.

@@ -3,7 +3,7 @@
 use conjure_skill_sdk::testkit::Outcome;
 use serde_json::{Map, Value, json};
 
-use super::stage::{Stage, server, with};
+use super::stage::{Stage, runs, server, until, with};
 
 /// Names of ten servers.
 const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
@@ -159,4 +159,36 @@ fn a_result_is_beside_its_text_as_the_server_sent_it() {
         result.meta.unwrap()["mcp"],
         json!({ "contents": [content], "_meta": { "of": "c" } })
     );
+}
+
+#[test]
+fn a_server_that_is_added_or_removed_touches_no_other() {
+    let stage = Stage::new(json!({ "a": server(&["--name", "a"]), "b": server(&["--name", "b"]) }));
+    let pid = |name: &str| stage.status_of("one", name)["pid"].as_u64().unwrap();
+    let (a, b) = (pid("a"), pid("b"));
+    let reopen = |servers: Value| {
+        let options = json!({ "servers": servers, "catalog_wait_ms": 15_000 });
+        let open = json!({ "options": options });
+        stage.plugin.call("backend.reopen", open).reply
+    };
+    let more = json!({
+        "a": server(&["--name", "a"]),
+        "b": server(&["--name", "b"]),
+        "c": server(&["--name", "c"]),
+    });
+    reopen(more).unwrap();
+    let templates = stage.catalog().resource_templates.len();
+    assert_eq!(templates, 6, "two of each of three");
+    assert_eq!((pid("a"), pid("b")), (a, b));
+    let c = pid("c");
+    // Another configuration of one is another connection of that one.
+    let other = json!({ "b": server(&["--name", "b"]), "c": server(&["--name", "other"]) });
+    reopen(other).unwrap();
+    stage.catalog();
+    assert_eq!(pid("b"), b);
+    assert_ne!(pid("c"), c);
+    until("the others end", || !runs(a) && !runs(c));
+    // What is no configuration changes nothing.
+    assert!(reopen(json!(7)).is_err());
+    assert_eq!(read(&stage, "mock://b/7").text(), "b has mock://b/7");
 }

@@ -108,6 +108,7 @@ async fn a_conversation_goes_over_every_wire_with_calls_in_flight_and_comes_home
             let settings = SessionSettings {
                 provider: Some((*provider).to_owned()),
                 model: Some((*model).to_owned()),
+                ..SessionSettings::default()
             };
             session.change(settings, When::Now).await.unwrap();
             for call in calls {

@@ -331,6 +331,7 @@ async fn a_skill_is_looked_up_when_its_name_is_wanted_and_what_fails_then_is_tol
     let settings = SessionSettings {
         provider: Some("openai".to_owned()),
         model: None,
+        ..SessionSettings::default()
     };
     let mut events = session.events_from_now();
     in_time(session.change(settings, When::NextTurn))
@@ -368,6 +369,7 @@ async fn h16_the_tools_are_those_of_the_sessions_provider_also_after_a_switch() 
         let settings = SessionSettings {
             provider: Some(provider.to_owned()),
             model: None,
+            ..SessionSettings::default()
         };
         in_time(session.change(settings, When::NextTurn))
             .await
@@ -399,6 +401,7 @@ async fn h16_a_request_that_is_made_again_for_another_provider_has_its_tools() {
         let settings = SessionSettings {
             provider: Some("anthropic".to_owned()),
             model: None,
+            ..SessionSettings::default()
         };
         session.change(settings, When::Now).await.unwrap();
     };

@@ -17,6 +17,7 @@ mod in_place;
 mod known;
 mod lies;
 mod many;
+mod moving;
 mod refuse;
 mod registry;
 mod sessions;

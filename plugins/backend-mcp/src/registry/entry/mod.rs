@@ -327,7 +327,7 @@ impl ServerEntry {
         *lock(&self.key) = key;
     }
 
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }
 

@@ -1,0 +1,188 @@
+//! Attaching one backend to a session: its plugin, its skill folders, its opening, what it offers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, SkillMount, op};
+use serde_json::Value;
+
+use super::backend_lease::BackendLease;
+use super::instances::Instances;
+use super::lease::ask;
+use super::request_context::RequestContext;
+use super::toolbox::BackendKind;
+use super::toolbox_error::{ToolboxError, names};
+use super::watching::BackendChanges;
+use conjure_config::BackendSpec;
+use conjure_config::skill_folders::{self, LoadedFolder};
+use conjure_plugins::LoadedPlugin;
+
+/// Time for a backend of a session that runs to be there: what waits for it goes on without it then.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What attaching needs, so that it can go on beside the session.
+#[derive(Clone)]
+pub(super) struct Attaching {
+    pub(super) instances: Arc<Instances>,
+    pub(super) request_context: RequestContext,
+    pub(super) whom: CatalogRequest,
+    pub(super) changes: Arc<BackendChanges>,
+}
+
+impl Attaching {
+    /// The newest plugin of the kind that a backend asks for.
+    pub(super) fn plugin(&self, spec: &BackendSpec) -> Result<Arc<LoadedPlugin>, ToolboxError> {
+        let newest = self.instances.newest(&spec.kind, &["executor", "backend"]);
+        newest.ok_or_else(|| {
+            let mut loaded = self.instances.plugins("executor");
+            loaded.extend(self.instances.plugins("backend"));
+            ToolboxError::NoPlugin {
+                backend: spec.instance().to_owned(),
+                kind: spec.kind.clone(),
+                loaded: names(&loaded),
+            }
+        })
+    }
+
+    /// Attaches a backend of this plugin, which goes on from `state`.
+    pub(super) async fn attach(
+        &self,
+        spec: &BackendSpec,
+        plugin: Arc<LoadedPlugin>,
+        state: Option<Value>,
+    ) -> Result<BackendKind, ToolboxError> {
+        let not_ready = |reason: String| not_ready(spec, reason);
+        let folders = self.folders(spec)?;
+        let instance = self
+            .instances
+            .instance(
+                &plugin,
+                spec.instance(),
+                spec.config.clone().unwrap_or(Value::Null),
+            )
+            .await
+            .map_err(not_ready)?;
+        let mounts = mounts(&folders);
+        if plugin.manifest().kind == "executor" {
+            let lease = BackendLease::executor(plugin, instance, &self.request_context, mounts);
+            return Ok(BackendKind::Executor {
+                lease: Arc::new(lease.await.map_err(not_ready)?),
+                folders,
+            });
+        }
+        let open = self.open(spec, mounts, state);
+        let told = (spec.instance(), &self.changes);
+        let lease = BackendLease::backend(plugin, instance, &self.request_context, open, told);
+        let lease = Arc::new(lease.await.map_err(not_ready)?);
+        match self.catalog(&lease).await {
+            Ok(catalog) => Ok(BackendKind::Backend {
+                lease,
+                catalog: Arc::new(catalog),
+            }),
+            Err(reason) => {
+                lease.end().await;
+                Err(not_ready(reason))
+            }
+        }
+    }
+
+    /// The same for a session that runs, which does not wait for ever.
+    pub(super) async fn attach_in_time(
+        &self,
+        spec: &BackendSpec,
+        plugin: Arc<LoadedPlugin>,
+        state: Option<Value>,
+    ) -> Result<BackendKind, ToolboxError> {
+        let attached = tokio::time::timeout(LIMIT, self.attach(spec, plugin, state));
+        attached.await.unwrap_or_else(|_| Err(late(spec)))
+    }
+
+    /// Tells a backend that can take them over other options for the session. Whatever the two have
+    /// in common goes on there.
+    pub(super) async fn reopen(
+        &self,
+        spec: &BackendSpec,
+        lease: Arc<BackendLease>,
+    ) -> Result<BackendKind, ToolboxError> {
+        let reopened = async {
+            let open = self.open(spec, mounts(&self.folders(spec)?), None);
+            let instance = lease.instance();
+            let done: Result<Empty, _> =
+                ask(instance, &self.request_context, op::BACKEND_REOPEN, open).await;
+            done.map_err(|error| not_ready(spec, error.to_string()))?;
+            let catalog = self.catalog(&lease).await;
+            catalog.map_err(|reason| not_ready(spec, reason))
+        };
+        let catalog = match tokio::time::timeout(LIMIT, reopened).await {
+            Ok(catalog) => catalog?,
+            Err(_) => return Err(late(spec)),
+        };
+        Ok(BackendKind::Backend {
+            lease,
+            catalog: Arc::new(catalog),
+        })
+    }
+
+    fn open(&self, spec: &BackendSpec, skills: Vec<SkillMount>, state: Option<Value>) -> Open {
+        Open {
+            options: match &spec.config {
+                Some(config) => config.clone(),
+                None => self.instances.plugin_config(&spec.kind),
+            },
+            skills,
+            state,
+        }
+    }
+
+    async fn catalog(&self, lease: &BackendLease) -> Result<CatalogReply, String> {
+        let whom = self.whom.clone();
+        let asked = ask(
+            lease.instance(),
+            &self.request_context,
+            op::BACKEND_CATALOG,
+            whom,
+        );
+        asked.await.map_err(|error| error.to_string())
+    }
+
+    fn folders(&self, spec: &BackendSpec) -> Result<Vec<Arc<LoadedFolder>>, ToolboxError> {
+        let unpack_to = self.request_context.exchange_dir.join("skills");
+        let mut folders = Vec::new();
+        for path in spec.skills.iter().flatten() {
+            let loaded = skill_folders::load(Path::new(path), &unpack_to).map_err(|source| {
+                ToolboxError::Folder {
+                    backend: spec.instance().to_owned(),
+                    source,
+                }
+            })?;
+            for diagnostic in &loaded.diagnostics {
+                tracing::warn!(skill = %loaded.folder.name.as_str(), "{}", diagnostic.message);
+            }
+            folders.push(Arc::new(loaded));
+        }
+        Ok(folders)
+    }
+}
+
+fn mounts(folders: &[Arc<LoadedFolder>]) -> Vec<SkillMount> {
+    let mounts = folders.iter().map(|loaded| SkillMount {
+        name: loaded.folder.name.as_str().to_owned(),
+        dir: loaded.dir.display().to_string(),
+    });
+    mounts.collect()
+}
+
+fn not_ready(spec: &BackendSpec, reason: String) -> ToolboxError {
+    ToolboxError::NotReady {
+        backend: spec.instance().to_owned(),
+        reason,
+    }
+}
+
+fn late(spec: &BackendSpec) -> ToolboxError {
+    not_ready(
+        spec,
+        format!("it was not ready within {} s", LIMIT.as_secs()),
+    )
+}

@@ -1,0 +1,197 @@
+//! A session's use of an executor or a backend: from the opening until nothing needs it any more.
+//!
+//! A session moves to another version, or to other settings, by a lease of its own: whoever still
+//! holds the one before, such as a call that runs, goes on with it, and it is closed after the last.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use conjure_core::log::StateHandover;
+use conjure_skill_sdk::protocol::{Empty, ExecutorInit, ExecutorReady, Open, SkillMount, op};
+use tokio::sync::OnceCell;
+use tokio_util::sync::DropGuard;
+
+use super::lease::{ask, hand_over, hands_on};
+use super::request_context::RequestContext;
+use super::watching::{BackendChanges, watch};
+use conjure_plugins::{Instance, LoadedPlugin};
+
+/// An executor or backend of one session.
+pub(crate) struct BackendLease {
+    pub(crate) plugin: Arc<LoadedPlugin>,
+    instance: Arc<Instance>,
+    /// How things look from inside; the host's own paths for a backend.
+    pub(crate) ready: ExecutorReady,
+    request_context: RequestContext,
+    /// Ends the watching of a backend.
+    _watched: Option<DropGuard>,
+    /// The version whose state is to come over, until it has.
+    before: Mutex<Option<Arc<BackendLease>>>,
+    moved: OnceCell<()>,
+    /// The version before, where its state could not be taken over: it goes on.
+    instead: OnceLock<Arc<BackendLease>>,
+    /// What became of the state of the version before, until somebody is told.
+    outcome: Mutex<Option<String>>,
+    is_over: AtomicBool,
+}
+
+impl BackendLease {
+    /// Prepares a session on an executor.
+    pub(crate) async fn executor(
+        plugin: Arc<LoadedPlugin>,
+        instance: Arc<Instance>,
+        request_context: &RequestContext,
+        skills: Vec<SkillMount>,
+    ) -> Result<Self, String> {
+        let init = ExecutorInit {
+            skills,
+            ..ExecutorInit::default()
+        };
+        let ready = ask(&instance, request_context, op::EXECUTOR_INIT, init)
+            .await
+            .map_err(|e| e.to_string())?;
+        Ok(Self::new(plugin, instance, request_context, ready))
+    }
+
+    /// Opens a session on a backend. What it says outside calls goes to `changes`, under this name.
+    pub(crate) async fn backend(
+        plugin: Arc<LoadedPlugin>,
+        instance: Arc<Instance>,
+        request_context: &RequestContext,
+        open: Open,
+        (name, changes): (&str, &Arc<BackendChanges>),
+    ) -> Result<Self, String> {
+        let _: Empty = ask(&instance, request_context, op::BACKEND_OPEN, open)
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut lease = Self::new(plugin, instance, request_context, ExecutorReady::default());
+        let watches = lease.plugin.manifest().has("backend.watch/1");
+        lease._watched = watches.then(|| watch(name, &lease.instance, request_context, changes));
+        Ok(lease)
+    }
+
+    fn new(
+        plugin: Arc<LoadedPlugin>,
+        instance: Arc<Instance>,
+        request_context: &RequestContext,
+        ready: ExecutorReady,
+    ) -> Self {
+        Self {
+            plugin,
+            instance,
+            ready,
+            request_context: request_context.clone(),
+            _watched: None,
+            before: Mutex::default(),
+            moved: OnceCell::new(),
+            instead: OnceLock::new(),
+            outcome: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// The instance that serves the session.
+    pub(crate) fn instance(&self) -> &Arc<Instance> {
+        match self.instead.get() {
+            Some(before) => before.instance(),
+            None => &self.instance,
+        }
+    }
+
+    /// The skill's directory as commands see it.
+    pub(crate) fn skill_dir(&self, skill: &str) -> Option<&str> {
+        self.ready
+            .skills
+            .iter()
+            .find(|mount| mount.name == skill)
+            .map(|mount| mount.dir.as_str())
+    }
+
+    /// This lease is in the place of another one, whose state comes over with its first call if the
+    /// two can hand it over. Says what becomes of it.
+    pub(crate) fn replaces(&self, before: &Arc<Self>) -> StateHandover {
+        let is_well = before.plugin.health().quarantined.is_none();
+        if !is_well || !hands_on(&before.plugin, &self.plugin) {
+            return StateHandover::Lost;
+        }
+        *lock(&self.before) = Some(Arc::clone(before));
+        StateHandover::Carried
+    }
+
+    /// A call begins. The first one takes the state of the version before over, if there is one;
+    /// where that fails, that version goes on.
+    pub(crate) async fn enter(&self) {
+        let taking_over = async {
+            let Some(before) = lock(&self.before).take() else {
+                return;
+            };
+            let (new, old) = (self.plugin.id(), before.plugin.id());
+            let handed = hand_over(before.instance(), &self.instance, &self.request_context);
+            let outcome = match handed.await {
+                Ok(()) if new == old => format!("{new} goes on with what it kept."),
+                Ok(()) => format!("{new} has taken over the state of {old}."),
+                Err(reason) => {
+                    let outcome = format!(
+                        "{new} could not take over the state of {old}, which goes on: {reason}"
+                    );
+                    let _ = self.instead.set(before);
+                    outcome
+                }
+            };
+            tracing::info!("{outcome}");
+            *lock(&self.outcome) = Some(outcome);
+        };
+        self.moved.get_or_init(|| taking_over).await;
+    }
+
+    /// What became of the state of the version before. Told once.
+    pub(crate) fn take_outcome(&self) -> Option<String> {
+        lock(&self.outcome).take()
+    }
+
+    /// Ends what the session started there, and on the version before where that is still needed.
+    /// Nothing happens the second time.
+    pub(crate) async fn end(&self) {
+        let before = lock(&self.before).take();
+        for before in before.iter().chain(self.instead.get()) {
+            Box::pin(before.end()).await;
+        }
+        if let Some(ending) = self.ending() {
+            ending.await;
+        }
+    }
+
+    fn ending(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        if self.is_over.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let operation = match self.plugin.manifest().kind.as_str() {
+            "executor" => op::EXECUTOR_CLEANUP,
+            _ => op::BACKEND_CLOSE,
+        };
+        let (instance, request_context) =
+            (Arc::clone(&self.instance), self.request_context.clone());
+        Some(async move {
+            let ended: Result<Empty, _> =
+                ask(&instance, &request_context, operation, Empty {}).await;
+            if let Err(error) = ended {
+                tracing::warn!(plugin = %instance.plugin().id(), "could not clean up: {error}");
+            }
+        })
+    }
+}
+
+impl Drop for BackendLease {
+    /// Whoever held it last needs nothing of it any more.
+    fn drop(&mut self) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && let Some(ending) = self.ending()
+        {
+            runtime.spawn(ending);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

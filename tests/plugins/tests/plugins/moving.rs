@@ -1,0 +1,600 @@
+//! Executors and backends of sessions that run, which are replaced, removed and added.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::chat::{
+    Content, Event, FunctionCall, Message, OutputPart, Part, Response, Stop, StopReason,
+};
+use conjure_core::request::ModelRequest;
+use conjure_core::turn::When;
+use conjure_host::Host;
+use conjure_host::provider::{Provider, ProviderError, ReplySink};
+use conjure_host::session::{BackendSpec, Session, SessionSettings, SessionSpec, ToolSession};
+use conjure_plugin_tests::Plugin;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A backend that counts a session's calls, hands the count on, and notes in the session's directory
+/// what happens to it. One that finds `refuse-VERSION` there does not open.
+const KEEPER: &str = r#"
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Mutex;
+
+use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, State, ToolDecl, ToolResult};
+use conjure_skill_sdk::{export_backend, Backend, BackendPlugin, Cx, Error, Result, Upgrade};
+use serde_json::{json, Value};
+
+#[derive(Default)]
+struct Keeper {
+    counts: Mutex<HashMap<String, u64>>,
+}
+
+fn note(cx: &Cx, what: &str) {
+    let path = cx.working_dir().unwrap().join("log.txt");
+    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    writeln!(log, "{what} {}", env!("CARGO_PKG_VERSION")).unwrap();
+}
+
+fn there(cx: &Cx, name: &str) -> bool {
+    cx.working_dir().unwrap().join(name).exists()
+}
+
+impl Backend for Keeper {
+    async fn open(&self, cx: Cx, request: Open) -> Result<()> {
+        if there(&cx, concat!("refuse-", env!("CARGO_PKG_VERSION"))) {
+            return Err(Error::new("it does not want to"));
+        }
+        note(&cx, "open");
+        let from = request.options["from"].as_u64().unwrap_or_default();
+        let session = cx.session().unwrap_or_default().to_owned();
+        self.counts.lock().unwrap().insert(session, from);
+        Ok(())
+    }
+
+    async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
+        let tool = |name: &str| ToolDecl::new(name, "Counts", json!({ "type": "object" }));
+        Ok(CatalogReply { tools: vec![tool("count"), tool("slow")], ..CatalogReply::default() })
+    }
+
+    async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
+        if request.name == "slow" {
+            note(&cx, "slow");
+            while !there(&cx, "go-on") {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+        let mut counts = self.counts.lock().unwrap();
+        let session = cx.session().unwrap_or_default().to_owned();
+        let Some(count) = counts.get_mut(&session) else {
+            return Err(Error::new("the session is not open"));
+        };
+        *count += 1;
+        Ok(ToolResult::text(format!("{}: {count}", env!("CARGO_PKG_VERSION"))))
+    }
+
+    async fn close(&self, cx: Cx) -> Result<()> {
+        note(&cx, "close");
+        let session = cx.session().unwrap_or_default().to_owned();
+        self.counts.lock().unwrap().remove(&session);
+        Ok(())
+    }
+}
+
+impl Upgrade for Keeper {
+    async fn export(&self, cx: Cx) -> Result<Value> {
+        let counts = self.counts.lock().unwrap();
+        Ok(json!(counts.get(cx.session().unwrap_or_default())))
+    }
+
+    async fn import(&self, cx: Cx, state: State) -> Result<()> {
+        if there(&cx, "refuse-state") {
+            return Err(Error::new("it cannot read that"));
+        }
+        let session = cx.session().unwrap_or_default().to_owned();
+        let count = state.state.as_u64().unwrap_or_default();
+        self.counts.lock().unwrap().insert(session, count);
+        Ok(())
+    }
+}
+
+fn plugin() -> BackendPlugin<Keeper> {
+    BackendPlugin::new("keeper", "Counts", |_setup| Ok(Keeper::default())).with_upgrade()
+}
+
+export_backend!(plugin, name = "keeper");
+"#;
+
+/// An executor whose only command says which version it is.
+const TELLER: &str = r#"
+use conjure_skill_sdk::protocol::{Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written};
+use conjure_skill_sdk::{export_executor, Cx, Error, Executor, ExecutorPlugin, Result};
+
+struct Teller;
+
+impl Executor for Teller {
+    async fn bash(&self, _cx: Cx, _request: Bash) -> Result<BashOutput> {
+        Ok(BashOutput {
+            exit_code: Some(0),
+            stdout: env!("CARGO_PKG_VERSION").to_owned(),
+            ..BashOutput::default()
+        })
+    }
+
+    async fn view(&self, _cx: Cx, _request: View) -> Result<Viewed> {
+        Err(Error::new("nothing"))
+    }
+
+    async fn create_file(&self, _cx: Cx, _request: CreateFile) -> Result<Written> {
+        Err(Error::new("nothing"))
+    }
+
+    async fn str_replace(&self, _cx: Cx, _request: StrReplace) -> Result<Written> {
+        Err(Error::new("nothing"))
+    }
+}
+
+fn plugin() -> ExecutorPlugin<Teller> {
+    ExecutorPlugin::new("teller", "Says which version it is", |_setup| Ok(Teller))
+}
+
+export_executor!(plugin, name = "teller");
+"#;
+
+/// A host that watches a directory, and what is put there.
+struct Stage {
+    host: Host,
+    plugins: PathBuf,
+    work: PathBuf,
+    dir: TempDir,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (plugins, work) = (dir.path().join("plugins"), dir.path().join("work"));
+        for dir in [&plugins, &work] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        let stage = Self {
+            host: Host::builder()
+                .data_dir(dir.path().join("data"))
+                .plugin_dir(&plugins)
+                .watch(true)
+                .provider("looking", Looking)
+                .build()
+                .await
+                .unwrap(),
+            plugins,
+            work,
+            dir,
+        };
+        for name in ["keeper", "teller"] {
+            stage.put(name, "0.2.0").await;
+        }
+        stage
+    }
+
+    /// Puts this version in its place, and waits until the host has it.
+    async fn put(&self, name: &str, version: &str) {
+        let mut generations = self.host.registry().subscribe();
+        let part = self.plugins.join("part");
+        std::fs::write(&part, library(name, version)).unwrap();
+        std::fs::rename(part, self.file(name)).unwrap();
+        let registry = self.host.registry();
+        let is_there = |_: &u64| {
+            let snapshot = registry.snapshot();
+            let plugin = snapshot.get(name);
+            plugin.is_some_and(|plugin| plugin.manifest().version == version)
+        };
+        let there = tokio::time::timeout(LIMIT, generations.wait_for(is_there));
+        there.await.expect("the file is noticed").unwrap();
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.plugins.join(format!("lib{name}.so"))
+    }
+
+    fn touch(&self, name: &str) {
+        std::fs::write(self.work.join(name), "").unwrap();
+    }
+
+    fn log(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.work.join("log.txt")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    async fn logs(&self, lines: &[&str]) {
+        until(&format!("{lines:?}"), || self.log(), |log| log == lines).await;
+    }
+
+    fn spec(&self) -> SessionSpec {
+        let none: [&str; 0] = [];
+        let backends = ["keeper", "teller"].map(|kind| BackendSpec::executor(kind, none));
+        let mut spec = SessionSpec {
+            provider: Some("looking".to_owned()),
+            working_dir: Some(self.work.clone()),
+            ..SessionSpec::hybrid(backends)
+        };
+        for rule in ["keeper_*", "teller_*"] {
+            spec.policy.allow.push(rule.parse().unwrap());
+        }
+        spec
+    }
+
+    async fn calls(&self) -> Arc<ToolSession> {
+        Arc::new(self.host.calls(self.spec()).await.unwrap())
+    }
+}
+
+/// The bytes of a version.
+fn library(name: &str, version: &str) -> Vec<u8> {
+    let source = match name {
+        "keeper" => KEEPER,
+        _ => TELLER,
+    };
+    let place = std::env::current_exe().unwrap();
+    let target = place
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists());
+    let place = target.unwrap().join("plugin-tests/crates");
+    let package = format!("{name}-{}", version.replace('.', "-"));
+    let plugin = Plugin {
+        version,
+        features: &["async"],
+        place: Some(place.join(&package)),
+        ..Plugin::new(&package, source)
+    };
+    std::fs::read(plugin.build()).unwrap()
+}
+
+/// Waits for something that comes; the last look is told where it does not.
+async fn until<T: std::fmt::Debug>(what: &str, look: impl Fn() -> T, is_so: impl Fn(&T) -> bool) {
+    let limit = Instant::now() + LIMIT;
+    loop {
+        let seen = look();
+        if is_so(&seen) {
+            return;
+        }
+        assert!(Instant::now() < limit, "never: {what}; last: {seen:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The versions of the tools' plugins.
+fn versions(calls: &ToolSession) -> Vec<String> {
+    let table = calls.table();
+    let routes = table.routes().iter();
+    let mut versions: Vec<String> = routes
+        .filter_map(|route| {
+            let origin = &route.definition.origin;
+            Some(format!(
+                "{} {}",
+                origin.plugin.as_ref()?,
+                origin.version.as_ref()?
+            ))
+        })
+        .collect();
+    versions.dedup();
+    versions
+}
+
+async fn have(calls: &ToolSession, wanted: &[&str]) {
+    until("the versions", || versions(calls), |seen| seen == wanted).await;
+}
+
+async fn call(calls: &ToolSession, tool: &str, arguments: Value) -> String {
+    let call = FunctionCall {
+        call_id: format!("call-{tool}"),
+        name: tool.to_owned(),
+        arguments,
+        arguments_text: None,
+    };
+    match calls.call(&call, &CancellationToken::new()).await {
+        Ok(report) => text(&report.output.output),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn text(parts: &[OutputPart]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        OutputPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+async fn count(calls: &ToolSession) -> String {
+    call(calls, "keeper_count", json!({})).await
+}
+
+async fn command(calls: &ToolSession) -> String {
+    call(calls, "teller_bash_tool", json!({ "command": "which" })).await
+}
+
+/// Everything that was said so far.
+fn said(notices: &mut tokio::sync::broadcast::Receiver<Arc<str>>) -> String {
+    let mut said = String::new();
+    while let Ok(text) = notices.try_recv() {
+        writeln!(said, "{text}").unwrap();
+    }
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn executors_and_backends_of_a_session_move_to_another_version_with_what_they_keep() {
+    let stage = Stage::new().await;
+    let calls = stage.calls().await;
+    let mut notices = calls.notices();
+    assert_eq!(count(&calls).await, "0.2.0: 1");
+    assert_eq!(command(&calls).await.trim(), "0.2.0");
+
+    stage.put("keeper", "0.3.0").await;
+    stage.put("teller", "0.3.0").await;
+    have(&calls, &["keeper 0.3.0", "teller 0.3.0"]).await;
+    assert_eq!(count(&calls).await, "0.3.0: 2", "the count came over");
+    assert_eq!(command(&calls).await.trim(), "0.3.0");
+    let told = said(&mut notices);
+    assert!(
+        told.contains("keeper 0.2.0 → 0.3.0; its state moves over"),
+        "{told}"
+    );
+    assert!(
+        told.contains("teller 0.2.0 → 0.3.0; its state, if it held any, was lost"),
+        "{told}"
+    );
+    stage
+        .logs(&["open 0.2.0", "open 0.3.0", "close 0.2.0"])
+        .await;
+
+    stage.put("keeper", "0.2.0").await;
+    have(&calls, &["keeper 0.2.0", "teller 0.3.0"]).await;
+    assert_eq!(count(&calls).await, "0.2.0: 3");
+    let told = said(&mut notices);
+    assert!(told.contains("keeper 0.3.0 → 0.2.0, a downgrade"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_runs_ends_on_the_version_that_it_began_with() {
+    let stage = Stage::new().await;
+    let calls = stage.calls().await;
+    let slow = {
+        let calls = Arc::clone(&calls);
+        tokio::spawn(async move { call(&calls, "keeper_slow", json!({})).await })
+    };
+    stage.logs(&["open 0.2.0", "slow 0.2.0"]).await;
+    stage.put("keeper", "0.3.0").await;
+    have(&calls, &["keeper 0.3.0", "teller 0.2.0"]).await;
+    stage
+        .logs(&["open 0.2.0", "slow 0.2.0", "open 0.3.0"])
+        .await;
+    stage.touch("go-on");
+    assert_eq!(slow.await.unwrap(), "0.2.0: 1");
+    assert_eq!(count(&calls).await, "0.3.0: 2");
+    stage
+        .logs(&["open 0.2.0", "slow 0.2.0", "open 0.3.0", "close 0.2.0"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_takes_its_tools_along_and_has_them_when_it_is_back() {
+    let stage = Stage::new().await;
+    let calls = stage.calls().await;
+    assert_eq!(count(&calls).await, "0.2.0: 1");
+    std::fs::remove_file(stage.file("keeper")).unwrap();
+    have(&calls, &["teller 0.2.0"]).await;
+    let refused = count(&calls).await;
+    assert!(refused.contains("keeper_count"), "{refused}");
+    assert_eq!(command(&calls).await.trim(), "0.2.0", "others go on");
+    stage.logs(&["open 0.2.0", "close 0.2.0"]).await;
+    stage.put("keeper", "0.3.0").await;
+    have(&calls, &["keeper 0.3.0", "teller 0.2.0"]).await;
+    assert_eq!(count(&calls).await, "0.3.0: 1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_cannot_be_made_ready_changes_nothing_and_is_said() {
+    let stage = Stage::new().await;
+    let calls = stage.calls().await;
+    let mut notices = calls.notices();
+    assert_eq!(count(&calls).await, "0.2.0: 1");
+    stage.touch("refuse-0.3.0");
+    stage.put("keeper", "0.3.0").await;
+    let told = tokio::time::timeout(LIMIT, notices.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    for part in [
+        "`keeper` stays as it was",
+        "keeper 0.2.0",
+        "0.3.0",
+        "it does not want to",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(versions(&calls), ["keeper 0.2.0", "teller 0.2.0"]);
+    // Another change of the plugins does not try it again.
+    stage.put("teller", "0.3.0").await;
+    have(&calls, &["keeper 0.2.0", "teller 0.3.0"]).await;
+    assert_eq!(count(&calls).await, "0.2.0: 2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_that_cannot_come_over_stays_where_it_is() {
+    let stage = Stage::new().await;
+    let calls = stage.calls().await;
+    assert_eq!(count(&calls).await, "0.2.0: 1");
+    stage.touch("refuse-state");
+    stage.put("keeper", "0.3.0").await;
+    have(&calls, &["keeper 0.3.0", "teller 0.2.0"]).await;
+    assert_eq!(
+        count(&calls).await,
+        "0.2.0: 2",
+        "the version before goes on"
+    );
+    assert_eq!(count(&calls).await, "0.2.0: 3");
+    assert_eq!(stage.log(), ["open 0.2.0", "open 0.3.0"]);
+}
+
+/// Calls what it is told to, and else says which tools there are.
+struct Looking;
+
+impl Provider for Looking {
+    fn name(&self) -> &str {
+        "looking"
+    }
+
+    fn respond<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        _sink: &'a ReplySink,
+    ) -> BoxFuture<'a, Result<Response, ProviderError>> {
+        let messages = request.messages.messages();
+        let last = messages.last().map(Message::text).unwrap_or_default();
+        let names: Vec<&str> = request
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let (part, reason) = match last.strip_prefix("call ") {
+            Some(tool) => {
+                let call = FunctionCall {
+                    call_id: format!("call-{}", messages.len()),
+                    name: tool.to_owned(),
+                    arguments: json!({}),
+                    arguments_text: None,
+                };
+                (Content::FunctionCall(call).into(), StopReason::ToolUse)
+            }
+            None => (Part::text(names.join(" ")), StopReason::EndTurn),
+        };
+        let response = Response {
+            parts: vec![part],
+            stop: Some(Stop {
+                reason,
+                raw: "scripted".to_owned(),
+                sequence: None,
+            }),
+            complete: true,
+            ..Response::default()
+        };
+        std::future::ready(Ok(response)).boxed()
+    }
+}
+
+/// The results of calls, and what was said, up to one of these that ends with `last`.
+async fn seen(session: &Session, last: &str) -> Vec<String> {
+    let mut events = session.events(None);
+    let mut seen: Vec<String> = Vec::new();
+    while seen.last().is_none_or(|text| !text.contains(last)) {
+        let event = tokio::time::timeout(LIMIT, events.next()).await;
+        let event = event.unwrap_or_else(|_| panic!("never: {last}; seen: {seen:?}"));
+        match &event.event {
+            Event::FunctionCallOutput(output) => seen.push(output.output.clone()),
+            Event::Notice { text } => seen.push(text.clone()),
+            _ => {}
+        }
+    }
+    seen
+}
+
+fn of(kind: &str, config: Option<Value>) -> BackendSpec {
+    BackendSpec {
+        kind: kind.to_owned(),
+        config,
+        ..BackendSpec::default()
+    }
+}
+
+async fn set(session: &Session, backends: Vec<BackendSpec>) {
+    let settings = SessionSettings {
+        backends: Some(backends),
+        ..SessionSettings::default()
+    };
+    session.change(settings, When::NextTurn).await.unwrap();
+}
+
+fn opened(work: &Path) -> usize {
+    let log = std::fs::read_to_string(work.join("log.txt")).unwrap_or_default();
+    log.lines().filter(|line| line.starts_with("open")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_takes_backends_in_and_lets_them_go_and_touches_no_other() {
+    let stage = Stage::new().await;
+    let mut spec = stage.spec();
+    spec.backends = vec![of("keeper", None)];
+    let session = stage.host.session(spec).await.unwrap();
+    session.chat("call keeper_count").await.unwrap();
+    set(&session, vec![of("keeper", None), of("teller", None)]).await;
+    let there = session.chat("what is there?").await.unwrap();
+    assert!(there.text.contains("keeper_count"), "{}", there.text);
+    assert!(there.text.contains("teller_bash_tool"), "{}", there.text);
+    session.chat("call keeper_count").await.unwrap();
+    assert_eq!(opened(&stage.work), 1, "the other backend was not touched");
+
+    // Another configuration is another instance, which takes the count over.
+    set(
+        &session,
+        vec![
+            of("keeper", Some(json!({ "from": 40 }))),
+            of("teller", None),
+        ],
+    )
+    .await;
+    session.chat("call keeper_count").await.unwrap();
+    // One that there is none of is said, and the others go on.
+    set(
+        &session,
+        vec![
+            of("keeper", Some(json!({ "from": 40 }))),
+            of("nobody", None),
+        ],
+    )
+    .await;
+    let there = session.chat("what is there?").await.unwrap();
+    assert_eq!(there.text, "keeper_count keeper_slow");
+    session.chat("call keeper_count").await.unwrap();
+    let seen = seen(&session, "0.2.0: 4").await;
+    let counts: Vec<&String> = seen
+        .iter()
+        .filter(|text| text.starts_with("0.2.0: "))
+        .collect();
+    assert_eq!(counts, ["0.2.0: 1", "0.2.0: 2", "0.2.0: 3", "0.2.0: 4"]);
+    assert!(
+        seen.iter().any(|text| text.contains("`nobody`")),
+        "{seen:?}"
+    );
+    let status = session.backends().await;
+    assert!(status[1].missing.is_some(), "{status:?}");
+    stage
+        .logs(&["open 0.2.0", "open 0.2.0", "close 0.2.0"])
+        .await;
+    session.close().await;
+    stage
+        .logs(&["open 0.2.0", "open 0.2.0", "close 0.2.0", "close 0.2.0"])
+        .await;
+    drop(stage.dir);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_in_a_conversation_is_said_and_holds_from_the_next_step_on() {
+    let stage = Stage::new().await;
+    let session = stage.host.session(stage.spec()).await.unwrap();
+    session.chat("call keeper_count").await.unwrap();
+    stage.put("keeper", "0.3.0").await;
+    seen(&session, "keeper 0.2.0 → 0.3.0").await;
+    session.chat("call keeper_count").await.unwrap();
+    seen(&session, "0.3.0: 2").await;
+    session.close().await;
+}
