@@ -17,6 +17,7 @@ use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
 use super::plugin_args::{PluginArgs, workers};
 use super::plugin_create;
+use super::plugin_install;
 use super::plugin_trust;
 
 /// Lists plugins, shows or checks one, creates one.
@@ -52,6 +53,29 @@ enum PluginVerb {
         /// The library
         file: PathBuf,
     },
+    /// Install a plugin in the data directory, or upgrade the one that is there
+    ///
+    /// Loads it and makes an instance first, as `plugin check` does, and says what another build
+    /// changes. Every host that watches the data directory has it at once, and sessions move to it
+    /// between two steps. One that asks to be allowed more than the build before needs `--yes`.
+    Add(plugin_install::PluginAddArgs),
+    /// Remove an installed plugin; it is kept and can be put back
+    Remove {
+        /// The plugin's name
+        name: String,
+    },
+    /// Have running hosts load an installed plugin again, also one that they gave up on
+    Reload {
+        /// The plugin's name
+        name: String,
+    },
+    /// List what was installed, upgraded, removed and put back
+    History {
+        /// Only of this plugin
+        name: Option<String>,
+    },
+    /// Put a build of a plugin back that was installed before
+    Rollback(plugin_install::PluginRollbackArgs),
     /// Trust a plugin: its very bytes run in the host's process, where others have their own
     ///
     /// Reads the file and runs nothing of it. Another build of the plugin is another plugin. Without a
@@ -77,7 +101,13 @@ impl PluginCommandArgs {
     pub(crate) fn needs_no_host(&self) -> bool {
         matches!(
             &self.verb,
-            PluginVerb::Create(_) | PluginVerb::Trust { .. } | PluginVerb::Untrust { .. }
+            PluginVerb::Create(_)
+                | PluginVerb::Remove { .. }
+                | PluginVerb::Reload { .. }
+                | PluginVerb::History { .. }
+                | PluginVerb::Rollback(_)
+                | PluginVerb::Trust { .. }
+                | PluginVerb::Untrust { .. }
         )
     }
 }
@@ -91,18 +121,24 @@ pub(crate) fn run_without_host(
         PluginVerb::Create(args) => plugin_create::run(global, args),
         PluginVerb::Trust { file } => plugin_trust::trust(global, file.as_deref()),
         PluginVerb::Untrust { library } => plugin_trust::untrust(global, library),
-        PluginVerb::List(_) | PluginVerb::Show { .. } | PluginVerb::Check { .. } => Ok(Exit::Fine),
+        PluginVerb::Remove { name } => plugin_install::remove(global, name),
+        PluginVerb::Reload { name } => plugin_install::reload(global, name),
+        PluginVerb::History { name } => plugin_install::history(global, name.as_deref()),
+        PluginVerb::Rollback(args) => plugin_install::rollback(global, args),
+        PluginVerb::List(_)
+        | PluginVerb::Show { .. }
+        | PluginVerb::Check { .. }
+        | PluginVerb::Add(_) => Ok(Exit::Fine),
     }
 }
 
 pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit, CliError> {
-    match args.verb {
-        PluginVerb::List(plugins) => list(global, &plugins).await,
-        PluginVerb::Show { file, load } => show(global, &file, load),
-        PluginVerb::Check { file } => check(global, &file).await,
-        PluginVerb::Create(args) => plugin_create::run(global, &args),
-        PluginVerb::Trust { file } => plugin_trust::trust(global, file.as_deref()),
-        PluginVerb::Untrust { library } => plugin_trust::untrust(global, &library),
+    match &args.verb {
+        PluginVerb::List(plugins) => list(global, plugins).await,
+        PluginVerb::Show { file, load } => show(global, file, *load),
+        PluginVerb::Check { file } => check(global, file).await,
+        PluginVerb::Add(args) => plugin_install::add(global, args).await,
+        _ => run_without_host(global, &args),
     }
 }
 
@@ -132,7 +168,9 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         }
         return Ok(Exit::Fine);
     }
-    let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "STATE", "TOOLS", "FILE"]);
+    let mut rows = Table::new([
+        "PLUGIN", "VERSION", "KIND", "STATE", "RUNS", "TOOLS", "FILE",
+    ]);
     for plugin in &tried.good {
         let manifest = plugin.manifest();
         rows.row([
@@ -140,6 +178,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             manifest.version.clone(),
             manifest.kind.clone(),
             state(plugin.health().quarantined.is_some()).to_owned(),
+            plugin.isolation().as_str().to_owned(),
             tools(manifest),
             plugin
                 .source()
@@ -154,6 +193,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             "-".to_owned(),
             "failed".to_owned(),
             "-".to_owned(),
+            "-".to_owned(),
             shown(&failed.path),
         ]);
     }
@@ -164,6 +204,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             manifest.version.clone(),
             manifest.kind.clone(),
             "failed".to_owned(),
+            "-".to_owned(),
             "-".to_owned(),
             plugin
                 .source()
@@ -315,21 +356,31 @@ fn print_manifest(manifest: &Manifest) {
     }
 }
 
-async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
+/// Loads a library and makes an instance that answers; says why a host would not take it.
+pub(crate) async fn load_and_try(
+    global: &Global,
+    path: &Path,
+) -> Result<Result<Arc<LoadedPlugin>, String>, CliError> {
     let loader = loader(global)?;
     let loading = path.to_owned();
     let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
     let plugin = match loaded {
         Ok(Ok(plugin)) => Arc::new(plugin),
-        Ok(Err(error)) => return Ok(refused(global, path, &error.to_string())),
+        Ok(Err(error)) => return Ok(Err(error.to_string())),
         Err(error) => {
             return Err(CliError::host_from(error).context("the check ended early"));
         }
     };
     let create = conjure_runtime::plugin_create(Some("check"));
-    if let Err(error) = try_instance(&plugin, &create).await {
-        return Ok(refused(global, path, &error.to_string()));
-    }
+    let tried = try_instance(&plugin, &create).await;
+    Ok(tried.map(|()| plugin).map_err(|error| error.to_string()))
+}
+
+async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
+    let plugin = match load_and_try(global, path).await? {
+        Ok(plugin) => plugin,
+        Err(reason) => return Ok(refused(global, path, &reason)),
+    };
     if global.json {
         output::json(&json!({ "ok": true, "plugin": loaded_json(&plugin) }));
     } else {
@@ -361,7 +412,7 @@ pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
     Exit::No
 }
 
-fn loader(global: &Global) -> Result<Loader, CliError> {
+pub(crate) fn loader(global: &Global) -> Result<Loader, CliError> {
     let store = CopyStore::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
     let operations = conjure_runtime::host_operations();
     Ok(Loader::new(

@@ -89,7 +89,7 @@ fn tokens(usage: &Usage) -> u64 {
     usage.total()
 }
 
-fn time(milliseconds: i64) -> String {
+pub(crate) fn time(milliseconds: i64) -> String {
     Timestamp::from_millisecond(milliseconds)
         .map(|time| time.strftime("%Y-%m-%d %H:%M").to_string())
         .unwrap_or_default()

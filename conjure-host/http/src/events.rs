@@ -41,7 +41,7 @@ pub(super) fn router() -> Operations {
 /// An event, as a stream has it.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what is written line by line")]
-struct Streamed {
+pub(super) struct Streamed {
     /// Its number in its thread, `epoch.seq`.
     id: Option<String>,
     /// Its kind.
@@ -193,7 +193,9 @@ async fn next_change(changes: &mut SessionChangeStream, app: &App) -> Option<Ses
     }
 }
 
-fn streamed(events: impl Stream<Item = Result<Sent, Infallible>> + Send + 'static) -> Response {
+pub(super) fn streamed(
+    events: impl Stream<Item = Result<Sent, Infallible>> + Send + 'static,
+) -> Response {
     let begin = stream::iter([Ok(Sent::default().retry(RETRY))]);
     let all = futures_util::StreamExt::chain(begin, events);
     let mut response = Sse::new(all)

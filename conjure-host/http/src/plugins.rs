@@ -11,7 +11,10 @@ use super::state::App;
 use conjure_runtime::describe::{failed_json, loaded_json};
 
 pub(super) fn router() -> Operations {
-    Operations::new().routes(routes!(list))
+    Operations::new()
+        .routes(routes!(list))
+        .merge(super::installed_plugins::router())
+        .merge(super::plugin_events::router())
 }
 
 /// The plugins at this moment.

@@ -17,6 +17,7 @@ mod find;
 mod hash;
 mod health;
 mod in_place;
+mod installed;
 mod instance;
 mod known;
 mod layout;
@@ -37,6 +38,9 @@ pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};
 pub use find::{FoundLibrary, SearchPath, is_library_name, libraries};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
+pub use installed::{
+    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion,
+};
 pub use instance::{Instance, ReplyBytes};
 pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions};
 pub use loaded::{LoadedPlugin, PluginSource};

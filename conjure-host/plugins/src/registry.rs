@@ -37,6 +37,8 @@ pub struct PluginSnapshot {
     plugins: Vec<Arc<LoadedPlugin>>,
     failed: Vec<FailedPlugin>,
     changes: VecDeque<RegistryChange>,
+    /// The generation of the newest change that is not remembered any more.
+    forgotten: u64,
 }
 
 /// A file that is not loaded, or whose newest contents are not.
@@ -146,6 +148,11 @@ impl PluginSnapshot {
             .filter(move |change| change.generation > generation)
     }
 
+    /// Whether all that happened after a generation is still remembered.
+    pub fn remembers_since(&self, generation: u64) -> bool {
+        self.forgotten <= generation
+    }
+
     fn at(&self, path: &Path) -> Option<&Arc<LoadedPlugin>> {
         self.plugins
             .iter()
@@ -172,8 +179,10 @@ impl PluginSnapshot {
             generation: self.generation,
             what,
         });
-        while self.changes.len() > CHANGES {
-            self.changes.pop_front();
+        while self.changes.len() > CHANGES
+            && let Some(change) = self.changes.pop_front()
+        {
+            self.forgotten = change.generation;
         }
     }
 }

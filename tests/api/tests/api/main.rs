@@ -36,6 +36,8 @@ mod mcp_imports;
 #[cfg(test)]
 mod once;
 #[cfg(test)]
+mod plugins;
+#[cfg(test)]
 mod postgres;
 #[cfg(test)]
 mod questions;

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use conjure_kit::Redactor;
-use conjure_kit::Workspace;
+use conjure_kit::{Model, Redactor, Workspace, build_plugin};
+use conjure_mock_llm::Message;
 use insta::assert_snapshot;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
+use crate::stage::{CACHE, LOCAL, asks, conjure, json, workspace};
 
 fn library(workspace: &Workspace, package: &str) -> String {
     workspace.add_plugin(package).unwrap().display().to_string()
@@ -29,10 +29,10 @@ fn the_list_shows_what_is_loaded_and_what_failed() {
     assert_snapshot!(output.snapshot(), @r#"
     exit code 0
     --- stdout
-    PLUGIN         VERSION  KIND      STATE   TOOLS  FILE
-    cache-manager  0.1.0    skill     loaded  2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
-    local          0.1.0    executor  loaded  -      [WORKSPACE]/plugins/libconjure_backend_local.so
-    -              -        -         failed  -      [WORKSPACE]/plugins/libbroken.so
+    PLUGIN         VERSION  KIND      STATE   RUNS        TOOLS  FILE
+    cache-manager  0.1.0    skill     loaded  in-process  2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
+    local          0.1.0    executor  loaded  in-process  -      [WORKSPACE]/plugins/libconjure_backend_local.so
+    -              -        -         failed  -           -      [WORKSPACE]/plugins/libbroken.so
 
     failed: [WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
     --- stderr
@@ -79,6 +79,64 @@ fn a_trusted_plugin_runs_in_the_host_where_others_do_not() {
     assert!(unknown.stderr.contains("is not one of the trusted plugins"));
     let refused = run("plugin trust Cargo.toml");
     assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
+#[test]
+fn a_plugin_is_added_removed_and_put_back_while_a_conversation_runs() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let mut chat = asks(&workspace, &model, "chat --json --allow *", "")
+        .start()
+        .unwrap();
+    model.says(Message::new().text("after nothing"));
+    chat.send_line("Hi.").unwrap();
+    chat.wait_for_stdout("after nothing").unwrap();
+    let run = |args: &str| conjure(&workspace, args).run().unwrap();
+    let said = |args: &str, what: &str| {
+        let output = run(args);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.stdout.contains(what), "{output:?}");
+    };
+    let library = build_plugin(CACHE).unwrap();
+    let add = format!("plugin add {}", library.display());
+    said("plugin history", "No plugin was added here yet");
+    said(&add, "cache-manager 0.1.0 is new");
+    chat.wait_for_stdout("new: cache-manager_execute, cache-manager_read")
+        .unwrap();
+    said(&add, "this very build is installed already");
+    said("plugin remove cache-manager", "0.1.0 removed");
+    chat.wait_for_stdout("gone: cache-manager_execute, cache-manager_read")
+        .unwrap();
+    let unknown = run("plugin remove cache-manager");
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("installed are: none"),
+        "{unknown:?}"
+    );
+    said("plugin rollback cache-manager", "0.1.0 is back");
+    said("plugin reload cache-manager", "is loaded again");
+    model.calls(
+        "toolu_1",
+        "cache-manager_execute",
+        json!({ "command": "set k v" }),
+    );
+    model.says(Message::new().text("after the call"));
+    chat.send_line("Go on.").unwrap();
+    chat.wait_for_stdout("after the call").unwrap();
+    assert_eq!(
+        model.last_request().tool_result_text("toolu_1").unwrap(),
+        "stored"
+    );
+    let listed = json(&run("plugin history cache-manager --json"));
+    let changes = listed["changes"].as_array().unwrap();
+    let actions: Vec<&Value> = changes.iter().map(|change| &change["action"]).collect();
+    assert_eq!(actions, ["add", "remove", "rollback"]);
+    let table = run("plugin history").stdout;
+    assert_eq!(table.lines().count(), 4, "{table}");
+    let refused = run("plugin add Cargo.toml");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
 }
 
 #[test]

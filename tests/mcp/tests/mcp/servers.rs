@@ -97,15 +97,17 @@ impl Session {
 async fn the_reference_servers_in_javascript_do_their_work() {
     let Some(peers) = Peers::find() else { return };
     let workspace = Workspace::new().unwrap();
-    let dir = workspace.root().join("files");
-    fs::create_dir(&dir).unwrap();
+    // The server takes the session's directory for what it may touch, in place of its argument.
+    let dir = workspace.work();
+    let elsewhere = workspace.root().join("files");
+    fs::create_dir(&elsewhere).unwrap();
     let path = peers.path().into_string().unwrap();
     let server = |program: &str, arguments: &[&str]| json!({ "command": peers.js(program), "args": arguments, "env": { "PATH": path } });
     let mut memory = server("mcp-server-memory", &[]);
     memory["env"]["MEMORY_FILE_PATH"] = json!(workspace.root().join("memory.jsonl"));
     let servers = json!({
         "everything": server("mcp-server-everything", &["stdio"]),
-        "files": server("mcp-server-filesystem", &[dir.to_str().unwrap()]),
+        "files": server("mcp-server-filesystem", &[elsewhere.to_str().unwrap()]),
         "memory": memory,
     });
     let work = async {

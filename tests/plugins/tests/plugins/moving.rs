@@ -238,7 +238,7 @@ impl Stage {
 }
 
 /// The bytes of a version.
-fn library(name: &str, version: &str) -> Vec<u8> {
+pub(crate) fn library(name: &str, version: &str) -> Vec<u8> {
     let source = match name {
         "keeper" => KEEPER,
         _ => TELLER,

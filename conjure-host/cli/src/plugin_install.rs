@@ -1,0 +1,214 @@
+//! `conjure plugin add`, `remove`, `reload`, `history` and `rollback`: the plugins that are installed
+//! in the data directory. Every host that watches it takes a change over while it runs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use conjure_plugins::{InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile};
+use conjure_runtime::{PluginDifference, version_step};
+use conjure_skill_sdk::protocol::Manifest;
+use serde_json::json;
+
+use super::args::{Global, shown};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, BOLD, RESET, Table, YELLOW};
+use super::plugin::{load_and_try, loader, refused};
+use super::thread_list::time;
+
+/// What to install.
+#[derive(Args)]
+pub(crate) struct PluginAddArgs {
+    /// The library
+    file: PathBuf,
+    /// Take it also where it asks to be allowed more than the one before
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Which build to put back.
+#[derive(Args)]
+pub(crate) struct PluginRollbackArgs {
+    /// The plugin's name
+    name: String,
+    /// The newest build of this version; without it what the last change took away
+    #[arg(value_name = "VERSION")]
+    wanted: Option<String>,
+}
+
+/// Installs a plugin, or upgrades it.
+pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, CliError> {
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let file = match PluginFile::read(&args.file, true) {
+        Ok(file) => file,
+        Err(error) => return Ok(refused(global, &args.file, &error.to_string())),
+    };
+    let (name, sha256) = (file.header.name.clone(), file.sha256);
+    let new = match load_and_try(global, &args.file).await? {
+        Ok(plugin) if plugin.id().sha256 == Some(sha256) => Manifest::clone(plugin.manifest()),
+        Ok(_) => {
+            let reason = "it changed while it was looked at; add it when it is complete";
+            return Ok(refused(global, &args.file, reason));
+        }
+        Err(reason) => return Ok(refused(global, &args.file, &reason)),
+    };
+    let before = installed.file(&name)?;
+    let old = match &before {
+        Some(before) => loader(global)?.kept_manifest(&before.sha256),
+        None => None,
+    };
+    let difference = PluginDifference::of(old.as_ref(), &new);
+    if before
+        .as_ref()
+        .is_some_and(|before| before.sha256 != sha256)
+        && difference.asks_for_more()
+        && !args.yes
+    {
+        let more = difference.more.join(", ");
+        let reason = format!(
+            "it asks to be allowed more than the {name} that is installed: {more}. Add it with \
+             `--yes` if it may"
+        );
+        return Ok(refused(global, &args.file, &reason));
+    }
+    // What was judged and tried is what is installed, whatever the path holds by now.
+    let change = installed.add(&file)?;
+    if global.json {
+        output::json(&json!({
+            "plugin": name,
+            "change": change,
+            "difference": difference.json(),
+        }));
+        return Ok(Exit::Fine);
+    }
+    match &change {
+        Some(change) => output::line(told(change)),
+        None => output::line(format_args!(
+            "{name} {}: this very build is installed already",
+            new.version
+        )),
+    }
+    for line in difference.lines() {
+        output::line(format_args!("  {}", output::clean(&line)));
+    }
+    if change.is_some_and(|change| change.from.is_none()) && !new.tools.is_empty() {
+        let tools: Vec<&str> = new.tools.iter().map(|tool| tool.name.as_str()).collect();
+        output::line(format_args!(
+            "  tools: {}",
+            output::clean(&tools.join(", "))
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Removes a plugin.
+pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
+    let change = InstalledPlugins::of(&global.data_dir()).remove(name)?;
+    report(global, &change);
+    if !global.json {
+        output::line(format_args!(
+            "  `conjure plugin rollback {}` puts it back",
+            output::clean(name)
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Puts a build back.
+pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exit, CliError> {
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let change = installed.rollback(&args.name, args.wanted.as_deref())?;
+    report(global, &change);
+    Ok(Exit::Fine)
+}
+
+/// Has hosts load a plugin again.
+pub(crate) fn reload(global: &Global, name: &str) -> Result<Exit, CliError> {
+    let there = InstalledPlugins::of(&global.data_dir()).reload(name)?;
+    if global.json {
+        output::json(&json!({ "plugin": name, "reloaded": there }));
+    } else {
+        output::line(format_args!(
+            "{} {} is loaded again by every host that watches {}",
+            output::clean(name),
+            there.version,
+            shown(&global.data_dir().join("plugins"))
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Lists what was changed.
+pub(crate) fn history(global: &Global, name: Option<&str>) -> Result<Exit, CliError> {
+    let changes = InstalledPlugins::of(&global.data_dir()).history(name)?;
+    if global.json {
+        output::json(&json!({ "changes": changes }));
+        return Ok(Exit::Fine);
+    }
+    if changes.is_empty() {
+        output::line("No plugin was added here yet; `conjure plugin add FILE` does.");
+        return Ok(Exit::Fine);
+    }
+    let mut rows = Table::new(["WHEN", "PLUGIN", "CHANGE", "SHA-256"]);
+    for change in &changes {
+        let build = change.to.as_ref().or(change.from.as_ref());
+        rows.row([
+            time(change.at_ms),
+            change.plugin.clone(),
+            step(change),
+            build.map_or_else(String::new, |build| build.sha256.short().to_string()),
+        ]);
+    }
+    rows.print();
+    Ok(Exit::Fine)
+}
+
+fn report(global: &Global, change: &InstallChange) {
+    if global.json {
+        output::json(&json!({ "plugin": change.plugin, "change": change }));
+    } else {
+        output::line(told(change));
+    }
+}
+
+fn told(change: &InstallChange) -> String {
+    let step = step(change);
+    let color = match step.contains("downgrade") {
+        true => YELLOW,
+        false => "",
+    };
+    format!(
+        "{BOLD}{}{RESET} {color}{step}{RESET}",
+        output::clean(&change.plugin)
+    )
+}
+
+/// A change in words: "0.2.0 → 0.3.0", "1.0.0, a rollback".
+fn step(change: &InstallChange) -> String {
+    let what = match (&change.from, &change.to) {
+        (Some(from), Some(to)) => version_step(&from.version, &to.version),
+        (None, Some(to)) => match change.action {
+            InstallAction::Rollback => format!("{} is back", to.version),
+            InstallAction::Add | InstallAction::Remove => format!("{} is new", to.version),
+        },
+        (Some(from), None) => format!("{} removed", from.version),
+        (None, None) => String::new(),
+    };
+    match change.action {
+        InstallAction::Rollback if change.from.is_some() => format!("{what}, put back"),
+        _ => what,
+    }
+}
+
+impl From<InstallError> for CliError {
+    fn from(error: InstallError) -> Self {
+        match error {
+            InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
+                Self::usage_from(error)
+            }
+            InstallError::Altered { .. } | InstallError::Plugin(_) | InstallError::Io(_) => {
+                Self::host_from(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Plugins that are installed, upgraded, removed and put back while the server runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request, State};
+use conjure_plugins::{
+    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, NoServices, PluginFile,
+};
+use conjure_runtime::describe::loaded_json;
+use conjure_runtime::{PluginDifference, plugin_create};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{JsonBody, Named, Params, Ref, large};
+use super::operations::{Operations, routes};
+use super::problem::Problem;
+use super::state::App;
+use super::transfer::blocking;
+
+pub(super) fn router() -> Operations {
+    Operations::new()
+        .routes(routes!(add))
+        .routes(routes!(history))
+        .routes(routes!(remove))
+        .routes(routes!(reload))
+        .routes(routes!(rollback))
+}
+
+/// The bytes of a library.
+struct SentLibrary(Bytes);
+
+impl FromRequest<App> for SentLibrary {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let what = "the body has to be a library: `Content-Type: application/octet-stream`";
+        let (body, _room) = large(request, app, &["application/octet-stream"], what).await?;
+        Ok(Self(body))
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct AddQuery {
+    /// Take it also where it asks to be allowed more than the build before.
+    #[serde(default)]
+    yes: bool,
+}
+
+/// What was changed.
+#[derive(Debug, Serialize, ToSchema)]
+struct Changed {
+    /// The plugin's name.
+    plugin: String,
+    /// `at_ms`, `action` (`add`, `remove`, `rollback`), and `from` and `to` with `version` and
+    /// `sha256`. Null where it is that very build already.
+    #[schema(value_type = Option<Object>)]
+    change: Option<InstallChange>,
+    /// What it asks for and offers that the build before did not, and the other way round.
+    #[schema(value_type = Option<Object>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<Value>,
+    /// As `list_plugins` shows it; absent where it is removed.
+    #[schema(value_type = Option<Object>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded: Option<Value>,
+}
+
+/// Install a plugin, or upgrade the one that is there
+///
+/// The library is judged, loaded and tried first. When this answers, sessions move to it between two
+/// steps. A build that asks to be allowed more than the one before is refused without `yes`.
+#[utoipa::path(post, path = "/api/v1/plugins", operation_id = "add_plugin", tag = "plugins",
+    params(AddQuery),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream",
+        description = "The library"),
+    responses((status = 200, description = "It is installed", body = Changed),
+        (status = 409, description = "It asks to be allowed more"),
+        (status = 422, description = "A host would not take it")))]
+async fn add(
+    State(app): State<App>,
+    Params(query): Params<AddQuery>,
+    SentLibrary(bytes): SentLibrary,
+) -> Result<Json<Changed>, Problem> {
+    let (file, plugin) = judged(&app, bytes).await?;
+    let name = file.header.name.clone();
+    let installed = installed(&app);
+    let before = {
+        let (installed, name) = (installed.clone(), name.clone());
+        blocking(move || installed.file(&name)).await??
+    };
+    let loader = app.host.registry().loader();
+    let old = before
+        .as_ref()
+        .and_then(|old| loader.kept_manifest(&old.sha256));
+    let difference = PluginDifference::of(old.as_ref(), plugin.manifest());
+    let is_another = before.is_some_and(|before| before.sha256 != file.sha256);
+    if is_another && difference.asks_for_more() && !query.yes {
+        let more = difference.more.join(", ");
+        let detail = format!(
+            "{} asks to be allowed more than the {name} that is installed: {more}. Add it with \
+             `?yes=true` if it may",
+            plugin.id()
+        );
+        return Err(Problem::conflict("asks-for-more", detail).with("more", difference.more));
+    }
+    let change = {
+        let installed = installed.clone();
+        blocking(move || installed.add(&file)).await??
+    };
+    let loaded = live(&app, &installed, &name).await?;
+    Ok(Json(Changed {
+        plugin: name,
+        change,
+        difference: Some(difference.json()),
+        loaded: Some(loaded),
+    }))
+}
+
+/// What was changed about installed plugins, the oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct PluginHistory {
+    /// Each with `at_ms`, `action`, `plugin`, `from` and `to`.
+    #[schema(value_type = Vec<Object>)]
+    changes: Vec<InstallChange>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct HistoryQuery {
+    /// Only of this plugin.
+    plugin: Option<String>,
+}
+
+/// List what was installed, upgraded, removed and put back
+#[utoipa::path(get, path = "/api/v1/plugins/history", operation_id = "list_plugin_changes",
+    tag = "plugins", params(HistoryQuery),
+    responses((status = 200, description = "All of it", body = PluginHistory)))]
+async fn history(
+    State(app): State<App>,
+    Params(query): Params<HistoryQuery>,
+) -> Result<Json<PluginHistory>, Problem> {
+    let installed = installed(&app);
+    let changes = blocking(move || installed.history(query.plugin.as_deref())).await??;
+    Ok(Json(PluginHistory { changes }))
+}
+
+/// Remove an installed plugin; it is kept and can be put back
+#[utoipa::path(delete, path = "/api/v1/plugins/{plugin}", operation_id = "remove_plugin",
+    tag = "plugins", params(("plugin" = String, Path, description = "Its name")),
+    responses((status = 200, description = "It is gone", body = Changed),
+        (status = 404, description = "No plugin of this name is installed")))]
+async fn remove(
+    State(app): State<App>,
+    Named(Ref(name)): Named<Ref>,
+) -> Result<Json<Changed>, Problem> {
+    let installed = installed(&app);
+    let registry = Arc::clone(app.host.registry());
+    let change = blocking(move || {
+        let path = installed.file(&name)?.map(|file| file.path);
+        let change = installed.remove(&name)?;
+        if let Some(path) = path {
+            registry.remove(&path);
+        }
+        Ok::<_, InstallError>(change)
+    });
+    let change = change.await??;
+    Ok(Json(Changed {
+        plugin: change.plugin.clone(),
+        change: Some(change),
+        difference: None,
+        loaded: None,
+    }))
+}
+
+/// Load a plugin again from its file, also one that was given up on
+#[utoipa::path(post, path = "/api/v1/plugins/{plugin}/reload", operation_id = "reload_plugin",
+    tag = "plugins", params(("plugin" = String, Path, description = "Its name")),
+    responses((status = 200, description = "It is loaded", body = Changed),
+        (status = 404, description = "There is no such plugin with a file"),
+        (status = 422, description = "It cannot be loaded; what was loaded stays in use")))]
+async fn reload(
+    State(app): State<App>,
+    Named(Ref(name)): Named<Ref>,
+) -> Result<Json<Changed>, Problem> {
+    let registry = Arc::clone(app.host.registry());
+    let wanted = name.clone();
+    let reloaded = blocking(move || registry.reload(&wanted)).await?;
+    let plugin = reloaded
+        .ok_or_else(|| Problem::not_found(format!("no plugin `{name}` is loaded from a file")))?;
+    let plugin = plugin.map_err(|error| Problem::invalid(error.to_string()))?;
+    Ok(Json(Changed {
+        plugin: name,
+        change: None,
+        difference: None,
+        loaded: Some(loaded_json(&plugin)),
+    }))
+}
+
+/// Which build to put back.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RollbackWish {
+    /// The newest build of this version; without it what the last change took away.
+    version: Option<String>,
+}
+
+/// Put a build of a plugin back that was installed before
+#[utoipa::path(post, path = "/api/v1/plugins/{plugin}/rollback", operation_id = "roll_back_plugin",
+    tag = "plugins", params(("plugin" = String, Path, description = "Its name")),
+    request_body = RollbackWish,
+    responses((status = 200, description = "It is there again", body = Changed),
+        (status = 404, description = "There is no such build")))]
+async fn rollback(
+    State(app): State<App>,
+    Named(Ref(name)): Named<Ref>,
+    JsonBody(wish): JsonBody<RollbackWish>,
+) -> Result<Json<Changed>, Problem> {
+    let installed = installed(&app);
+    let change = {
+        let (installed, name) = (installed.clone(), name.clone());
+        blocking(move || installed.rollback(&name, wish.version.as_deref())).await??
+    };
+    let loaded = live(&app, &installed, &name).await?;
+    Ok(Json(Changed {
+        plugin: name,
+        change: Some(change),
+        difference: None,
+        loaded: Some(loaded),
+    }))
+}
+
+fn installed(app: &App) -> InstalledPlugins {
+    InstalledPlugins::of(app.host.data_dir())
+}
+
+/// A library that a host takes: judged, loaded, and with an instance that answers.
+async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin>), Problem> {
+    let dir = app.host.data_dir().join("tmp");
+    let registry = Arc::clone(app.host.registry());
+    let (file, plugin) = blocking(move || {
+        let failed = |error: std::io::Error| Problem::host(format!("cannot keep it: {error}"));
+        conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
+        let sent = tempfile::Builder::new().prefix("plugin-").tempdir_in(&dir);
+        let sent: PathBuf = sent.map_err(failed)?.keep();
+        let path = sent.join(format!(
+            "sent.{}",
+            conjure_config::platform::LIBRARY_EXTENSION
+        ));
+        let loaded = (|| {
+            conjure_config::fs::write_atomic(&path, &bytes).map_err(failed)?;
+            let read = || PluginFile::read(&path, true);
+            let refused = |error: conjure_plugins::PluginError| {
+                // What it was called here says nothing to whoever sent it.
+                let reason = error
+                    .to_string()
+                    .replace(&path.display().to_string(), "the library");
+                Problem::invalid(reason)
+            };
+            let file = read().map_err(refused)?;
+            let plugin = registry.loader().load_file(read().map_err(refused)?);
+            Ok::<_, Problem>((file, Arc::new(plugin.map_err(refused)?)))
+        })();
+        let _ = conjure_config::fs::remove_dir_all(&sent);
+        loaded
+    })
+    .await??;
+    let create = plugin_create(Some("check"));
+    let instance = plugin.create(&create, Arc::new(NoServices)).await;
+    let instance = instance.map_err(|error| Problem::invalid(error.to_string()))?;
+    instance.close(Duration::from_secs(2)).await;
+    Ok((file, plugin))
+}
+
+/// Has the host take what is installed at once, without waiting for the directory to tell.
+async fn live(app: &App, installed: &InstalledPlugins, name: &str) -> Result<Value, Problem> {
+    let registry = Arc::clone(app.host.registry());
+    let (installed, name) = (installed.clone(), name.to_owned());
+    let loaded = blocking(move || {
+        let Some(file) = installed.file(&name)? else {
+            return Ok(json!(null));
+        };
+        match registry.add(&file.path, false) {
+            Ok(plugin) => Ok(loaded_json(&plugin)),
+            Err(error) => Err(Problem::invalid(format!(
+                "it is installed, and this host does not take it: {error}"
+            ))),
+        }
+    });
+    loaded.await?
+}
+
+impl From<InstallError> for Problem {
+    fn from(error: InstallError) -> Self {
+        match error {
+            InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
+                Self::not_found(error.to_string())
+            }
+            InstallError::Altered { .. } => Self::conflict("altered", error.to_string()),
+            InstallError::Plugin(_) => Self::invalid(error.to_string()),
+            InstallError::Io(_) => Self::host(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The plugins that are installed in a data directory, and what became of them: added, upgraded,
+//! removed, put back.
+//!
+//! A change is one rename in the directory that hosts watch, so whoever runs takes it over. What is
+//! replaced or removed is kept, so that it can be put back.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use conjure_config::file_name::safe_name;
+use conjure_config::fs;
+use conjure_config::platform::LIBRARY_EXTENSION;
+use serde::{Deserialize, Serialize};
+
+use super::{PluginError, PluginFile, Sha256, libraries};
+
+/// Changes of one plugin whose libraries are kept.
+const KEPT: usize = 10;
+
+/// The installed plugins of a data directory.
+#[derive(Debug, Clone)]
+pub struct InstalledPlugins {
+    plugins: PathBuf,
+    history: PathBuf,
+}
+
+/// One build of a plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstalledVersion {
+    /// Its version.
+    pub version: String,
+    /// The digest of its bytes.
+    pub sha256: Sha256,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstallAction {
+    /// It is new, or in the place of another build.
+    Add,
+    /// It is gone.
+    Remove,
+    /// A build that was there before is there again.
+    Rollback,
+}
+
+/// A change of an installed plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstallChange {
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// What was done.
+    pub action: InstallAction,
+    /// The plugin.
+    pub plugin: String,
+    /// What was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<InstalledVersion>,
+    /// What is there since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<InstalledVersion>,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// There is no such plugin.
+    #[error(
+        "no plugin `{name}` is installed in {dir}; installed are: {installed}. What comes with the \
+         program or was named by hand is not installed, so it is changed where it is",
+        dir = dir.display()
+    )]
+    NotInstalled {
+        /// The name.
+        name: String,
+        /// Where plugins are installed.
+        dir: PathBuf,
+        /// Those that there are.
+        installed: String,
+    },
+    /// There is no such build to put back.
+    #[error(
+        "there is no {wanted} of `{name}` to put back; kept are: {kept}. `conjure plugin history \
+         {name}` shows what there was"
+    )]
+    NotKept {
+        /// The plugin.
+        name: String,
+        /// What was asked for.
+        wanted: String,
+        /// The versions that there are.
+        kept: String,
+    },
+    /// What was kept is not what it was.
+    #[error(
+        "the kept library of `{name}` {version} ({path}) was altered, so it is not put back: add a \
+         build that you trust instead",
+        path = path.display()
+    )]
+    Altered {
+        /// The plugin.
+        name: String,
+        /// The version.
+        version: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file that is installed is no plugin.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// The system's.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A plugin that is there.
+struct Installed {
+    path: PathBuf,
+    file: PluginFile,
+}
+
+impl InstalledPlugins {
+    /// Those of a data directory.
+    pub fn of(data_dir: &Path) -> Self {
+        Self {
+            plugins: data_dir.join("plugins"),
+            history: data_dir.join("plugin-history"),
+        }
+    }
+
+    /// Where they are.
+    pub fn dir(&self) -> &Path {
+        &self.plugins
+    }
+
+    /// The file of a plugin that is installed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn file(&self, name: &str) -> Result<Option<PluginFile>, InstallError> {
+        Ok(self.find(name)?.map(|installed| installed.file))
+    }
+
+    /// Installs a build that was judged, in the place of the one that is there. Nothing where it is
+    /// that very one.
+    ///
+    /// # Errors
+    /// The system's; what was there before is then as it was.
+    pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
+        let _lock = self.lock()?;
+        let name = &file.header.name;
+        let before = self.find(name)?;
+        let is_same = |before: &Installed| before.file.sha256 == file.sha256;
+        if before.as_ref().is_some_and(is_same) {
+            return Ok(None);
+        }
+        let to = version(file);
+        let to = Some((file.bytes.as_slice(), &to));
+        self.replace(InstallAction::Add, name, before.as_ref(), to)
+            .map(Some)
+    }
+
+    /// Removes a plugin. It is kept and can be put back.
+    ///
+    /// # Errors
+    /// [`InstallError::NotInstalled`], and the system's.
+    pub fn remove(&self, name: &str) -> Result<InstallChange, InstallError> {
+        let _lock = self.lock()?;
+        let Some(before) = self.find(name)? else {
+            return Err(self.not_installed(name));
+        };
+        self.replace(InstallAction::Remove, name, Some(&before), None)
+    }
+
+    /// Puts a build back that was there before: the one before the newest change, or the newest one
+    /// of this version.
+    ///
+    /// # Errors
+    /// [`InstallError::NotKept`], [`InstallError::Altered`], and the system's.
+    pub fn rollback(
+        &self,
+        name: &str,
+        wanted: Option<&str>,
+    ) -> Result<InstallChange, InstallError> {
+        let _lock = self.lock()?;
+        let current = self.find(name)?;
+        let now = current.as_ref().map(|current| current.file.sha256);
+        let history = self.history(Some(name))?;
+        let builds = history
+            .iter()
+            .rev()
+            .flat_map(|change| [&change.from, &change.to]);
+        let mut kept: Vec<&InstalledVersion> = Vec::new();
+        for build in builds.flatten() {
+            let is_there = self.kept(&build.sha256).is_file();
+            if is_there && now != Some(build.sha256) && !kept.contains(&build) {
+                kept.push(build);
+            }
+        }
+        // What the newest change took away comes first.
+        let found = match wanted {
+            Some(wanted) => kept.iter().find(|build| build.version == wanted),
+            None => kept.first(),
+        };
+        let Some(build) = found else {
+            let versions: Vec<&str> = kept.iter().map(|build| build.version.as_str()).collect();
+            return Err(InstallError::NotKept {
+                name: name.to_owned(),
+                wanted: match wanted {
+                    Some(wanted) => format!("version {wanted}"),
+                    None => "earlier build".to_owned(),
+                },
+                kept: listed(&versions),
+            });
+        };
+        let path = self.kept(&build.sha256);
+        let bytes = fs::read(&path)?;
+        if Sha256::of(&bytes) != build.sha256 {
+            return Err(InstallError::Altered {
+                name: name.to_owned(),
+                version: build.version.clone(),
+                path,
+            });
+        }
+        let to = Some((bytes.as_slice(), *build));
+        self.replace(InstallAction::Rollback, name, current.as_ref(), to)
+    }
+
+    /// Has every host that watches load the plugin again, also one that it has given up on.
+    ///
+    /// # Errors
+    /// [`InstallError::NotInstalled`], and the system's.
+    pub fn reload(&self, name: &str) -> Result<InstalledVersion, InstallError> {
+        let _lock = self.lock()?;
+        let Some(there) = self.find(name)? else {
+            return Err(self.not_installed(name));
+        };
+        // Another file with the same bytes.
+        self.place(&there.path, &there.file.bytes)?;
+        Ok(version(&there.file))
+    }
+
+    /// What was changed, the oldest first: of one plugin, or of all.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn history(&self, name: Option<&str>) -> Result<Vec<InstallChange>, InstallError> {
+        let text = match fs::read_to_string(self.history.join("history.jsonl")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let lines = text.lines();
+        // A line that was cut by a crash says nothing.
+        let changes = lines.filter_map(|line| serde_json::from_str::<InstallChange>(line).ok());
+        let is_meant = |change: &InstallChange| name.is_none_or(|name| change.plugin == name);
+        Ok(changes.filter(is_meant).collect())
+    }
+
+    fn replace(
+        &self,
+        action: InstallAction,
+        name: &str,
+        before: Option<&Installed>,
+        to: Option<(&[u8], &InstalledVersion)>,
+    ) -> Result<InstallChange, InstallError> {
+        if let Some(before) = before {
+            let kept = self.kept(&before.file.sha256);
+            fs::write_atomic(kept, &before.file.bytes)?;
+        }
+        let path = match before {
+            Some(before) => before.path.clone(),
+            None => self.free_path(name),
+        };
+        let change = InstallChange {
+            at_ms: now_ms(),
+            action,
+            plugin: name.to_owned(),
+            from: before.map(|before| version(&before.file)),
+            to: to.map(|(_, version)| version.clone()),
+        };
+        match to {
+            Some((bytes, _)) => self.place(&path, bytes)?,
+            None => std::fs::remove_file(&path)?,
+        }
+        self.note(&change)?;
+        self.sweep(name)?;
+        Ok(change)
+    }
+
+    /// Puts a library there in one step: readers see all of it or what was there before.
+    fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), InstallError> {
+        fs::create_private_dir(&self.plugins)?;
+        Ok(fs::write_atomic(path, bytes)?)
+    }
+
+    fn note(&self, change: &InstallChange) -> Result<(), InstallError> {
+        use std::io::Write as _;
+        let mut line = serde_json::to_string(change).map_err(io::Error::other)?;
+        line.push('\n');
+        let mut file = fs::append_to(self.history.join("history.jsonl"))?;
+        file.write_all(line.as_bytes())?;
+        Ok(())
+    }
+
+    /// Removes kept libraries that only older changes name.
+    fn sweep(&self, name: &str) -> Result<(), InstallError> {
+        let builds = |changes: &[InstallChange]| -> HashSet<Sha256> {
+            let builds = changes.iter().flat_map(|change| [&change.from, &change.to]);
+            builds.flatten().map(|build| build.sha256).collect()
+        };
+        let own = self.history(Some(name))?;
+        let (old, new) = own.split_at(own.len().saturating_sub(KEPT));
+        let others = self.history(None)?;
+        let others: Vec<_> = others
+            .into_iter()
+            .filter(|one| one.plugin != name)
+            .collect();
+        let needed: HashSet<Sha256> = &builds(new) | &builds(&others);
+        for gone in builds(old).difference(&needed) {
+            fs::remove_file(self.kept(gone));
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Installed>, InstallError> {
+        for path in libraries(&self.plugins)? {
+            // What is no plugin is none of this name.
+            if let Ok(file) = PluginFile::read(&path, true)
+                && file.header.name == name
+            {
+                return Ok(Some(Installed { path, file }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn not_installed(&self, name: &str) -> InstallError {
+        let found = libraries(&self.plugins).unwrap_or_default().into_iter();
+        let files = found.filter_map(|path| PluginFile::read(&path, true).ok());
+        let names: Vec<String> = files.map(|file| file.header.name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        InstallError::NotInstalled {
+            name: name.to_owned(),
+            dir: self.plugins.clone(),
+            installed: listed(&names),
+        }
+    }
+
+    /// A path for a plugin that is not there yet.
+    fn free_path(&self, name: &str) -> PathBuf {
+        let name = safe_name(name).replace('-', "_");
+        let mut path = self.plugins.join(format!("lib{name}.{LIBRARY_EXTENSION}"));
+        let mut number = 2;
+        while path.exists() {
+            path = self
+                .plugins
+                .join(format!("lib{name}_{number}.{LIBRARY_EXTENSION}"));
+            number += 1;
+        }
+        path
+    }
+
+    fn kept(&self, sha256: &Sha256) -> PathBuf {
+        self.history.join(format!("{sha256}.{LIBRARY_EXTENSION}"))
+    }
+
+    /// One change at a time, whoever makes it.
+    fn lock(&self) -> Result<std::fs::File, InstallError> {
+        fs::create_private_dir(&self.history)?;
+        Ok(fs::lock(self.history.join("lock"))?)
+    }
+}
+
+fn version(file: &PluginFile) -> InstalledVersion {
+    InstalledVersion {
+        version: file.header.version.clone(),
+        sha256: file.sha256,
+    }
+}
+
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => "none".to_owned(),
+        words => words.join(", "),
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}

@@ -1,0 +1,198 @@
+//! What another build of a plugin would change: what it asks to be allowed, and its tools.
+
+use conjure_core::log::{PluginChange, StateHandover, VersionStep};
+use conjure_skill_sdk::protocol::{Manifest, Permissions, ToolDecl};
+use serde_json::{Value, json};
+
+/// The differences of two builds; of the first build all that it has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PluginDifference {
+    /// What it asks for and the one before did not.
+    pub more: Vec<String>,
+    /// What it asks for no more.
+    less: Vec<String>,
+    added: Vec<String>,
+    removed: Vec<String>,
+    changed: Vec<String>,
+}
+
+impl PluginDifference {
+    /// Between what is installed, if it is known, and what is to be.
+    pub fn of(old: Option<&Manifest>, new: &Manifest) -> Self {
+        let none = Permissions::default();
+        let before = old.map_or(&none, |old| &old.permissions);
+        let (before, after) = (asked(before), asked(&new.permissions));
+        let beside = |these: &[String], those: &[String]| -> Vec<String> {
+            let these = these.iter().filter(|one| !those.contains(one));
+            these.cloned().collect()
+        };
+        let tools = old.map_or(&[] as &[ToolDecl], |old| &old.tools);
+        let known = |name: &str| tools.iter().find(|tool| tool.name == name);
+        let mut difference = Self {
+            more: beside(&after, &before),
+            less: beside(&before, &after),
+            ..Self::default()
+        };
+        if old.is_none() {
+            return difference;
+        }
+        for tool in &new.tools {
+            match known(&tool.name) {
+                None => difference.added.push(tool.name.clone()),
+                Some(before) if looks_otherwise(before, tool) => {
+                    difference.changed.push(tool.name.clone());
+                }
+                Some(_) => {}
+            }
+        }
+        let gone = tools.iter().map(|tool| &tool.name);
+        let gone = gone.filter(|name| new.tools.iter().all(|tool| tool.name != **name));
+        difference.removed = gone.cloned().collect();
+        difference
+    }
+
+    /// Whether it asks for something that the one before did not ask for.
+    pub fn asks_for_more(&self) -> bool {
+        !self.more.is_empty()
+    }
+
+    /// For a person, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let parts = [
+            ("asks for", &self.more),
+            ("asks no more for", &self.less),
+            ("new tools", &self.added),
+            ("tools that are gone", &self.removed),
+            ("tools that look otherwise", &self.changed),
+        ];
+        let parts = parts.into_iter().filter(|(_, list)| !list.is_empty());
+        let lines = parts.map(|(what, list)| format!("{what}: {}", list.join(", ")));
+        lines.collect()
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "permissions": { "more": self.more, "less": self.less },
+            "tools": { "added": self.added, "removed": self.removed, "changed": self.changed },
+        })
+    }
+}
+
+/// Whether a model sees another tool.
+fn looks_otherwise(before: &ToolDecl, now: &ToolDecl) -> bool {
+    before.description != now.description
+        || before.title != now.title
+        || before.input_schema != now.input_schema
+        || before.output_schema != now.output_schema
+        || before.effects != now.effects
+}
+
+/// What a plugin asks to be allowed, a phrase each.
+fn asked(permissions: &Permissions) -> Vec<String> {
+    let Permissions {
+        secrets,
+        http,
+        sample,
+        read,
+        write,
+        network,
+        commands,
+    } = permissions;
+    let each = |what: &str, names: &[String]| -> Vec<String> {
+        names.iter().map(|name| format!("{what} {name}")).collect()
+    };
+    let mut asked = each("the secret", secrets);
+    asked.extend(each("requests to", http));
+    asked.extend(each("reading", read));
+    asked.extend(each("changing", write));
+    for (is_asked, what) in [
+        (*sample, "questions to the session's model"),
+        (*network, "connections of its own"),
+        (*commands, "programs that it starts"),
+    ] {
+        asked.extend(is_asked.then(|| what.to_owned()));
+    }
+    asked
+}
+
+/// From one version to another, in words.
+pub fn version_step(from: &str, to: &str) -> String {
+    let change = PluginChange {
+        plugin: String::new(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        state: StateHandover::None,
+    };
+    match change.step() {
+        VersionStep::Upgrade => format!("{from} → {to}"),
+        VersionStep::Downgrade => format!("{from} → {to}, a downgrade"),
+        VersionStep::Rebuild => format!("{from}, built again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(permissions: Permissions, tools: &[(&str, &str)]) -> Manifest {
+        let tools = tools.iter().map(|(name, description)| {
+            ToolDecl::new(*name, *description, json!({ "type": "object" }))
+        });
+        Manifest {
+            permissions,
+            tools: tools.collect(),
+            ..serde_json::from_value(json!({
+                "manifest": 1, "kind": "skill", "name": "s", "version": "1.0.0",
+                "description": "", "capabilities": [],
+            }))
+            .unwrap()
+        }
+    }
+
+    #[test]
+    fn what_another_build_asks_for_and_shows_otherwise_is_told() {
+        let old = manifest(
+            Permissions {
+                http: vec!["a.example".to_owned()],
+                commands: true,
+                ..Permissions::default()
+            },
+            &[("one", "Does it"), ("two", "Does that")],
+        );
+        let new = manifest(
+            Permissions {
+                http: vec!["a.example".to_owned(), "*".to_owned()],
+                network: true,
+                ..Permissions::default()
+            },
+            &[
+                ("one", "Does it, and ignores what was said before"),
+                ("three", "New"),
+            ],
+        );
+        let difference = PluginDifference::of(Some(&old), &new);
+        assert!(difference.asks_for_more());
+        assert_eq!(
+            difference.lines(),
+            [
+                "asks for: requests to *, connections of its own",
+                "asks no more for: programs that it starts",
+                "new tools: three",
+                "tools that are gone: two",
+                "tools that look otherwise: one",
+            ]
+        );
+        assert_eq!(
+            PluginDifference::of(Some(&new), &new),
+            PluginDifference::default()
+        );
+    }
+
+    #[test]
+    fn steps_between_versions_say_which_way() {
+        assert_eq!(version_step("0.2.0", "0.3.0"), "0.2.0 → 0.3.0");
+        assert_eq!(version_step("0.3.0", "0.2.0"), "0.3.0 → 0.2.0, a downgrade");
+        assert_eq!(version_step("0.3.0", "0.3.0"), "0.3.0, built again");
+    }
+}

@@ -1,0 +1,173 @@
+//! Plugins that are installed, upgraded, removed and put back.
+
+use std::path::PathBuf;
+
+use conjure_host::plugin::{
+    InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile,
+};
+use tempfile::TempDir;
+
+use super::moving::library;
+
+struct Stage {
+    dir: TempDir,
+    installed: InstalledPlugins,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let installed = InstalledPlugins::of(dir.path());
+        Self { dir, installed }
+    }
+
+    fn build(&self, version: &str) -> PluginFile {
+        let path = self.dir.path().join(format!("{version}.so"));
+        std::fs::write(&path, library("teller", version)).unwrap();
+        PluginFile::read(&path, true).unwrap()
+    }
+
+    fn add(&self, version: &str) -> InstallChange {
+        self.installed.add(&self.build(version)).unwrap().unwrap()
+    }
+
+    /// The version that is there.
+    fn there(&self) -> Option<String> {
+        let file = self.installed.file("teller").unwrap();
+        file.map(|file| file.header.version)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        conjure_host::fs::entries(self.installed.dir()).unwrap()
+    }
+}
+
+fn versions(change: &InstallChange) -> (Option<&str>, Option<&str>) {
+    (
+        change.from.as_ref().map(|build| build.version.as_str()),
+        change.to.as_ref().map(|build| build.version.as_str()),
+    )
+}
+
+#[test]
+fn what_was_replaced_or_removed_can_be_put_back() {
+    let stage = Stage::new();
+    assert_eq!(versions(&stage.add("0.2.0")), (None, Some("0.2.0")));
+    let upgrade = stage.add("0.3.0");
+    assert_eq!(versions(&upgrade), (Some("0.2.0"), Some("0.3.0")));
+    assert_eq!(stage.files().len(), 1, "in the place of the one before");
+    assert!(
+        stage
+            .installed
+            .add(&stage.build("0.3.0"))
+            .unwrap()
+            .is_none()
+    );
+
+    let back = stage.installed.rollback("teller", None).unwrap();
+    assert_eq!(back.action, InstallAction::Rollback);
+    assert_eq!(stage.there().as_deref(), Some("0.2.0"));
+    stage.installed.rollback("teller", Some("0.3.0")).unwrap();
+    assert_eq!(stage.there().as_deref(), Some("0.3.0"));
+
+    let gone = stage.installed.remove("teller").unwrap();
+    assert_eq!(versions(&gone), (Some("0.3.0"), None));
+    assert_eq!((stage.there(), stage.files().len()), (None, 0));
+    stage.installed.rollback("teller", None).unwrap();
+    assert_eq!(stage.there().as_deref(), Some("0.3.0"), "what was removed");
+    let history = stage.installed.history(Some("teller")).unwrap();
+    let actions: Vec<InstallAction> = history.iter().map(|change| change.action).collect();
+    let (add, back) = (InstallAction::Add, InstallAction::Rollback);
+    assert_eq!(actions, [add, add, back, back, InstallAction::Remove, back]);
+    assert!(stage.installed.history(Some("other")).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is() {
+    let stage = Stage::new();
+    stage.add("0.2.0");
+    let error = stage.installed.remove("tellr").unwrap_err().to_string();
+    assert!(
+        error.contains("`tellr`") && error.contains("installed are: teller"),
+        "{error}"
+    );
+    let error = stage.installed.reload("tellr").unwrap_err();
+    assert!(matches!(error, InstallError::NotInstalled { .. }));
+    let error = stage
+        .installed
+        .rollback("teller", None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("earlier build of `teller`") && error.contains("none"),
+        "{error}"
+    );
+    stage.add("0.3.0");
+    let error = stage
+        .installed
+        .rollback("teller", Some("9.0.0"))
+        .unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("version 9.0.0") && error.contains("kept are: 0.2.0"),
+        "{error}"
+    );
+    assert_eq!(stage.there().as_deref(), Some("0.3.0"));
+}
+
+#[test]
+fn a_kept_library_that_was_altered_is_not_put_back() {
+    let stage = Stage::new();
+    stage.add("0.2.0");
+    stage.add("0.3.0");
+    let kept = conjure_host::fs::entries(stage.dir.path().join("plugin-history")).unwrap();
+    let kept: Vec<_> = kept
+        .into_iter()
+        .filter(|path| path.extension() == Some("so".as_ref()))
+        .collect();
+    assert_eq!(kept.len(), 1);
+    let mut bytes = std::fs::read(&kept[0]).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&kept[0], bytes).unwrap();
+    let error = stage.installed.rollback("teller", None).unwrap_err();
+    assert!(matches!(error, InstallError::Altered { .. }), "{error}");
+    assert_eq!(stage.there().as_deref(), Some("0.3.0"));
+}
+
+#[test]
+fn ten_at_once_leave_one_plugin_and_a_whole_history() {
+    let stage = Stage::new();
+    let builds = [stage.build("0.2.0"), stage.build("0.3.0")];
+    std::thread::scope(|scope| {
+        for number in 0..10 {
+            let (installed, build) = (&stage.installed, &builds[number % 2]);
+            scope.spawn(move || installed.add(build).unwrap());
+        }
+    });
+    assert_eq!(stage.files().len(), 1);
+    let history = stage.installed.history(None).unwrap();
+    let mut before = None;
+    for change in &history {
+        assert_eq!(versions(change).0, before);
+        before = versions(change).1;
+    }
+    assert_eq!(stage.there().as_deref(), before);
+}
+
+#[test]
+fn of_many_changes_only_the_libraries_of_the_newest_are_kept() {
+    let stage = Stage::new();
+    stage.add("0.1.0");
+    for round in 0..6 {
+        for version in ["0.2.0", "0.3.0"] {
+            assert_eq!(stage.add(version).to.unwrap().version, version, "{round}");
+        }
+    }
+    let error = stage
+        .installed
+        .rollback("teller", Some("0.1.0"))
+        .unwrap_err();
+    assert!(error.to_string().contains("kept are: 0.2.0"), "{error}");
+    assert_eq!(stage.installed.history(None).unwrap().len(), 13);
+}
