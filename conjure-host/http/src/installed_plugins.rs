@@ -1,6 +1,5 @@
 //! Plugins that are installed, upgraded, removed and put back while the server runs.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +11,12 @@ use conjure_plugins::{
 };
 use conjure_runtime::describe::loaded_json;
 use conjure_runtime::{PluginDifference, plugin_create};
+use conjure_skill_sdk::protocol::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{JsonBody, Named, Params, Ref, large};
+use super::extract::{ImportRoom, JsonBody, Named, Params, Ref, large};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -32,15 +32,15 @@ pub(super) fn router() -> Operations {
 }
 
 /// The bytes of a library.
-struct SentLibrary(Bytes);
+struct SentLibrary(Bytes, ImportRoom);
 
 impl FromRequest<App> for SentLibrary {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let what = "the body has to be a library: `Content-Type: application/octet-stream`";
-        let (body, _room) = large(request, app, &["application/octet-stream"], what).await?;
-        Ok(Self(body))
+        let (body, room) = large(request, app, &["application/octet-stream"], what).await?;
+        Ok(Self(body, room))
     }
 }
 
@@ -85,7 +85,7 @@ struct Changed {
 async fn add(
     State(app): State<App>,
     Params(query): Params<AddQuery>,
-    SentLibrary(bytes): SentLibrary,
+    SentLibrary(bytes, _room): SentLibrary,
 ) -> Result<Json<Changed>, Problem> {
     let (file, plugin) = judged(&app, bytes).await?;
     let name = file.header.name.clone();
@@ -94,16 +94,24 @@ async fn add(
         let (installed, name) = (installed.clone(), name.clone());
         blocking(move || installed.file(&name)).await??
     };
-    let loader = app.host.registry().loader();
-    let old = before
-        .as_ref()
-        .and_then(|old| loader.kept_manifest(&old.sha256));
-    let difference = PluginDifference::of(old.as_ref(), plugin.manifest());
-    let is_another = before.is_some_and(|before| before.sha256 != file.sha256);
+    let registry = app.host.registry();
+    // Where none is installed, the one that sessions use now, such as one that came with the program.
+    let in_use = registry.snapshot().get(&name).cloned();
+    let known = match &before {
+        Some(old) => registry.loader().kept_manifest(&old.sha256),
+        None => in_use
+            .as_ref()
+            .map(|plugin| Manifest::clone(plugin.manifest())),
+    };
+    let difference = PluginDifference::of(known.as_ref(), plugin.manifest());
+    let is_another = match &before {
+        Some(before) => before.sha256 != file.sha256,
+        None => in_use.is_some(),
+    };
     if is_another && difference.asks_for_more() && !query.yes {
         let more = difference.more.join(", ");
         let detail = format!(
-            "{} asks to be allowed more than the {name} that is installed: {more}. Add it with \
+            "{} asks to be allowed more than the {name} that is there: {more}. Add it with \
              `?yes=true` if it may",
             plugin.id()
         );
@@ -113,7 +121,15 @@ async fn add(
         let installed = installed.clone();
         blocking(move || installed.add(&file)).await??
     };
-    let loaded = live(&app, &installed, &name).await?;
+    let loaded = match live(&app, &installed, &name).await {
+        Ok(loaded) => loaded,
+        Err(refused) => {
+            if let Some(change) = change {
+                blocking(move || installed.undo(&change)).await??;
+            }
+            return Err(refused);
+        }
+    };
     Ok(Json(Changed {
         plugin: name,
         change,
@@ -247,27 +263,21 @@ async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin
         let failed = |error: std::io::Error| Problem::host(format!("cannot keep it: {error}"));
         conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
         let sent = tempfile::Builder::new().prefix("plugin-").tempdir_in(&dir);
-        let sent: PathBuf = sent.map_err(failed)?.keep();
-        let path = sent.join(format!(
+        let sent = sent.map_err(failed)?;
+        let path = sent.path().join(format!(
             "sent.{}",
             conjure_config::platform::LIBRARY_EXTENSION
         ));
-        let loaded = (|| {
-            conjure_config::fs::write_atomic(&path, &bytes).map_err(failed)?;
-            let read = || PluginFile::read(&path, true);
-            let refused = |error: conjure_plugins::PluginError| {
-                // What it was called here says nothing to whoever sent it.
-                let reason = error
-                    .to_string()
-                    .replace(&path.display().to_string(), "the library");
-                Problem::invalid(reason)
-            };
-            let file = read().map_err(refused)?;
-            let plugin = registry.loader().load_file(read().map_err(refused)?);
-            Ok::<_, Problem>((file, Arc::new(plugin.map_err(refused)?)))
-        })();
-        let _ = conjure_config::fs::remove_dir_all(&sent);
-        loaded
+        conjure_config::fs::write_atomic(&path, &bytes).map_err(failed)?;
+        let read = || PluginFile::read(&path, true);
+        let refused = |error: conjure_plugins::PluginError| {
+            // What it was called here says nothing to whoever sent it.
+            let reason = error.to_string();
+            Problem::invalid(reason.replace(&path.display().to_string(), "the library"))
+        };
+        let file = read().map_err(refused)?;
+        let plugin = registry.loader().load_file(read().map_err(refused)?);
+        Ok::<_, Problem>((file, Arc::new(plugin.map_err(refused)?)))
     })
     .await??;
     let create = plugin_create(Some("check"));
@@ -288,7 +298,7 @@ async fn live(app: &App, installed: &InstalledPlugins, name: &str) -> Result<Val
         match registry.add(&file.path, false) {
             Ok(plugin) => Ok(loaded_json(&plugin)),
             Err(error) => Err(Problem::invalid(format!(
-                "it is installed, and this host does not take it: {error}"
+                "this host does not take it, so nothing was changed: {error}"
             ))),
         }
     });

@@ -229,6 +229,18 @@ impl InstalledPlugins {
         self.replace(InstallAction::Rollback, name, current.as_ref(), to)
     }
 
+    /// Takes back what a change did, as if it had not been made.
+    ///
+    /// # Errors
+    /// As [`InstalledPlugins::rollback`] and [`InstalledPlugins::remove`].
+    pub fn undo(&self, change: &InstallChange) -> Result<(), InstallError> {
+        match &change.from {
+            Some(_) => self.rollback(&change.plugin, None),
+            None => self.remove(&change.plugin),
+        }
+        .map(drop)
+    }
+
     /// Has every host that watches load the plugin again, also one that it has given up on.
     ///
     /// # Errors
@@ -282,12 +294,16 @@ impl InstalledPlugins {
             from: before.map(|before| version(&before.file)),
             to: to.map(|(_, version)| version.clone()),
         };
+        // Where it cannot be noted nothing is changed.
+        let mut history = self.open_history()?;
         match to {
             Some((bytes, _)) => self.place(&path, bytes)?,
             None => std::fs::remove_file(&path)?,
         }
-        self.note(&change)?;
-        self.sweep(name)?;
+        note(&mut history, &change)?;
+        if let Err(error) = self.sweep(name) {
+            tracing::warn!("kept builds of {name} cannot be looked through: {error}");
+        }
         Ok(change)
     }
 
@@ -297,13 +313,20 @@ impl InstalledPlugins {
         Ok(fs::write_atomic(path, bytes)?)
     }
 
-    fn note(&self, change: &InstallChange) -> Result<(), InstallError> {
+    /// The history, at its end. What a crash left of a line ends there.
+    fn open_history(&self) -> Result<std::fs::File, InstallError> {
         use std::io::Write as _;
-        let mut line = serde_json::to_string(change).map_err(io::Error::other)?;
-        line.push('\n');
-        let mut file = fs::append_to(self.history.join("history.jsonl"))?;
-        file.write_all(line.as_bytes())?;
-        Ok(())
+        let path = self.history.join("history.jsonl");
+        let length = fs::size(&path).unwrap_or_default();
+        let last = match length.checked_sub(1) {
+            Some(last) => fs::read_range(&path, last, 1)?,
+            None => Vec::new(),
+        };
+        let mut history = fs::append_to(path)?;
+        if last.first().is_some_and(|byte| *byte != b'\n') {
+            history.write_all(b"\n")?;
+        }
+        Ok(history)
     }
 
     /// Removes kept libraries that only older changes name.
@@ -373,6 +396,14 @@ impl InstalledPlugins {
         fs::create_private_dir(&self.history)?;
         Ok(fs::lock(self.history.join("lock"))?)
     }
+}
+
+fn note(history: &mut std::fs::File, change: &InstallChange) -> Result<(), InstallError> {
+    use std::io::Write as _;
+    let mut line = serde_json::to_string(change).map_err(io::Error::other)?;
+    line.push('\n');
+    history.write_all(line.as_bytes())?;
+    Ok(history.sync_all()?)
 }
 
 fn version(file: &PluginFile) -> InstalledVersion {

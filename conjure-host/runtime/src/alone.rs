@@ -15,6 +15,7 @@ use conjure_skill_sdk::protocol::{
 use serde_json::{Value, json};
 
 use crate::Host;
+use crate::backend::backend_lease::OpenInstances;
 use crate::backend::lease::ask;
 use crate::backend::{Asker, ToolboxError, names};
 use crate::session::{SessionDirs, SessionError};
@@ -75,9 +76,10 @@ impl Host {
         let mut dirs = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         dirs.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
+        let nowhere = OpenInstances::default();
         let instance = shared
             .instances
-            .instance(&plugin, backend.instance(), config);
+            .instance(&plugin, backend.instance(), config, &nowhere);
         let instance = instance.await.map_err(not_ready)?;
         let open = Open {
             options: backend.config.clone().unwrap_or_else(|| json!({})),

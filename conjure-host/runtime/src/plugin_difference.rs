@@ -33,8 +33,14 @@ impl PluginDifference {
             less: beside(&before, &after),
             ..Self::default()
         };
-        if old.is_none() {
+        let Some(old) = old else {
             return difference;
+        };
+        if old.kind != new.kind {
+            difference.more.push(format!(
+                "to be of the kind {} (it was {})",
+                new.kind, old.kind
+            ));
         }
         for tool in &new.tools {
             match known(&tool.name) {

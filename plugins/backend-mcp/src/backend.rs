@@ -218,9 +218,19 @@ impl Mcp {
 }
 
 impl Backend for Mcp {
-    async fn open(&self, cx: Cx, _request: Open) -> Result<()> {
+    async fn open(&self, cx: Cx, request: Open) -> Result<()> {
         let session = id(&cx)?;
-        let servers = self.resolved(&cx, &self.settings).await;
+        // What a session was given later stands here only, where it is opened once more.
+        let own = match request
+            .options
+            .as_object()
+            .is_some_and(|own| !own.is_empty())
+        {
+            true => Some(McpSettings::from_options(request.options)?),
+            false => None,
+        };
+        let settings = own.as_ref().unwrap_or(&self.settings);
+        let servers = self.resolved(&cx, settings).await;
         let session = Arc::new(McpSession::new(session, cx.working_dir(), servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
@@ -355,8 +365,10 @@ impl Reopens for Mcp {
         let gone = session.go_on_from(&before);
         self.lock().insert(session.id.clone(), Arc::clone(&session));
         for entry in gone {
-            // What runs there comes to its end.
-            entry.retire();
+            if entry.users() == [session.id.as_str()] {
+                // What runs there comes to its end.
+                entry.retire();
+            }
             self.registry.release(&entry, &session.id).await;
         }
         self.entries(&session).await;

@@ -23,6 +23,8 @@ pub(crate) struct McpSession {
     /// The connections that stateful calls ran on, by server.
     pins: Mutex<HashMap<String, u64>>,
     over: AtomicBool,
+    /// Another one goes on with what it had.
+    superseded: AtomicBool,
     /// What the host was told last, by server.
     given: Mutex<HashMap<String, Arc<Listing>>>,
     mentions: Mutex<Mentions>,
@@ -45,6 +47,7 @@ impl McpSession {
             entries: Mutex::default(),
             pins: Mutex::default(),
             over: AtomicBool::new(false),
+            superseded: AtomicBool::new(false),
             given: Mutex::default(),
             mentions: Mutex::default(),
             waited: AtomicBool::new(false),
@@ -55,7 +58,11 @@ impl McpSession {
     /// Goes on with what a session with other servers had of the servers that are the same here.
     /// Gives back the connections that are of no use any more.
     pub(crate) fn go_on_from(&self, before: &Self) -> Vec<Arc<ServerEntry>> {
-        let known: HashMap<_, _> = lock(&before.entries).drain().collect();
+        let known: HashMap<_, _> = {
+            let mut entries = lock(&before.entries);
+            before.superseded.store(true, Ordering::Relaxed);
+            entries.drain().collect()
+        };
         let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
             known.into_iter().partition(|(name, entry)| {
                 let mut here = self.servers.iter();
@@ -95,7 +102,13 @@ impl McpSession {
         registry: &Arc<ConnectionRegistry>,
         server: &str,
     ) -> Result<Arc<ServerEntry>, String> {
-        let known = lock(&self.entries).get(server).cloned();
+        let known = {
+            let entries = lock(&self.entries);
+            if self.superseded.load(Ordering::Relaxed) {
+                return Err("the servers of the session are configured anew; call again".to_owned());
+            }
+            entries.get(server).cloned()
+        };
         let old = match known {
             Some(entry) if !entry.is_over() => return Ok(entry),
             other => other,

@@ -14,6 +14,7 @@
 //! | `verify`, `leftovers` | what must hold after it |
 //! | `postgres` | databases of a server of tests |
 //! | `crashes` | a plugin whose workers end in every way, and sessions beside it |
+//! | `swaps` | plugins that are replaced under sessions that call them |
 //! | `soak` | many sessions for hours, and what the server has meanwhile; nothing is killed |
 
 mod calls;
@@ -29,6 +30,7 @@ mod said;
 mod served;
 mod shard;
 pub mod soak;
+pub mod swaps;
 mod verify;
 pub mod victim;
 mod watched;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use conjure_chaos::{Database, Hosts, Options, crashes, soak, victim};
+use conjure_chaos::{Database, Hosts, Options, crashes, soak, swaps, victim};
 
 /// Kills a host at random moments of turns with calls, and checks after each kill that nothing
 /// acknowledged is missing, nothing ran twice unseen, every thread goes on, and nothing is left.
@@ -51,6 +51,18 @@ enum Role {
     Soak(Soak),
     /// A plugin whose worker processes end, over and over and in every way
     Crashes(Crashes),
+    /// A skill and a backend that are replaced, over and over, under sessions that call them
+    Swaps(Swaps),
+}
+
+#[derive(clap::Args)]
+struct Swaps {
+    /// How many swaps of each
+    #[arg(long, default_value_t = 1_000)]
+    count: u64,
+    /// What chooses the pauses between them [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(clap::Args)]
@@ -86,6 +98,7 @@ fn main() -> ExitCode {
         Some(Role::Host(args)) => victim::run(args),
         Some(Role::Soak(args)) => soak(args),
         Some(Role::Crashes(args)) => crash(args),
+        Some(Role::Swaps(args)) => swap(args),
         None => kill(&cli),
     };
     match done {
@@ -125,6 +138,14 @@ fn crash(args: &Crashes) -> Result<()> {
         begun.elapsed().as_secs_f64(),
         std::process::id()
     );
+    Ok(())
+}
+
+fn swap(args: &Swaps) -> Result<()> {
+    let seed = args.seed.map_or_else(seed_of_now, Ok)?;
+    eprintln!("seed {seed}");
+    let count = args.count;
+    println!("{}", swaps::run(&swaps::Options { count, seed })?);
     Ok(())
 }
 

@@ -236,7 +236,7 @@ fn write_if_changed(path: &Path, text: &str) {
 }
 
 /// Below the target directory of the workspace, so that what was built is built once.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let target = exe
         .ancestors()

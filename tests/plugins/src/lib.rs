@@ -15,7 +15,9 @@
 mod build;
 mod child;
 mod loading;
+mod versioned;
 
 pub use build::{Plugin, left_out, locked, sdk_copy, workspace};
 pub use child::{Exit, run_child};
 pub use loading::{Bench, Versions, envelope};
+pub use versioned::versioned;

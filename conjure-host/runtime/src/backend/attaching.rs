@@ -7,13 +7,13 @@ use std::time::Duration;
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, SkillMount, op};
 use serde_json::Value;
 
-use super::backend_lease::BackendLease;
+use super::backend_lease::{BackendLease, OpenInstances};
 use super::instances::Instances;
 use super::lease::ask;
 use super::request_context::RequestContext;
 use super::toolbox::BackendKind;
 use super::toolbox_error::{ToolboxError, names};
-use super::watching::BackendChanges;
+use super::watching::{BackendChange, BackendChanges};
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, LoadedFolder};
 use conjure_plugins::LoadedPlugin;
@@ -28,6 +28,7 @@ pub(super) struct Attaching {
     pub(super) request_context: RequestContext,
     pub(super) whom: CatalogRequest,
     pub(super) changes: Arc<BackendChanges>,
+    pub(super) open: Arc<OpenInstances>,
 }
 
 impl Attaching {
@@ -60,20 +61,29 @@ impl Attaching {
                 &plugin,
                 spec.instance(),
                 spec.config.clone().unwrap_or(Value::Null),
+                &self.open,
             )
             .await
             .map_err(not_ready)?;
         let mounts = mounts(&folders);
         if plugin.manifest().kind == "executor" {
-            let lease = BackendLease::executor(plugin, instance, &self.request_context, mounts);
+            let lease =
+                BackendLease::executor(plugin, instance, &self.request_context, &self.open, mounts);
             return Ok(BackendKind::Executor {
                 lease: Arc::new(lease.await.map_err(not_ready)?),
                 folders,
             });
         }
-        let open = self.open(spec, mounts, state);
+        let open = self.request(spec, mounts, state);
         let told = (spec.instance(), &self.changes);
-        let lease = BackendLease::backend(plugin, instance, &self.request_context, open, told);
+        let lease = BackendLease::backend(
+            plugin,
+            instance,
+            &self.request_context,
+            &self.open,
+            open,
+            told,
+        );
         let lease = Arc::new(lease.await.map_err(not_ready)?);
         match self.catalog(&lease).await {
             Ok(catalog) => Ok(BackendKind::Backend {
@@ -104,27 +114,33 @@ impl Attaching {
         &self,
         spec: &BackendSpec,
         lease: Arc<BackendLease>,
+        known: Arc<CatalogReply>,
     ) -> Result<BackendKind, ToolboxError> {
         let reopened = async {
-            let open = self.open(spec, mounts(&self.folders(spec)?), None);
+            let open = self.request(spec, mounts(&self.folders(spec)?), None);
             let instance = lease.instance();
             let done: Result<Empty, _> =
                 ask(instance, &self.request_context, op::BACKEND_REOPEN, open).await;
             done.map_err(|error| not_ready(spec, error.to_string()))?;
-            let catalog = self.catalog(&lease).await;
-            catalog.map_err(|reason| not_ready(spec, reason))
+            // From here on it has the options, whatever it says of its catalog.
+            Ok::<_, ToolboxError>(match self.catalog(&lease).await {
+                Ok(catalog) => Arc::new(catalog),
+                Err(reason) => {
+                    let backend = spec.instance().to_owned();
+                    tracing::warn!(backend, "is asked for its catalog again: {reason}");
+                    self.changes.push(BackendChange::Catalog { backend });
+                    known
+                }
+            })
         };
         let catalog = match tokio::time::timeout(LIMIT, reopened).await {
             Ok(catalog) => catalog?,
             Err(_) => return Err(late(spec)),
         };
-        Ok(BackendKind::Backend {
-            lease,
-            catalog: Arc::new(catalog),
-        })
+        Ok(BackendKind::Backend { lease, catalog })
     }
 
-    fn open(&self, spec: &BackendSpec, skills: Vec<SkillMount>, state: Option<Value>) -> Open {
+    fn request(&self, spec: &BackendSpec, skills: Vec<SkillMount>, state: Option<Value>) -> Open {
         Open {
             options: match &spec.config {
                 Some(config) => config.clone(),

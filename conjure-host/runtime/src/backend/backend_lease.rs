@@ -4,7 +4,7 @@
 //! holds the one before, such as a call that runs, goes on with it, and it is closed after the last.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use conjure_core::log::StateHandover;
 use conjure_skill_sdk::protocol::{Empty, ExecutorInit, ExecutorReady, Open, SkillMount, op};
@@ -14,7 +14,29 @@ use tokio_util::sync::DropGuard;
 use super::lease::{ask, hand_over, hands_on};
 use super::request_context::RequestContext;
 use super::watching::{BackendChanges, watch};
-use conjure_plugins::{Instance, LoadedPlugin};
+use conjure_plugins::{Instance, LoadedPlugin, PluginCallFailure};
+
+/// The instances on which a session is open, or still is being closed. On none of them it can be
+/// opened once more: a plugin knows a session by its id.
+#[derive(Default)]
+pub(crate) struct OpenInstances(Mutex<Vec<Weak<Instance>>>);
+
+impl OpenInstances {
+    /// Whether the session is open there.
+    pub(crate) fn has(&self, instance: &Arc<Instance>) -> bool {
+        let open = lock(&self.0);
+        open.iter()
+            .any(|known| known.as_ptr() == Arc::as_ptr(instance))
+    }
+
+    fn add(&self, instance: &Arc<Instance>) {
+        lock(&self.0).push(Arc::downgrade(instance));
+    }
+
+    fn remove(&self, instance: &Arc<Instance>) {
+        lock(&self.0).retain(|known| known.as_ptr() != Arc::as_ptr(instance));
+    }
+}
 
 /// An executor or backend of one session.
 pub(crate) struct BackendLease {
@@ -23,6 +45,7 @@ pub(crate) struct BackendLease {
     /// How things look from inside; the host's own paths for a backend.
     pub(crate) ready: ExecutorReady,
     request_context: RequestContext,
+    open: Arc<OpenInstances>,
     /// Ends the watching of a backend.
     _watched: Option<DropGuard>,
     /// The version whose state is to come over, until it has.
@@ -41,16 +64,17 @@ impl BackendLease {
         plugin: Arc<LoadedPlugin>,
         instance: Arc<Instance>,
         request_context: &RequestContext,
+        open: &Arc<OpenInstances>,
         skills: Vec<SkillMount>,
     ) -> Result<Self, String> {
         let init = ExecutorInit {
             skills,
             ..ExecutorInit::default()
         };
-        let ready = ask(&instance, request_context, op::EXECUTOR_INIT, init)
-            .await
-            .map_err(|e| e.to_string())?;
-        Ok(Self::new(plugin, instance, request_context, ready))
+        let mut lease = Self::new(plugin, instance, request_context, open);
+        let ready = ask(&lease.instance, request_context, op::EXECUTOR_INIT, init).await;
+        lease.ready = ready.map_err(|error| lease.not_opened(&error))?;
+        Ok(lease)
     }
 
     /// Opens a session on a backend. What it says outside calls goes to `changes`, under this name.
@@ -58,13 +82,14 @@ impl BackendLease {
         plugin: Arc<LoadedPlugin>,
         instance: Arc<Instance>,
         request_context: &RequestContext,
-        open: Open,
+        open: &Arc<OpenInstances>,
+        request: Open,
         (name, changes): (&str, &Arc<BackendChanges>),
     ) -> Result<Self, String> {
-        let _: Empty = ask(&instance, request_context, op::BACKEND_OPEN, open)
-            .await
-            .map_err(|error| error.to_string())?;
-        let mut lease = Self::new(plugin, instance, request_context, ExecutorReady::default());
+        let mut lease = Self::new(plugin, instance, request_context, open);
+        let opened: Result<Empty, _> =
+            ask(&lease.instance, request_context, op::BACKEND_OPEN, request).await;
+        opened.map_err(|error| lease.not_opened(&error))?;
         let watches = lease.plugin.manifest().has("backend.watch/1");
         lease._watched = watches.then(|| watch(name, &lease.instance, request_context, changes));
         Ok(lease)
@@ -74,12 +99,14 @@ impl BackendLease {
         plugin: Arc<LoadedPlugin>,
         instance: Arc<Instance>,
         request_context: &RequestContext,
-        ready: ExecutorReady,
+        open: &Arc<OpenInstances>,
     ) -> Self {
+        open.add(&instance);
         Self {
             plugin,
             instance,
-            ready,
+            ready: ExecutorReady::default(),
+            open: Arc::clone(open),
             request_context: request_context.clone(),
             _watched: None,
             before: Mutex::default(),
@@ -88,6 +115,15 @@ impl BackendLease {
             outcome: Mutex::default(),
             is_over: AtomicBool::new(false),
         }
+    }
+
+    /// It could not be opened. Where the plugin said so there is nothing to close.
+    fn not_opened(&self, error: &PluginCallFailure) -> String {
+        if matches!(error, PluginCallFailure::Fault { .. }) {
+            self.is_over.store(true, Ordering::Relaxed);
+            self.open.remove(&self.instance);
+        }
+        error.to_string()
     }
 
     /// The instance that serves the session.
@@ -114,17 +150,40 @@ impl BackendLease {
         if !is_well || !hands_on(&before.plugin, &self.plugin) {
             return StateHandover::Lost;
         }
+        before.forget_unused();
         *lock(&self.before) = Some(Arc::clone(before));
         StateHandover::Carried
+    }
+
+    /// Forgets leases before this one that were never used and that nobody can use any more; the state
+    /// is at the one before them.
+    fn forget_unused(&self) {
+        let mut before = lock(&self.before);
+        while let Some(unused) = before.take() {
+            let took_over = unused.moved.initialized();
+            let its_own = lock(&unused.before).clone();
+            match its_own {
+                Some(older) if !took_over && Arc::strong_count(&unused) == 1 => {
+                    *before = Some(older);
+                }
+                _ => {
+                    *before = Some(unused);
+                    return;
+                }
+            }
+        }
     }
 
     /// A call begins. The first one takes the state of the version before over, if there is one;
     /// where that fails, that version goes on.
     pub(crate) async fn enter(&self) {
         let taking_over = async {
-            let Some(before) = lock(&self.before).take() else {
+            // It is there until it is done: a call that is given up begins nothing anew.
+            let Some(before) = lock(&self.before).clone() else {
                 return;
             };
+            // What was never called has taken nothing over yet.
+            Box::pin(before.enter()).await;
             let (new, old) = (self.plugin.id(), before.plugin.id());
             let handed = hand_over(before.instance(), &self.instance, &self.request_context);
             let outcome = match handed.await {
@@ -138,10 +197,17 @@ impl BackendLease {
                     outcome
                 }
             };
+            lock(&self.before).take();
             tracing::info!("{outcome}");
             *lock(&self.outcome) = Some(outcome);
         };
         self.moved.get_or_init(|| taking_over).await;
+    }
+
+    /// The instance that serves the session, with the state of the version before.
+    pub(crate) async fn serving(&self) -> &Arc<Instance> {
+        self.enter().await;
+        self.instance()
     }
 
     /// What became of the state of the version before. Told once.
@@ -171,9 +237,11 @@ impl BackendLease {
         };
         let (instance, request_context) =
             (Arc::clone(&self.instance), self.request_context.clone());
+        let open = Arc::clone(&self.open);
         Some(async move {
             let ended: Result<Empty, _> =
                 ask(&instance, &request_context, operation, Empty {}).await;
+            open.remove(&instance);
             if let Err(error) = ended {
                 tracing::warn!(plugin = %instance.plugin().id(), "could not clean up: {error}");
             }

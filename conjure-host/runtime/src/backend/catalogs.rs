@@ -13,14 +13,73 @@ use futures_util::future::{BoxFuture, join_all};
 use super::lease::ask;
 use super::toolbox::{BackendKind, Toolbox};
 use super::watching::BackendChange;
+use conjure_plugins::PluginCallFailure;
 
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Catalogs that are on their way, each with its backend.
-pub(crate) type Renewal = BoxFuture<'static, Vec<(String, CatalogReply)>>;
+/// A catalog that a backend was asked for.
+pub(crate) struct AskedCatalog {
+    pub(crate) backend: String,
+    /// Which of the backend's moves was asked.
+    serial: u64,
+    pub(crate) catalog: CatalogReply,
+}
+
+/// Catalogs that are on their way.
+pub(crate) type Renewal = BoxFuture<'static, Vec<AskedCatalog>>;
 
 impl Toolbox {
+    /// Asks a backend what it offers now.
+    pub(crate) fn ask_catalog(
+        &self,
+        backend: &str,
+    ) -> Option<impl Future<Output = Result<AskedCatalog, PluginCallFailure>> + Send + use<>> {
+        let attached = self
+            .attached
+            .iter()
+            .find(|attached| attached.name == backend)?;
+        let BackendKind::Backend { lease, .. } = &attached.kind else {
+            return None;
+        };
+        let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
+        let (backend, serial) = (attached.name.clone(), attached.serial);
+        let whom = self.whom.clone();
+        Some(async move {
+            let asked = ask(
+                lease.instance(),
+                &request_context,
+                op::BACKEND_CATALOG,
+                whom,
+            );
+            Ok(AskedCatalog {
+                backend,
+                serial,
+                catalog: asked.await?,
+            })
+        })
+    }
+
+    /// From the next snapshot on the backend offers this. Where it has become another one meanwhile,
+    /// that is asked anew.
+    pub(crate) fn set_catalog(&mut self, asked: AskedCatalog) {
+        let AskedCatalog {
+            backend,
+            serial,
+            catalog: now,
+        } = asked;
+        let attached = self
+            .attached
+            .iter_mut()
+            .find(|attached| attached.name == backend);
+        let Some(attached) = attached else { return };
+        if attached.serial != serial {
+            self.changes.push(BackendChange::Catalog { backend });
+        } else if let BackendKind::Backend { catalog, .. } = &mut attached.kind {
+            *catalog = Arc::new(now);
+        }
+    }
+
     /// The session talks to this model from now on. True when catalogs may be other ones.
     pub(crate) fn talks_to(&mut self, whom: CatalogRequest) -> bool {
         let is_another = self.whom.provider != whom.provider;
@@ -38,7 +97,7 @@ impl Toolbox {
             if !lease.plugin.manifest().has("backend.contribute/1") {
                 return None;
             }
-            let (name, lease) = (attached.name.clone(), Arc::clone(lease));
+            let (name, serial, lease) = (attached.name.clone(), attached.serial, Arc::clone(lease));
             let (request_context, whom) = (self.request_context.clone(), self.whom.clone());
             let changes = Arc::clone(&self.changes);
             Some(async move {
@@ -49,7 +108,13 @@ impl Toolbox {
                     whom,
                 );
                 let why = match tokio::time::timeout(LIMIT, asked).await {
-                    Ok(Ok(catalog)) => return Some((name, catalog)),
+                    Ok(Ok(catalog)) => {
+                        return Some(AskedCatalog {
+                            backend: name,
+                            serial,
+                            catalog,
+                        });
+                    }
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => format!("no answer within {LIMIT:?}"),
                 };

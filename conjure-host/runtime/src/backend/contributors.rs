@@ -48,12 +48,10 @@ impl Contributors {
                 provider: provider.to_owned(),
                 model: model.to_owned(),
             };
-            let asked = ask(
-                lease.instance(),
-                request_context,
-                op::BACKEND_CONTRIBUTE,
-                body,
-            );
+            let asked = async {
+                let instance = lease.serving().await;
+                ask(instance, request_context, op::BACKEND_CONTRIBUTE, body).await
+            };
             match in_time(asked).await {
                 Ok(contribution) => contributed.take(name, contribution),
                 Err(error) => {

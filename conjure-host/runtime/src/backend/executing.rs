@@ -31,7 +31,7 @@ impl Runner<'_> {
         folders: &[Arc<LoadedFolder>],
         output: &mut OutputCollector<'_>,
     ) -> Result<Ran, FailedCall> {
-        lease.enter().await;
+        self.entered(active_call, lease).await?;
         let skill_dir = match folders {
             [only] => lease.skill_dir(only.folder.name.as_str()),
             _ => None,

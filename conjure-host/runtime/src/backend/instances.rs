@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::{Value, json};
 
+use super::backend_lease::OpenInstances;
 use super::lease::{SkillLease, create_request};
 use super::services::{Services, ServicesShared};
 use conjure_plugins::{HostServices, Instance, LoadedPlugin, PluginId, PluginRegistry};
@@ -48,12 +49,14 @@ impl Instances {
             .cloned()
     }
 
-    /// The host's instance of an executor or a backend, made at first use.
+    /// The host's instance of an executor or a backend, made at first use. Where the session that is
+    /// to use it is `open` there already, another one, of its own.
     pub(crate) async fn instance(
         &self,
         plugin: &Arc<LoadedPlugin>,
         name: &str,
         config: Value,
+        open: &OpenInstances,
     ) -> Result<Arc<Instance>, String> {
         let key = (plugin.id().clone(), name.to_owned(), config.to_string());
         let cell = {
@@ -75,16 +78,19 @@ impl Instances {
             Some(self.plugin_dir(&plugin.manifest().name)),
         );
         let mut slot = cell.lock().await;
-        if let Some(instance) = slot.upgrade()
-            && Arc::ptr_eq(instance.plugin(), plugin)
-        {
-            return Ok(instance);
+        let shared = slot.upgrade();
+        let shared = shared.filter(|shared| Arc::ptr_eq(shared.plugin(), plugin));
+        let is_own = shared.as_ref().is_some_and(|shared| open.has(shared));
+        if let Some(shared) = shared.filter(|_| !is_own) {
+            return Ok(shared);
         }
         let instance = plugin
             .create(&create, self.services_for(plugin))
             .await
             .map_err(|error| error.to_string())?;
-        *slot = Arc::downgrade(&instance);
+        if !is_own {
+            *slot = Arc::downgrade(&instance);
+        }
         Ok(instance)
     }
 

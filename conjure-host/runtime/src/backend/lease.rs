@@ -108,7 +108,7 @@ impl SkillLease {
             services,
             create,
             instance: OnceCell::new(),
-            before: Mutex::new(before.and_then(Self::newest_made)),
+            before: Mutex::new(before.inspect(|before| before.forget_unused())),
             gate: shared.then(|| RwLock::new(())),
             successor: OnceLock::new(),
             outcome: Mutex::default(),
@@ -118,7 +118,7 @@ impl SkillLease {
     /// What becomes of the state of the version that this one replaces.
     pub(crate) fn handover(&self) -> StateHandover {
         let before = lock(&self.before).clone();
-        let Some(before) = before.filter(|before| before.made().is_some()) else {
+        let Some(before) = before.and_then(Self::newest_made) else {
             return StateHandover::None;
         };
         let hands_on =
@@ -169,7 +169,7 @@ impl SkillLease {
         let instance = self
             .instance
             .get_or_try_init(|| async {
-                let before = lock(&self.before).clone();
+                let before = self.holder_of_state(request_context).await;
                 let made = self.take_over(before.as_deref(), request_context).await;
                 if made.is_ok() {
                     lock(&self.before).take();
@@ -252,13 +252,45 @@ impl SkillLease {
         *lock(&self.outcome) = Some(outcome);
     }
 
-    /// This lease when it has an instance, else the newest one before it that has: versions that
-    /// were never called have no state to hand on.
-    fn newest_made(self: Arc<Self>) -> Option<Arc<Self>> {
-        if self.instance.initialized() {
-            return Some(self);
+    /// Who has the state that this one takes over. A version before that was never called has none
+    /// yet; where somebody may still call it, it is made first, and takes over what is before it: so
+    /// the state is at one place only.
+    async fn holder_of_state(&self, request_context: &RequestContext) -> Option<Arc<Self>> {
+        self.forget_unused();
+        let before = lock(&self.before).clone()?;
+        if before.made().is_none()
+            && let Err(reason) = Box::pin(before.instance(request_context)).await
+        {
+            // Whoever calls it is told the same.
+            tracing::warn!("{} could not be made: {reason}", before.plugin.id());
+            return Self::newest_made(before);
         }
-        lock(&self.before).clone()
+        Some(before)
+    }
+
+    /// Forgets versions before this one that were never called and that nobody can call any more.
+    fn forget_unused(&self) {
+        let mut before = lock(&self.before);
+        while let Some(unused) = before.take() {
+            // Nobody else has it, so nobody begins to use it meanwhile.
+            if unused.instance.initialized() || Arc::strong_count(&unused) > 1 {
+                *before = Some(unused);
+                return;
+            }
+            *before = lock(&unused.before).take();
+        }
+    }
+
+    /// This lease when it has an instance, else the newest one before it that has.
+    fn newest_made(self: Arc<Self>) -> Option<Arc<Self>> {
+        let mut newest = Some(self);
+        while let Some(lease) = newest {
+            if lease.instance.initialized() {
+                return Some(lease);
+            }
+            newest = lock(&lease.before).clone();
+        }
+        None
     }
 }
 

@@ -7,7 +7,7 @@
 mod active_call;
 mod attached_files;
 mod attaching;
-mod backend_lease;
+pub(crate) mod backend_lease;
 pub(crate) mod catalogs;
 pub(crate) mod contributors;
 mod executing;

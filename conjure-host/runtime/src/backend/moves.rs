@@ -6,29 +6,34 @@
 //! cannot be made ready changes nothing for those beside it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use conjure_core::log::{PluginChange, StateHandover};
+use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::attaching::Attaching;
 use super::backend_lease::BackendLease;
 use super::toolbox::{Attached, BackendKind, Toolbox};
 use super::toolbox_error::ToolboxError;
+use super::watching::BackendChange;
 use conjure_config::BackendSpec;
-use conjure_plugins::{LoadedPlugin, PluginId};
+use conjure_plugins::LoadedPlugin;
 
-/// A backend on its way to what it is to be.
-pub(crate) type Move = BoxFuture<'static, Moved>;
+/// A backend on its way to what it is to be, by its number.
+pub(crate) type Move = (u64, BoxFuture<'static, Moved>);
 
 /// A backend that is ready to be what it is to be, or cannot be.
 pub(crate) struct Moved {
+    pub(crate) number: u64,
     backend: String,
-    number: u64,
-    plugin: PluginId,
+    spec: BackendSpec,
+    plugin: Arc<LoadedPlugin>,
+    /// Whom its catalog is for.
+    whom: CatalogRequest,
     outcome: Result<BackendKind, ToolboxError>,
 }
 
@@ -39,25 +44,20 @@ pub(super) struct Moves {
     under_way: HashMap<String, UnderWay>,
     number: u64,
     /// One move of a backend at a time, so that the last one wins.
-    one_at_a_time: HashMap<String, Arc<Turn>>,
+    turns: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
     /// Plugins that could not be made ready for a backend: they are not tried again.
-    refused: HashMap<String, PluginId>,
+    refused: HashMap<String, Weak<LoadedPlugin>>,
     /// What has been replaced and may still be in use.
     replaced: Vec<Weak<BackendLease>>,
     /// Plugins that are there in another version, until somebody is told.
     changes: Vec<PluginChange>,
 }
 
+/// A move that is waited for; without it nobody waits, and it ends.
 struct UnderWay {
     number: u64,
-    plugin: PluginId,
-}
-
-/// Whose turn it is among the moves of a backend.
-#[derive(Default)]
-struct Turn {
-    held: tokio::sync::Mutex<()>,
-    newest: AtomicU64,
+    plugin: Arc<LoadedPlugin>,
+    _wanted: DropGuard,
 }
 
 impl Moves {
@@ -74,6 +74,11 @@ impl Moves {
     fn replace(&mut self, lease: &Arc<BackendLease>) {
         self.replaced.retain(|known| known.strong_count() > 0);
         self.replaced.push(Arc::downgrade(lease));
+    }
+
+    fn has_refused(&self, backend: &str, plugin: &Arc<LoadedPlugin>) -> bool {
+        let refused = self.refused.get(backend);
+        refused.is_some_and(|refused| refused.as_ptr() == Arc::as_ptr(plugin))
     }
 }
 
@@ -106,13 +111,17 @@ impl Toolbox {
         plugin: Arc<LoadedPlugin>,
     ) -> Option<Move> {
         let attached = self.attached.get(at)?;
-        let (name, id) = (attached.name.clone(), plugin.id().clone());
-        let newest = self.moves.under_way.get(&name);
-        let comes = newest.is_some_and(|under_way| under_way.plugin == id);
-        let has = attached.kind.lease();
-        let is_there = newest.is_none() && has.is_some_and(|lease| *lease.plugin.id() == id);
-        let was_refused = self.moves.refused.get(&name) == Some(&id);
-        if comes || is_there || was_refused {
+        let name = &attached.name;
+        let comes = self.moves.under_way.get(name);
+        let goes_on = match (comes, attached.kind.lease()) {
+            (Some(comes), _) => comes.plugin.id() == plugin.id(),
+            // The same library that was loaded again is of use only where it was given up on.
+            (None, Some(lease)) => {
+                lease.plugin.id() == plugin.id() && lease.plugin.health().quarantined.is_none()
+            }
+            (None, None) => false,
+        };
+        if goes_on || self.moves.has_refused(name, &plugin) {
             return None;
         }
         Some(self.begin(spec, plugin))
@@ -143,18 +152,16 @@ impl Toolbox {
             let known = before
                 .iter()
                 .position(|known| known.name == spec.instance());
-            let (attached, is_as_it_was) = match known.map(|known| before.remove(known)) {
-                Some(known) if known.spec.kind == spec.kind => {
-                    let is_there = !matches!(known.kind, BackendKind::Missing { .. });
-                    let is_same =
-                        known.spec.config == spec.config && known.spec.skills == spec.skills;
-                    (known, is_there && is_same)
-                }
+            let attached = match known.map(|known| before.remove(known)) {
+                Some(known) if known.spec.kind == spec.kind => known,
                 other => {
                     other.iter().for_each(|other| self.let_go(other));
-                    (Attached::missing(spec), false)
+                    Attached::missing(spec)
                 }
             };
+            let is_there = !matches!(attached.kind, BackendKind::Missing { .. });
+            let is_as_it_was = is_there && attached.is_made_of(spec);
+            let at = self.attached.len();
             self.attached.push(Attached {
                 spec: spec.clone(),
                 ..attached
@@ -164,15 +171,15 @@ impl Toolbox {
                 said.extend(missing.map(|missing| missing.to_string()));
                 continue;
             }
+            self.moves.refused.remove(spec.instance());
             if is_as_it_was {
+                self.moves.under_way.remove(spec.instance());
                 continue;
             }
-            self.moves.refused.remove(spec.instance());
             match attaching.plugin(spec) {
                 Ok(plugin) => moves.push(self.begin(spec.clone(), plugin)),
                 Err(error) => {
                     said.push(error.to_string());
-                    let at = self.attached.len().saturating_sub(1);
                     self.take_away(at, &error);
                 }
             }
@@ -185,6 +192,7 @@ impl Toolbox {
     fn let_go(&mut self, gone: &Attached) {
         self.moves.under_way.remove(&gone.name);
         self.moves.refused.remove(&gone.name);
+        self.states.remove(&gone.name);
         if let Some(lease) = gone.kind.lease() {
             self.moves.replace(lease);
         }
@@ -197,49 +205,59 @@ impl Toolbox {
 
     fn begin(&mut self, spec: BackendSpec, plugin: Arc<LoadedPlugin>) -> Move {
         let backend = spec.instance().to_owned();
-        let id = plugin.id().clone();
         self.moves.number += 1;
         let number = self.moves.number;
+        let unwanted = CancellationToken::new();
+        // In the place of one that is under way, which ends.
         let under_way = UnderWay {
             number,
-            plugin: id.clone(),
+            plugin: Arc::clone(&plugin),
+            _wanted: unwanted.clone().drop_guard(),
         };
         self.moves.under_way.insert(backend.clone(), under_way);
         let attaching: Attaching = self.attaching();
         let state = self.states.get(&backend).cloned();
         let attached = self.attached.iter().find(|known| known.name == backend);
-        let lease = attached.and_then(|attached| attached.kind.lease().cloned());
-        let reopens = |lease: &Arc<BackendLease>| {
-            *lease.plugin.id() == id && lease.plugin.manifest().has(REOPENS)
-        };
-        let same = lease.filter(reopens);
-        let turn = self.moves.one_at_a_time.entry(backend.clone());
+        let same = attached.and_then(|attached| reopenable(attached, &plugin));
+        let turn = self.moves.turns.entry(backend.clone());
         let turn = Arc::clone(turn.or_default());
-        turn.newest.store(number, Ordering::Relaxed);
-        async move {
-            let _held = turn.held.lock().await;
-            let outcome = match same {
-                _ if turn.newest.load(Ordering::Relaxed) != number => Err(overtaken(&backend)),
-                Some(lease) => attaching.reopen(&spec, lease).await,
-                None => attaching.attach_in_time(&spec, plugin, state).await,
+        let moving = async move {
+            let made = async {
+                let _turn = turn.lock().await;
+                match same {
+                    Some((lease, catalog)) => attaching.reopen(&spec, lease, catalog).await,
+                    None => {
+                        let plugin = Arc::clone(&plugin);
+                        attaching.attach_in_time(&spec, plugin, state).await
+                    }
+                }
+            };
+            let outcome = tokio::select! {
+                biased;
+                () = unwanted.cancelled() => Err(overtaken(&backend)),
+                outcome = made => outcome,
             };
             Moved {
-                backend,
                 number,
-                plugin: id,
+                whom: attaching.whom.clone(),
+                backend,
+                spec,
+                plugin,
                 outcome,
             }
-        }
-        .boxed()
+        };
+        (number, moving.boxed())
     }
 
     /// A backend is what it is to be from the next snapshot on, or stays what it was. The words are
     /// for a person.
     pub(crate) fn moved(&mut self, moved: Moved) -> Option<String> {
         let Moved {
-            backend,
             number,
+            backend,
+            spec,
             plugin,
+            whom,
             outcome,
         } = moved;
         let awaited = self.moves.under_way.get(&backend);
@@ -255,12 +273,14 @@ impl Toolbox {
         let kind = match outcome {
             Ok(kind) => kind,
             Err(error) => {
-                self.moves.refused.insert(backend.clone(), plugin.clone());
+                let refused = Arc::downgrade(&plugin);
+                self.moves.refused.insert(backend.clone(), refused);
                 let text = match attached.kind.lease() {
                     Some(lease) => format!(
-                        "The backend `{backend}` stays as it was, with {}: {plugin} could not be \
-                         made ready for it: {error}",
-                        lease.plugin.id()
+                        "The backend `{backend}` stays as it was, with {}: {} could not be made \
+                         ready for it: {error}",
+                        lease.plugin.id(),
+                        plugin.id(),
                     ),
                     None => format!("There are no tools of the backend `{backend}`: {error}"),
                 };
@@ -272,6 +292,13 @@ impl Toolbox {
         };
         let (old, new) = (attached.kind.lease().cloned(), kind.lease().cloned());
         attached.kind = kind;
+        attached.made_of = spec;
+        attached.serial = number;
+        if self.whom.provider != whom.provider {
+            // The session talks to another provider by now, where it may offer something else.
+            let backend = backend.clone();
+            self.changes.push(BackendChange::Catalog { backend });
+        }
         let (Some(old), Some(new)) = (old, new) else {
             return None;
         };
@@ -287,12 +314,9 @@ impl Toolbox {
         let (old, new) = (old.plugin.id(), new.plugin.id());
         if old == new {
             return Some(match state {
-                StateHandover::Carried => {
-                    format!("The backend `{backend}` has other settings now.")
-                }
+                StateHandover::Carried => format!("The backend `{backend}` is set up anew."),
                 StateHandover::None | StateHandover::Lost => format!(
-                    "The backend `{backend}` has other settings now and began anew: what it held \
-                     for this session is lost."
+                    "The backend `{backend}` is set up anew: what it held for this session is lost."
                 ),
             });
         }
@@ -306,6 +330,22 @@ impl Toolbox {
     }
 }
 
+/// What a plugin says that can take other options for a session that is open.
+const REOPENS: &str = "backend.reopen/1";
+
+/// What the session has of a backend that can take other options over.
+fn reopenable(
+    attached: &Attached,
+    plugin: &LoadedPlugin,
+) -> Option<(Arc<BackendLease>, Arc<CatalogReply>)> {
+    let BackendKind::Backend { lease, catalog } = &attached.kind else {
+        return None;
+    };
+    let is_well = lease.plugin.health().quarantined.is_none();
+    let is_same = lease.plugin.id() == plugin.id() && lease.plugin.manifest().has(REOPENS);
+    (is_well && is_same).then(|| (Arc::clone(lease), Arc::clone(catalog)))
+}
+
 /// Nobody is told: the answer is too late.
 fn overtaken(backend: &str) -> ToolboxError {
     ToolboxError::NotReady {
@@ -313,9 +353,6 @@ fn overtaken(backend: &str) -> ToolboxError {
         reason: "it is to be something else by now".to_owned(),
     }
 }
-
-/// What a plugin says that can take other options for a session that is open.
-const REOPENS: &str = "backend.reopen/1";
 
 impl Attached {
     /// A backend that is to be attached.
@@ -327,10 +364,11 @@ impl Attached {
                 reason: "it is being made ready".to_owned(),
             }
         };
-        Self {
-            name: spec.instance().to_owned(),
-            spec: spec.clone(),
-            kind,
-        }
+        Self::new(spec, kind)
+    }
+
+    /// Whether it is what an instance and a session for these settings would be.
+    fn is_made_of(&self, spec: &BackendSpec) -> bool {
+        self.made_of.config == spec.config && self.made_of.skills == spec.skills
     }
 }

@@ -267,7 +267,7 @@ impl SourceReader<'_> {
                 // The instance of shared state may be another one after the wait.
                 lease.made().map_or(made, Arc::clone)
             }
-            CatalogSource::Backend { lease, .. } => Arc::clone(lease.instance()),
+            CatalogSource::Backend { lease, .. } => Arc::clone(lease.serving().await),
         };
         let reply = self.request(&instance, op, &body, deadline).await?;
         drop(entered);

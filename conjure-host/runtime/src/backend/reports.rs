@@ -4,10 +4,11 @@
 use conjure_abi::EmitKind;
 use conjure_core::chat::Event;
 use conjure_core::turn::TurnInput;
-use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
+use conjure_skill_sdk::protocol::ToolDecl;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::catalogs::AskedCatalog;
 use super::report::CallReport;
 use crate::artifacts::Artifact;
 use conjure_plugins::PluginId;
@@ -52,10 +53,9 @@ pub(crate) enum TaskReport {
         bytes: Vec<u8>,
     },
     Catalog {
-        backend: String,
         /// Whose catalog it is: of a session that talked to this provider.
         provider: Option<String>,
-        catalog: CatalogReply,
+        asked: AskedCatalog,
     },
     /// What skills have at run time only.
     SkillTools(Vec<(PluginId, Vec<ToolDecl>)>),

@@ -317,13 +317,23 @@ impl Runner<'_> {
         }
     }
 
+    /// Waits until the state of the version before is there, if there is one.
+    pub(super) async fn entered(
+        &self,
+        active_call: &ActiveCall<'_>,
+        lease: &BackendLease,
+    ) -> Result<(), FailedCall> {
+        let not_there = || format!("{} did not take its state over", lease.plugin.id());
+        self.within(active_call, not_there, lease.enter()).await
+    }
+
     async fn backend(
         &self,
         active_call: &ActiveCall<'_>,
         lease: &BackendLease,
         output: &mut OutputCollector<'_>,
     ) -> Result<Ran, FailedCall> {
-        lease.enter().await;
+        self.entered(active_call, lease).await?;
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         let takes_files = lease.plugin.manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {

@@ -121,8 +121,13 @@ impl StagedFiles<'_> {
             ..FileRef::default()
         };
         let put = FilesPut { file };
-        let there =
-            ask::<_, FileRef>(lease.instance(), self.request_context, op::FILES_PUT, put).await;
+        let there = ask::<_, FileRef>(
+            lease.serving().await,
+            self.request_context,
+            op::FILES_PUT,
+            put,
+        )
+        .await;
         if !is_there {
             conjure_config::fs::remove_file(&path);
         }

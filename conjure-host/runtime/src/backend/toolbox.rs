@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use conjure_core::log::PluginChange;
 use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
-use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, StateScope, ToolDecl, op};
+use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, StateScope, ToolDecl};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::attaching::Attaching;
-use super::backend_lease::BackendLease;
+use super::backend_lease::{BackendLease, OpenInstances};
 use super::contributors::Contributors;
 use super::instances::Instances;
-use super::lease::{SkillLease, ask, create_request};
+use super::lease::{SkillLease, create_request};
 use super::moves::Moves;
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::request_context::RequestContext;
@@ -27,7 +27,7 @@ use super::watching::BackendChanges;
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;
-use conjure_plugins::{HostServices, LoadedPlugin, PluginCallFailure, PluginId};
+use conjure_plugins::{HostServices, LoadedPlugin, PluginId};
 
 /// Time for an instance to take note of its end.
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -45,6 +45,7 @@ pub struct Toolbox {
     pub(super) changes: Arc<BackendChanges>,
     pub(super) attached: Vec<Attached>,
     pub(super) moves: Moves,
+    open: Arc<OpenInstances>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
     /// Tools that skills have beside those of their manifests.
@@ -55,7 +56,11 @@ pub struct Toolbox {
 pub(super) struct Attached {
     pub(super) name: String,
     pub(super) spec: BackendSpec,
+    /// What it was made with, which may differ while another one is made ready.
+    pub(super) made_of: BackendSpec,
     pub(super) kind: BackendKind,
+    /// Which of its moves it is of.
+    pub(super) serial: u64,
 }
 
 pub(super) enum BackendKind {
@@ -89,6 +94,16 @@ impl BackendKind {
 }
 
 impl Attached {
+    pub(super) fn new(spec: &BackendSpec, kind: BackendKind) -> Self {
+        Self {
+            name: spec.instance().to_owned(),
+            spec: spec.clone(),
+            made_of: spec.clone(),
+            kind,
+            serial: 0,
+        }
+    }
+
     /// Whether it stands for this native skill.
     pub(super) fn has_skill(&self, skill: &str) -> bool {
         let named = self.spec.skills.as_ref();
@@ -134,6 +149,7 @@ impl Toolbox {
             changes: Arc::default(),
             attached: Vec::with_capacity(specs.len()),
             moves: Moves::default(),
+            open: Arc::default(),
             leases: HashMap::new(),
             at_run_time: HashMap::new(),
         };
@@ -144,14 +160,7 @@ impl Toolbox {
                 toolbox.attach_plugin(spec).await
             };
             match kind {
-                Ok(kind) => {
-                    let name = spec.instance().to_owned();
-                    toolbox.attached.push(Attached {
-                        name,
-                        spec: spec.clone(),
-                        kind,
-                    });
-                }
+                Ok(kind) => toolbox.attached.push(Attached::new(spec, kind)),
                 Err(error) => {
                     toolbox.close().await;
                     return Err(error);
@@ -206,46 +215,6 @@ impl Toolbox {
     /// What backends said outside any call.
     pub(crate) fn changes(&self) -> &Arc<BackendChanges> {
         &self.changes
-    }
-
-    /// Asks a backend what it offers now.
-    pub(crate) fn ask_catalog(
-        &self,
-        backend: &str,
-    ) -> Option<impl Future<Output = Result<CatalogReply, PluginCallFailure>> + Send + use<>> {
-        let attached = self
-            .attached
-            .iter()
-            .find(|attached| attached.name == backend)?;
-        let BackendKind::Backend { lease, .. } = &attached.kind else {
-            return None;
-        };
-        let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
-        let whom = self.whom.clone();
-        Some(async move {
-            ask(
-                lease.instance(),
-                &request_context,
-                op::BACKEND_CATALOG,
-                whom,
-            )
-            .await
-        })
-    }
-
-    /// From the next snapshot on the backend offers this.
-    pub(crate) fn set_catalog(&mut self, backend: &str, now: CatalogReply) {
-        let attached = self
-            .attached
-            .iter_mut()
-            .find(|attached| attached.name == backend);
-        if let Some(Attached {
-            kind: BackendKind::Backend { catalog, .. },
-            ..
-        }) = attached
-        {
-            *catalog = Arc::new(now);
-        }
     }
 
     /// From the next snapshot on a skill offers these tools beside those of its manifest.
@@ -338,6 +307,7 @@ impl Toolbox {
             request_context: self.request_context.clone(),
             whom: self.whom.clone(),
             changes: Arc::clone(&self.changes),
+            open: Arc::clone(&self.open),
         }
     }
 

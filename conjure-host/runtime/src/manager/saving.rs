@@ -164,7 +164,8 @@ impl Manager {
         spec.policy.allow.extend_from_slice(&policy.allow);
         spec.policy.ask.extend_from_slice(&policy.ask);
         spec.policy.deny.extend_from_slice(&policy.deny);
-        Ok(self.inner.host.tool_preview(spec).await?)
+        // Behind a pointer: making backends ready is large, and every future around it would be too.
+        Ok(Box::pin(self.inner.host.tool_preview(spec)).await?)
     }
 
     /// Deletes a session; what runs in it is ended first. Its threads stay, or the active one is

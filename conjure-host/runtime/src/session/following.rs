@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::session_dirs::SessionDirs;
 use super::skill_lists::{ListKind, changed_lists, run_time_tools};
 use super::table_notices::plugin_notice;
-use crate::backend::moves::Move;
+use crate::backend::catalogs::AskedCatalog;
+use crate::backend::moves::Moved;
 use crate::backend::sources::CatalogSource;
 use crate::backend::watching::{BackendChange, updated_resource};
 use crate::backend::{ToolSnapshot, Toolbox};
@@ -106,7 +107,7 @@ impl SharedTools {
 }
 
 /// A backend's catalog, an error, or a time-out.
-type CatalogResult = Result<Result<CatalogReply, PluginCallFailure>, Elapsed>;
+type CatalogResult = Result<Result<AskedCatalog, PluginCallFailure>, Elapsed>;
 
 /// Follows until it is told to end, and closes the backends then.
 pub(super) struct Follower {
@@ -121,7 +122,7 @@ impl Follower {
         let mut asked: FuturesUnordered<BoxFuture<'static, (String, CatalogResult)>> =
             FuturesUnordered::new();
         let known = Arc::clone(&self.known);
-        let mut moves: FuturesUnordered<Move> = FuturesUnordered::new();
+        let mut moves: FuturesUnordered<BoxFuture<'static, Moved>> = FuturesUnordered::new();
         loop {
             let changes = Arc::clone(self.toolbox.changes());
             tokio::select! {
@@ -135,7 +136,8 @@ impl Follower {
                     self.update(BTreeSet::new());
                 }
                 Ok(()) = self.registry.changed() => {
-                    moves.extend(self.toolbox.follow_plugins());
+                    let begun = self.toolbox.follow_plugins().into_iter();
+                    moves.extend(begun.map(|(_, moving)| moving));
                     self.update(BTreeSet::new());
                 }
                 Some((backend, answer)) = asked.next(), if !asked.is_empty() => {
@@ -170,7 +172,8 @@ impl Follower {
 
     fn listed(&mut self, backend: &str, answer: CatalogResult) {
         match answer {
-            Ok(Ok(catalog)) => {
+            Ok(Ok(asked)) => {
+                let catalog = &asked.catalog;
                 let mut kinds = BTreeSet::new();
                 if let Some(before) = self.catalog(backend) {
                     if before.resources != catalog.resources
@@ -182,7 +185,7 @@ impl Follower {
                         kinds.insert(ListKind::Prompts);
                     }
                 }
-                self.toolbox.set_catalog(backend, catalog);
+                self.toolbox.set_catalog(asked);
                 self.update(kinds);
             }
             Ok(Err(error)) => tracing::warn!(backend, "keeps its catalog: {error}"),

@@ -35,6 +35,7 @@ mod showing;
 mod skill_lists;
 mod switching;
 mod table_notices;
+mod table_updates;
 mod thread_event;
 mod thread_files;
 mod thread_handle;

@@ -32,11 +32,11 @@ use super::routed_call::RoutedCall;
 use super::running_calls::RunningCalls;
 use super::showing;
 use super::switching::switch_report;
-use super::table_notices::table_notice;
+use super::table_updates;
 use super::thread_event::ThreadEvent;
 use super::thread_resources::ThreadResources;
 use super::tool_preview::{self, ToolPreview};
-use super::tools::{TableUpdate, ToolChange, Tools};
+use super::tools::Tools;
 use super::turns::{AnswerTo, Turns};
 use crate::backend::reports::TaskReport;
 use conjure_config::SessionSpec;
@@ -88,33 +88,7 @@ impl OpenThread {
                 self.report(*report);
             }
             ThreadEvent::Pieces => self.show_pieces(),
-            ThreadEvent::Tools(ToolChange::Plugins) => {
-                self.tools.follow_plugins();
-                self.tools_changed();
-            }
-            ThreadEvent::Tools(ToolChange::Moved(moved)) => {
-                let was_awaited = self.tools.is_renewing();
-                if let Some(text) = self.tools.moved(*moved) {
-                    showing::note(&mut self.recorder, text);
-                }
-                self.tools_changed();
-                if was_awaited && self.calls.is_empty() {
-                    self.tools.use_newest();
-                }
-            }
-            ThreadEvent::Tools(ToolChange::Backends) => {
-                let provider = self.settings.spec().provider.as_ref();
-                let said = self.tools.backends_said(provider, &self.resources.reports);
-                said.into_iter().for_each(|told| self.recorder.event(told));
-            }
-            ThreadEvent::Tools(ToolChange::Renewed(catalogs)) => {
-                self.tools.set_catalogs(catalogs);
-                self.tools_changed();
-                if self.calls.is_empty() {
-                    // What is made again for the new model has its tools; no call runs on the old.
-                    self.tools.use_newest();
-                }
-            }
+            ThreadEvent::Tools(change) => table_updates::follow(self, change),
             ThreadEvent::OutOfTime => {
                 let exhausted = self.budget.out_of_time();
                 self.inputs(exhausted);
@@ -521,7 +495,7 @@ impl OpenThread {
                 let has_others = self.settings.spec().backends != spec.backends;
                 self.settings.replace(spec, provider);
                 if has_others {
-                    self.backends_changed();
+                    table_updates::backends_changed(self);
                 }
             }
             Err(error) => tracing::error!("the provider stays: {error}"),
@@ -532,38 +506,14 @@ impl OpenThread {
         showing::pieces(&mut self.recorder, self.model.take_pieces());
     }
 
-    fn tools_changed(&mut self) {
-        let TableUpdate { excluded, change } = self.tools.update();
-        for text in excluded {
-            showing::note(&mut self.recorder, text);
-        }
-        let Some(change) = change else { return };
-        let text = table_notice(&change);
-        self.recorder.event(Event::Notice { text });
-        self.input(TurnInput::Table(change));
-        if !self.machine.is_busy() {
-            // Nothing runs, so nothing holds on to the table before.
-            self.tools.use_newest();
-        }
-    }
-
-    /// The settings name other backends than before.
-    fn backends_changed(&mut self) {
-        let said = self.tools.set_backends(&self.settings.spec().backends);
-        for text in said {
-            showing::note(&mut self.recorder, text);
-        }
-        self.tools_changed();
-        if self.calls.is_empty() {
-            self.tools.use_newest();
-        }
-    }
-
     fn report(&mut self, report: TaskReport) {
         match report {
             TaskReport::Input(input) => self.reported(*input),
             TaskReport::CallDone(report) => {
                 self.calls.remove(&report.output.call_id);
+                if let Some((backend, state)) = &report.state {
+                    self.tools.toolbox.keep_state(backend, state);
+                }
                 let inputs = showing::call_report(&mut self.recorder, *report);
                 self.inputs(inputs);
             }
@@ -577,17 +527,15 @@ impl OpenThread {
             }
             // An answer that a switch has overtaken is another model's.
             TaskReport::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
-            TaskReport::Catalog {
-                backend, catalog, ..
-            } => {
-                self.tools.toolbox.set_catalog(&backend, catalog);
-                self.tools_changed();
+            TaskReport::Catalog { asked, .. } => {
+                self.tools.toolbox.set_catalog(asked);
+                table_updates::tools_changed(self);
             }
             TaskReport::SkillTools(listed) => {
                 for (skill, tools) in listed {
                     self.tools.toolbox.set_skill_tools(&skill, tools);
                 }
-                self.tools_changed();
+                table_updates::tools_changed(self);
             }
             TaskReport::BackendState { backend, state } => {
                 self.tools.toolbox.keep_state(&backend, &state);

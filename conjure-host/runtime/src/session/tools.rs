@@ -10,14 +10,15 @@ use conjure_core::chat::Event;
 use conjure_core::log::{self, Entry, PluginChange, StateHandover, TableChange};
 use conjure_core::request::{ModelRequest, tool_tokens};
 use conjure_core::routing::{ExcludedTools, ToolName};
-use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest};
+use conjure_skill_sdk::protocol::CatalogRequest;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
-use crate::backend::catalogs::Renewal;
+use crate::backend::catalogs::{AskedCatalog, Renewal};
 use crate::backend::contributors::Contributors;
-use crate::backend::moves::{Move, Moved};
+use crate::backend::moves::Moved;
 use crate::backend::reports::{Reports, TaskReport};
 use crate::backend::watching::BackendChange;
 use crate::backend::{BackendStatus, ToolSnapshot, Toolbox};
@@ -38,9 +39,9 @@ pub(super) struct Tools {
     /// Catalogs that are asked for anew, since the model is another provider's than they are for.
     renewal: Option<Renewal>,
     /// Backends that are made ready.
-    moves: FuturesUnordered<Move>,
-    /// Whether the next request waits for them: the session's settings want them.
-    awaits_moves: bool,
+    moves: FuturesUnordered<BoxFuture<'static, Moved>>,
+    /// Those that the next request waits for, since the session's settings want them.
+    awaited: BTreeSet<u64>,
 }
 
 /// Something that changes tools.
@@ -50,7 +51,7 @@ pub(crate) enum ToolChange {
     /// Backends said something.
     Backends,
     /// These catalogs are for the model of now.
-    Renewed(Vec<(String, CatalogReply)>),
+    Renewed(Vec<AskedCatalog>),
     /// A backend is ready to be what it is to be, or cannot be.
     Moved(Box<Moved>),
 }
@@ -79,7 +80,7 @@ impl Tools {
             tokens: (0, 0),
             renewal: None,
             moves: FuturesUnordered::new(),
-            awaits_moves: false,
+            awaited: BTreeSet::new(),
         }
     }
 
@@ -158,34 +159,37 @@ impl Tools {
 
     /// Whether catalogs or backends are on their way without which nothing is sent.
     pub(super) fn is_renewing(&self) -> bool {
-        self.renewal.is_some() || self.awaits_moves
+        self.renewal.is_some() || !self.awaited.is_empty()
     }
 
     /// Waits for them no more.
     pub(super) fn stop_renewing(&mut self) {
         self.renewal = None;
         self.moves.clear();
-        self.awaits_moves = false;
+        self.awaited.clear();
     }
 
     /// Plugins came or went: backends move to the newest ones, beside what goes on.
     pub(super) fn follow_plugins(&mut self) {
-        self.moves.extend(self.toolbox.follow_plugins());
+        let moves = self.toolbox.follow_plugins().into_iter();
+        self.moves.extend(moves.map(|(_, moving)| moving));
     }
 
     /// The session is to have these backends from here on; its next request waits for them. Says
     /// what a person is to know.
     pub(super) fn set_backends(&mut self, specs: &[BackendSpec]) -> Vec<String> {
         let (moves, said) = self.toolbox.set_backends(specs);
-        self.awaits_moves |= !moves.is_empty();
-        self.moves.extend(moves);
+        for (number, moving) in moves {
+            self.awaited.insert(number);
+            self.moves.push(moving);
+        }
         said
     }
 
     /// A backend is what it is to be, from the next snapshot on, or stays what it was; says what a
     /// person is to know.
     pub(super) fn moved(&mut self, moved: Moved) -> Option<String> {
-        self.awaits_moves &= !self.moves.is_empty();
+        self.awaited.remove(&moved.number);
         self.toolbox.moved(moved)
     }
 
@@ -197,9 +201,9 @@ impl Tools {
     }
 
     /// From the next snapshot on the backends offer this.
-    pub(super) fn set_catalogs(&mut self, catalogs: Vec<(String, CatalogReply)>) {
-        for (backend, catalog) in catalogs {
-            self.toolbox.set_catalog(&backend, catalog);
+    pub(super) fn set_catalogs(&mut self, catalogs: Vec<AskedCatalog>) {
+        for asked in catalogs {
+            self.toolbox.set_catalog(asked);
         }
     }
 
@@ -275,12 +279,8 @@ impl Tools {
                     let (reports, provider) = (reports.clone(), provider.cloned());
                     tokio::spawn(async move {
                         match asked.await {
-                            Ok(catalog) => {
-                                let renewed = TaskReport::Catalog {
-                                    backend,
-                                    provider,
-                                    catalog,
-                                };
+                            Ok(asked) => {
+                                let renewed = TaskReport::Catalog { provider, asked };
                                 let _ = reports.send(renewed).await;
                             }
                             Err(error) => {
@@ -295,7 +295,7 @@ impl Tools {
     }
 }
 
-async fn renewed(renewal: &mut Option<Renewal>) -> Vec<(String, CatalogReply)> {
+async fn renewed(renewal: &mut Option<Renewal>) -> Vec<AskedCatalog> {
     let Some(asked) = renewal else {
         return std::future::pending().await;
     };

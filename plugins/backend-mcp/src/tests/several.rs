@@ -188,6 +188,14 @@ fn a_server_that_is_added_or_removed_touches_no_other() {
     assert_eq!(pid("b"), b);
     assert_ne!(pid("c"), c);
     until("the others end", || !runs(a) && !runs(c));
+    // Opened once more, as after the end of its worker, it has what it was given last.
+    let options = json!({ "servers": { "b": server(&["--name", "b"]) } });
+    stage
+        .plugin
+        .call("backend.open", json!({ "options": options }))
+        .reply
+        .unwrap();
+    assert_eq!(stage.catalog().resource_templates.len(), 2);
     // What is no configuration changes nothing.
     assert!(reopen(json!(7)).is_err());
     assert_eq!(read(&stage, "mock://b/7").text(), "b has mock://b/7");

@@ -39,6 +39,15 @@ const PLUGINS: [&str; 3] = [
     "conjure-skill-log-fetcher",
 ];
 
+/// What this process has written to and the system keeps for it, in MiB.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn own_memory_mib() -> Result<f64> {
+    let pid = i32::try_from(std::process::id())?;
+    Ok(Snapshot::of(pid)?.memory_mib)
+}
+
 /// What to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {

@@ -14,3 +14,4 @@ mod kills;
 mod seen;
 mod soak;
 mod streams;
+mod swaps;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use conjure_host::plugin::{
     InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile,
 };
+use conjure_plugin_tests::versioned;
 use tempfile::TempDir;
-
-use super::moving::library;
 
 struct Stage {
     dir: TempDir,
@@ -23,7 +22,7 @@ impl Stage {
 
     fn build(&self, version: &str) -> PluginFile {
         let path = self.dir.path().join(format!("{version}.so"));
-        std::fs::write(&path, library("teller", version)).unwrap();
+        std::fs::write(&path, versioned("teller", version)).unwrap();
         PluginFile::read(&path, true).unwrap()
     }
 
@@ -133,6 +132,20 @@ fn a_kept_library_that_was_altered_is_not_put_back() {
     let error = stage.installed.rollback("teller", None).unwrap_err();
     assert!(matches!(error, InstallError::Altered { .. }), "{error}");
     assert_eq!(stage.there().as_deref(), Some("0.3.0"));
+}
+
+#[test]
+fn a_line_that_a_crash_cut_hides_no_other() {
+    let stage = Stage::new();
+    stage.add("0.2.0");
+    let path = stage.dir.path().join("plugin-history/history.jsonl");
+    let mut history = std::fs::read(&path).unwrap();
+    history.extend_from_slice(b"{\"at_ms\":17,\"act");
+    std::fs::write(&path, history).unwrap();
+    stage.add("0.3.0");
+    assert_eq!(stage.installed.history(None).unwrap().len(), 2);
+    stage.installed.rollback("teller", None).unwrap();
+    assert_eq!(stage.there().as_deref(), Some("0.2.0"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use conjure_core::turn::When;
 use conjure_host::Host;
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
 use conjure_host::session::{BackendSpec, Session, SessionSettings, SessionSpec, ToolSession};
-use conjure_plugin_tests::Plugin;
+use conjure_plugin_tests::versioned;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -23,133 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// A backend that counts a session's calls, hands the count on, and notes in the session's directory
-/// what happens to it. One that finds `refuse-VERSION` there does not open.
-const KEEPER: &str = r#"
-use std::collections::HashMap;
-use std::io::Write;
-use std::sync::Mutex;
-
-use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, State, ToolDecl, ToolResult};
-use conjure_skill_sdk::{export_backend, Backend, BackendPlugin, Cx, Error, Result, Upgrade};
-use serde_json::{json, Value};
-
-#[derive(Default)]
-struct Keeper {
-    counts: Mutex<HashMap<String, u64>>,
-}
-
-fn note(cx: &Cx, what: &str) {
-    let path = cx.working_dir().unwrap().join("log.txt");
-    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-    writeln!(log, "{what} {}", env!("CARGO_PKG_VERSION")).unwrap();
-}
-
-fn there(cx: &Cx, name: &str) -> bool {
-    cx.working_dir().unwrap().join(name).exists()
-}
-
-impl Backend for Keeper {
-    async fn open(&self, cx: Cx, request: Open) -> Result<()> {
-        if there(&cx, concat!("refuse-", env!("CARGO_PKG_VERSION"))) {
-            return Err(Error::new("it does not want to"));
-        }
-        note(&cx, "open");
-        let from = request.options["from"].as_u64().unwrap_or_default();
-        let session = cx.session().unwrap_or_default().to_owned();
-        self.counts.lock().unwrap().insert(session, from);
-        Ok(())
-    }
-
-    async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
-        let tool = |name: &str| ToolDecl::new(name, "Counts", json!({ "type": "object" }));
-        Ok(CatalogReply { tools: vec![tool("count"), tool("slow")], ..CatalogReply::default() })
-    }
-
-    async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
-        if request.name == "slow" {
-            note(&cx, "slow");
-            while !there(&cx, "go-on") {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-        }
-        let mut counts = self.counts.lock().unwrap();
-        let session = cx.session().unwrap_or_default().to_owned();
-        let Some(count) = counts.get_mut(&session) else {
-            return Err(Error::new("the session is not open"));
-        };
-        *count += 1;
-        Ok(ToolResult::text(format!("{}: {count}", env!("CARGO_PKG_VERSION"))))
-    }
-
-    async fn close(&self, cx: Cx) -> Result<()> {
-        note(&cx, "close");
-        let session = cx.session().unwrap_or_default().to_owned();
-        self.counts.lock().unwrap().remove(&session);
-        Ok(())
-    }
-}
-
-impl Upgrade for Keeper {
-    async fn export(&self, cx: Cx) -> Result<Value> {
-        let counts = self.counts.lock().unwrap();
-        Ok(json!(counts.get(cx.session().unwrap_or_default())))
-    }
-
-    async fn import(&self, cx: Cx, state: State) -> Result<()> {
-        if there(&cx, "refuse-state") {
-            return Err(Error::new("it cannot read that"));
-        }
-        let session = cx.session().unwrap_or_default().to_owned();
-        let count = state.state.as_u64().unwrap_or_default();
-        self.counts.lock().unwrap().insert(session, count);
-        Ok(())
-    }
-}
-
-fn plugin() -> BackendPlugin<Keeper> {
-    BackendPlugin::new("keeper", "Counts", |_setup| Ok(Keeper::default())).with_upgrade()
-}
-
-export_backend!(plugin, name = "keeper");
-"#;
-
-/// An executor whose only command says which version it is.
-const TELLER: &str = r#"
-use conjure_skill_sdk::protocol::{Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written};
-use conjure_skill_sdk::{export_executor, Cx, Error, Executor, ExecutorPlugin, Result};
-
-struct Teller;
-
-impl Executor for Teller {
-    async fn bash(&self, _cx: Cx, _request: Bash) -> Result<BashOutput> {
-        Ok(BashOutput {
-            exit_code: Some(0),
-            stdout: env!("CARGO_PKG_VERSION").to_owned(),
-            ..BashOutput::default()
-        })
-    }
-
-    async fn view(&self, _cx: Cx, _request: View) -> Result<Viewed> {
-        Err(Error::new("nothing"))
-    }
-
-    async fn create_file(&self, _cx: Cx, _request: CreateFile) -> Result<Written> {
-        Err(Error::new("nothing"))
-    }
-
-    async fn str_replace(&self, _cx: Cx, _request: StrReplace) -> Result<Written> {
-        Err(Error::new("nothing"))
-    }
-}
-
-fn plugin() -> ExecutorPlugin<Teller> {
-    ExecutorPlugin::new("teller", "Says which version it is", |_setup| Ok(Teller))
-}
-
-export_executor!(plugin, name = "teller");
-"#;
 
 /// A host that watches a directory, and what is put there.
 struct Stage {
@@ -189,7 +62,7 @@ impl Stage {
     async fn put(&self, name: &str, version: &str) {
         let mut generations = self.host.registry().subscribe();
         let part = self.plugins.join("part");
-        std::fs::write(&part, library(name, version)).unwrap();
+        std::fs::write(&part, versioned(name, version)).unwrap();
         std::fs::rename(part, self.file(name)).unwrap();
         let registry = self.host.registry();
         let is_there = |_: &u64| {
@@ -235,27 +108,6 @@ impl Stage {
     async fn calls(&self) -> Arc<ToolSession> {
         Arc::new(self.host.calls(self.spec()).await.unwrap())
     }
-}
-
-/// The bytes of a version.
-pub(crate) fn library(name: &str, version: &str) -> Vec<u8> {
-    let source = match name {
-        "keeper" => KEEPER,
-        _ => TELLER,
-    };
-    let place = std::env::current_exe().unwrap();
-    let target = place
-        .ancestors()
-        .find(|dir| dir.join("CACHEDIR.TAG").exists());
-    let place = target.unwrap().join("plugin-tests/crates");
-    let package = format!("{name}-{}", version.replace('.', "-"));
-    let plugin = Plugin {
-        version,
-        features: &["async"],
-        place: Some(place.join(&package)),
-        ..Plugin::new(&package, source)
-    };
-    std::fs::read(plugin.build()).unwrap()
 }
 
 /// Waits for something that comes; the last look is told where it does not.

@@ -315,7 +315,7 @@ impl ServerEntry {
         users.is_empty()
     }
 
-    pub(super) fn users(&self) -> Vec<String> {
+    pub(crate) fn users(&self) -> Vec<String> {
         lock(&self.users).iter().cloned().collect()
     }
 
