@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET, Table, YELLOW};
 use super::plugin::{load_and_try, loader, refused};
+use super::plugin_args::PluginArgs;
 use super::thread_list::time;
 
 /// What to install.
@@ -52,22 +53,33 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         }
         Err(reason) => return Ok(refused(global, &args.file, &reason)),
     };
+    let elsewhere = elsewhere(global, &installed, &name);
+    let twin = elsewhere
+        .iter()
+        .find(|file| file.header.version == new.version);
+    if let Some(twin) = twin {
+        let reason = format!(
+            "{name} {} is in {} already, and a host takes one of a name and version: give this build \
+             another version, or remove that one",
+            new.version,
+            shown(&twin.path)
+        );
+        return Ok(refused(global, &args.file, &reason));
+    }
     let before = installed.file(&name)?;
-    let old = match &before {
-        Some(before) => loader(global)?.kept_manifest(&before.sha256),
+    // Where none is installed, one that sessions have from elsewhere, such as with the program.
+    let known = before.as_ref().or(elsewhere.first());
+    let old = match known {
+        Some(known) => loader(global)?.kept_manifest(&known.sha256),
         None => None,
     };
     let difference = PluginDifference::of(old.as_ref(), &new);
-    if before
-        .as_ref()
-        .is_some_and(|before| before.sha256 != sha256)
-        && difference.asks_for_more()
-        && !args.yes
+    if known.is_some_and(|known| known.sha256 != sha256) && difference.asks_for_more() && !args.yes
     {
         let more = difference.more.join(", ");
         let reason = format!(
-            "it asks to be allowed more than the {name} that is installed: {more}. Add it with \
-             `--yes` if it may"
+            "it asks to be allowed more than the {name} that is there: {more}. Add it with `--yes` \
+             if it may"
         );
         return Ok(refused(global, &args.file, &reason));
     }
@@ -99,6 +111,15 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         ));
     }
     Ok(Exit::Fine)
+}
+
+/// The plugins of this name that hosts find in other places.
+fn elsewhere(global: &Global, installed: &InstalledPlugins, name: &str) -> Vec<PluginFile> {
+    let (found, _) = PluginArgs::default().search_path(global).find();
+    let found = found.into_iter().map(|library| library.path);
+    let others = found.filter(|path| path.parent() != Some(installed.dir()));
+    let files = others.filter_map(|path| PluginFile::read(&path, false).ok());
+    files.filter(|file| file.header.name == name).collect()
 }
 
 /// Removes a plugin.

@@ -140,6 +140,22 @@ fn a_plugin_is_added_removed_and_put_back_while_a_conversation_runs() {
 }
 
 #[test]
+fn a_plugin_that_hosts_have_from_elsewhere_is_not_added_once_more() {
+    let workspace = workspace(&[CACHE]);
+    let library = build_plugin(CACHE).unwrap();
+    let add = format!("plugin add {}", library.display());
+    let refused = conjure(&workspace, &add).run().unwrap();
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let there = "libconjure_skill_cache_manager.so already";
+    assert!(refused.stdout.contains(there), "{refused:?}");
+    let history = conjure(&workspace, "plugin history").run().unwrap();
+    assert!(
+        history.stdout.contains("No plugin was added"),
+        "{history:?}"
+    );
+}
+
+#[test]
 fn programs_get_the_list_as_json() {
     let workspace = workspace(&[CACHE]);
     fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
