@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use conjure_plugins::{InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile};
+use conjure_plugins::{
+    InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile, Sha256,
+};
 use conjure_runtime::{PluginDifference, version_step};
 use conjure_skill_sdk::protocol::Manifest;
 use serde_json::json;
@@ -35,6 +37,9 @@ pub(crate) struct PluginRollbackArgs {
     /// The newest build of this version; without it what the last change took away
     #[arg(value_name = "VERSION")]
     wanted: Option<String>,
+    /// Put it back also where it asks to be allowed more than the one that is there
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Installs a plugin, or upgrades it.
@@ -138,9 +143,35 @@ pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
 /// Puts a build back.
 pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exit, CliError> {
     let installed = InstalledPlugins::of(&global.data_dir());
-    let change = installed.rollback(&args.name, args.wanted.as_deref())?;
+    let name = &args.name;
+    let wanted = args.wanted.as_deref();
+    let build = installed.earlier(name, wanted)?;
+    let more = match installed.file(name)? {
+        Some(there) => more_than(global, &there.sha256, &build.sha256)?,
+        None => Vec::new(),
+    };
+    if !more.is_empty() && !args.yes {
+        let reason = format!(
+            "{name} {} asks to be allowed more than the {name} that is there: {}. Put it back with \
+             `--yes` if it may",
+            build.version,
+            more.join(", ")
+        );
+        return Ok(refused(global, installed.dir(), &reason));
+    }
+    let change = installed.rollback(name, wanted)?;
     report(global, &change);
     Ok(Exit::Fine)
+}
+
+/// What one build asks for beyond what another does, as far as both were ever loaded here.
+fn more_than(global: &Global, there: &Sha256, back: &Sha256) -> Result<Vec<String>, CliError> {
+    let loader = loader(global)?;
+    let manifests = (loader.kept_manifest(there), loader.kept_manifest(back));
+    Ok(match manifests {
+        (Some(there), Some(back)) => PluginDifference::of(Some(&there), &back).more,
+        _ => Vec::new(),
+    })
 }
 
 /// Has hosts load a plugin again.

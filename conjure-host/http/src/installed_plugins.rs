@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use conjure_plugins::{
-    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, NoServices, PluginFile,
+    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, NoServices, PluginFile, Sha256,
 };
 use conjure_runtime::describe::loaded_json;
 use conjure_runtime::{PluginDifference, plugin_create};
@@ -109,13 +109,7 @@ async fn add(
         None => in_use.is_some(),
     };
     if is_another && difference.asks_for_more() && !query.yes {
-        let more = difference.more.join(", ");
-        let detail = format!(
-            "{} asks to be allowed more than the {name} that is there: {more}. Add it with \
-             `?yes=true` if it may",
-            plugin.id()
-        );
-        return Err(Problem::conflict("asks-for-more", detail).with("more", difference.more));
+        return Err(asks_for_more(&plugin.id().to_string(), difference.more));
     }
     let change = {
         let installed = installed.clone();
@@ -224,6 +218,9 @@ async fn reload(
 struct RollbackWish {
     /// The newest build of this version; without it what the last change took away.
     version: Option<String>,
+    /// Put it back also where it asks to be allowed more than the one that is there.
+    #[serde(default)]
+    yes: bool,
 }
 
 /// Put a build of a plugin back that was installed before
@@ -231,16 +228,33 @@ struct RollbackWish {
     tag = "plugins", params(("plugin" = String, Path, description = "Its name")),
     request_body = RollbackWish,
     responses((status = 200, description = "It is there again", body = Changed),
-        (status = 404, description = "There is no such build")))]
+        (status = 404, description = "There is no such build"),
+        (status = 409, description = "It asks to be allowed more")))]
 async fn rollback(
     State(app): State<App>,
     Named(Ref(name)): Named<Ref>,
     JsonBody(wish): JsonBody<RollbackWish>,
 ) -> Result<Json<Changed>, Problem> {
     let installed = installed(&app);
+    let RollbackWish { version, yes } = wish;
     let change = {
         let (installed, name) = (installed.clone(), name.clone());
-        blocking(move || installed.rollback(&name, wish.version.as_deref())).await??
+        let registry = Arc::clone(app.host.registry());
+        let rolled_back = blocking(move || {
+            let version = version.as_deref();
+            let build = installed.earlier(&name, version)?;
+            let manifest = |sha256: &Sha256| registry.loader().kept_manifest(sha256);
+            let there = installed.file(&name)?;
+            let there = there.and_then(|there| manifest(&there.sha256));
+            if let (Some(there), Some(back)) = (there, manifest(&build.sha256))
+                && let more = PluginDifference::of(Some(&there), &back).more
+                && !(more.is_empty() || yes)
+            {
+                return Err(asks_for_more(&format!("{name} {}", build.version), more));
+            }
+            Ok(installed.rollback(&name, version)?)
+        });
+        rolled_back.await??
     };
     let loaded = live(&app, &installed, &name).await?;
     Ok(Json(Changed {
@@ -249,6 +263,15 @@ async fn rollback(
         difference: None,
         loaded: Some(loaded),
     }))
+}
+
+/// A build asks for more than the one that is there.
+fn asks_for_more(build: &str, more: Vec<String>) -> Problem {
+    let detail = format!(
+        "{build} asks to be allowed more than the build that is there: {}. Say `yes` if it may",
+        more.join(", ")
+    );
+    Problem::conflict("asks-for-more", detail).with("more", more)
 }
 
 fn installed(app: &App) -> InstalledPlugins {

@@ -175,6 +175,19 @@ impl InstalledPlugins {
         self.replace(InstallAction::Remove, name, Some(&before), None)
     }
 
+    /// The build that [`InstalledPlugins::rollback`] would put back now.
+    ///
+    /// # Errors
+    /// [`InstallError::NotKept`], and the system's.
+    pub fn earlier(
+        &self,
+        name: &str,
+        wanted: Option<&str>,
+    ) -> Result<InstalledVersion, InstallError> {
+        let now = self.file(name)?.map(|file| file.sha256);
+        self.kept_build(name, wanted, now)
+    }
+
     /// Puts a build back that was there before: the one before the newest change, or the newest one
     /// of this version.
     ///
@@ -188,45 +201,53 @@ impl InstalledPlugins {
         let _lock = self.lock()?;
         let current = self.find(name)?;
         let now = current.as_ref().map(|current| current.file.sha256);
-        let history = self.history(Some(name))?;
+        let build = self.kept_build(name, wanted, now)?;
+        let path = self.kept(&build.sha256);
+        let bytes = fs::read(&path)?;
+        if Sha256::of(&bytes) != build.sha256 {
+            return Err(InstallError::Altered {
+                name: name.to_owned(),
+                version: build.version,
+                path,
+            });
+        }
+        let to = Some((bytes.as_slice(), &build));
+        self.replace(InstallAction::Rollback, name, current.as_ref(), to)
+    }
+
+    /// The newest build of a version that is kept and is not there now; of any, what the newest change
+    /// took away comes first.
+    fn kept_build(
+        &self,
+        name: &str,
+        wanted: Option<&str>,
+        now: Option<Sha256>,
+    ) -> Result<InstalledVersion, InstallError> {
+        let mut history = self.history(Some(name))?;
+        history.reverse();
         let builds = history
-            .iter()
-            .rev()
-            .flat_map(|change| [&change.from, &change.to]);
-        let mut kept: Vec<&InstalledVersion> = Vec::new();
+            .into_iter()
+            .flat_map(|change| [change.from, change.to]);
+        let mut kept: Vec<InstalledVersion> = Vec::new();
         for build in builds.flatten() {
             let is_there = self.kept(&build.sha256).is_file();
             if is_there && now != Some(build.sha256) && !kept.contains(&build) {
                 kept.push(build);
             }
         }
-        // What the newest change took away comes first.
-        let found = match wanted {
-            Some(wanted) => kept.iter().find(|build| build.version == wanted),
-            None => kept.first(),
-        };
-        let Some(build) = found else {
-            let versions: Vec<&str> = kept.iter().map(|build| build.version.as_str()).collect();
-            return Err(InstallError::NotKept {
-                name: name.to_owned(),
-                wanted: match wanted {
-                    Some(wanted) => format!("version {wanted}"),
-                    None => "earlier build".to_owned(),
-                },
-                kept: listed(&versions),
-            });
-        };
-        let path = self.kept(&build.sha256);
-        let bytes = fs::read(&path)?;
-        if Sha256::of(&bytes) != build.sha256 {
-            return Err(InstallError::Altered {
-                name: name.to_owned(),
-                version: build.version.clone(),
-                path,
-            });
+        let is_meant = |build: &InstalledVersion| wanted.is_none_or(|it| build.version == it);
+        if let Some(build) = kept.iter().find(|build| is_meant(build)) {
+            return Ok(build.clone());
         }
-        let to = Some((bytes.as_slice(), *build));
-        self.replace(InstallAction::Rollback, name, current.as_ref(), to)
+        let versions: Vec<&str> = kept.iter().map(|build| build.version.as_str()).collect();
+        Err(InstallError::NotKept {
+            name: name.to_owned(),
+            wanted: match wanted {
+                Some(wanted) => format!("version {wanted}"),
+                None => "earlier build".to_owned(),
+            },
+            kept: listed(&versions),
+        })
     }
 
     /// Takes back what a change did, as if it had not been made.

@@ -130,18 +130,24 @@ fn plugin() -> ExecutorPlugin<Teller> {
 export_executor!(plugin, name = "teller");
 "#;
 
-/// A skill that counts its calls, and hands the count on.
+/// A skill that counts its calls, and hands the count on. The version 0.1.0 asks for connections of its
+/// own.
 const COUNTER: &str = r#"
 use std::sync::{Arc, Mutex};
 
-use conjure_skill_sdk::protocol::Execute;
+use conjure_skill_sdk::protocol::{Execute, Permissions};
 use conjure_skill_sdk::{export_skill, Skill};
 use serde_json::json;
 
 fn skill() -> Skill {
+    let permissions = Permissions {
+        network: env!("CARGO_PKG_VERSION") == "0.1.0",
+        ..Permissions::default()
+    };
     let count = Arc::new(Mutex::new(0_u64));
     let (exported, imported) = (Arc::clone(&count), Arc::clone(&count));
     Skill::new("counter", "Counts")
+        .permissions(permissions)
         .execute("any command", move |_cx, _c: Execute| {
             let mut count = count.lock().unwrap();
             *count += 1;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use conjure_host::plugin::{
     InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile,
 };
+use conjure_kit::{Workspace, cli};
 use conjure_plugin_tests::versioned;
 use tempfile::TempDir;
 
@@ -183,4 +184,43 @@ fn of_many_changes_only_the_libraries_of_the_newest_are_kept() {
         .unwrap_err();
     assert!(error.to_string().contains("kept are: 0.2.0"), "{error}");
     assert_eq!(stage.installed.history(None).unwrap().len(), 13);
+}
+
+#[test]
+fn a_build_that_asks_for_more_is_taken_only_where_somebody_says_so() {
+    let workspace = Workspace::new().unwrap();
+    let put = |version: &str| {
+        let path = workspace.root().join(format!("{version}.so"));
+        std::fs::write(&path, versioned("counter", version)).unwrap();
+        path.display().to_string()
+    };
+    let (asking, other) = (put("0.1.0"), put("0.2.0"));
+    let run = |args: &[&str]| {
+        let args = ["plugin"].iter().chain(args).copied();
+        let output = cli(args).workspace(&workspace).run().unwrap();
+        (output.code, output.stdout)
+    };
+    let (code, said) = run(&["add", &asking]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("asks for: connections of its own"), "{said}");
+    let (code, said) = run(&["add", &other]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("0.1.0 → 0.2.0"), "{said}");
+    assert!(
+        said.contains("asks no more for: connections of its own"),
+        "{said}"
+    );
+    for back in [&["add", &asking][..], &["rollback", "counter"]] {
+        let (code, said) = run(back);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(
+            said.contains("connections of its own") && said.contains("--yes"),
+            "{said}"
+        );
+        let (code, said) = run(&[back, &["--yes"]].concat());
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("0.2.0 → 0.1.0, a downgrade"), "{said}");
+        let (code, said) = run(&["add", &other]);
+        assert_eq!(code, Some(0), "{said}");
+    }
 }
