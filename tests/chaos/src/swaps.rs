@@ -156,8 +156,7 @@ async fn swap(options: &Options) -> Result<Summary> {
     while let Some(ended) = sessions.join_next().await {
         ended??;
     }
-    // What is closed is told so on tasks of its own.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    all_are_closed(&work).await?;
     let summary = Summary {
         swaps: options.count,
         calls: done.calls.load(Ordering::Relaxed),
@@ -166,26 +165,32 @@ async fn swap(options: &Options) -> Result<Summary> {
         time,
         memory_mib: (before, own_memory_mib()?),
     };
-    opened_and_closed(&work)?;
     Ok(summary)
 }
 
-/// Each opening of a session at the backend was closed again. One that was cut is closed as well,
-/// whether it had begun or not.
-fn opened_and_closed(work: &Path) -> Result<()> {
-    let log = std::fs::read_to_string(work.join("log.txt"))?;
-    for version in VERSIONS {
-        let count = |what: &str| {
-            let line = format!("{what} {version}");
-            log.lines().filter(|said| *said == line).count()
+/// Waits until each opening of a session at the backend is closed again, which it is told on tasks of
+/// their own. One that was cut is closed as well, whether it had begun or not.
+async fn all_are_closed(work: &Path) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let log = std::fs::read_to_string(work.join("log.txt"))?;
+        let counted = VERSIONS.map(|version| {
+            let count = |what: &str| {
+                let line = format!("{what} {version}");
+                log.lines().filter(|said| *said == line).count()
+            };
+            (version, count("open"), count("close"))
+        });
+        let left = counted.iter().find(|(_, opened, closed)| opened > closed);
+        let Some((version, opened, closed)) = left else {
+            return Ok(());
         };
-        let (opened, closed) = (count("open"), count("close"));
         ensure!(
-            opened <= closed,
+            begun.elapsed() < LIMIT,
             "keeper {version} was opened {opened} times and closed {closed} times"
         );
+        tokio::time::sleep(PACE).await;
     }
-    Ok(())
 }
 
 fn place(dir: &Path, name: &str, library: &[u8]) -> Result<()> {

@@ -22,7 +22,9 @@ struct Keeper {
 fn note(cx: &Cx, what: &str) {
     let path = cx.working_dir().unwrap().join("log.txt");
     let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-    writeln!(log, "{what} {}", env!("CARGO_PKG_VERSION")).unwrap();
+    // In one piece, since others write there as well.
+    let line = format!("{what} {}\n", env!("CARGO_PKG_VERSION"));
+    log.write_all(line.as_bytes()).unwrap();
 }
 
 fn there(cx: &Cx, name: &str) -> bool {
@@ -33,6 +35,12 @@ impl Backend for Keeper {
     async fn open(&self, cx: Cx, request: Open) -> Result<()> {
         if there(&cx, concat!("refuse-", env!("CARGO_PKG_VERSION"))) {
             return Err(Error::new("it does not want to"));
+        }
+        if there(&cx, concat!("slow-", env!("CARGO_PKG_VERSION"))) {
+            note(&cx, "opening");
+            while !there(&cx, "go-on") {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
         }
         note(&cx, "open");
         let from = request.options["from"].as_u64().unwrap_or_default();

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use conjure_core::log::StateHandover;
 use conjure_skill_sdk::protocol::{Empty, ExecutorInit, ExecutorReady, Open, SkillMount, op};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 use tokio_util::sync::DropGuard;
 
@@ -56,6 +58,8 @@ pub(crate) struct BackendLease {
     /// What became of the state of the version before, until somebody is told.
     outcome: Mutex<Option<String>>,
     is_over: AtomicBool,
+    /// Held while the session is being opened there: it is closed after that only.
+    opening: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl BackendLease {
@@ -72,8 +76,7 @@ impl BackendLease {
             ..ExecutorInit::default()
         };
         let mut lease = Self::new(plugin, instance, request_context, open);
-        let ready = ask(&lease.instance, request_context, op::EXECUTOR_INIT, init).await;
-        lease.ready = ready.map_err(|error| lease.not_opened(&error))?;
+        lease.ready = lease.opened(op::EXECUTOR_INIT, init).await?;
         Ok(lease)
     }
 
@@ -87,9 +90,7 @@ impl BackendLease {
         (name, changes): (&str, &Arc<BackendChanges>),
     ) -> Result<Self, String> {
         let mut lease = Self::new(plugin, instance, request_context, open);
-        let opened: Result<Empty, _> =
-            ask(&lease.instance, request_context, op::BACKEND_OPEN, request).await;
-        opened.map_err(|error| lease.not_opened(&error))?;
+        let _: Empty = lease.opened(op::BACKEND_OPEN, request).await?;
         let watches = lease.plugin.manifest().has("backend.watch/1");
         lease._watched = watches.then(|| watch(name, &lease.instance, request_context, changes));
         Ok(lease)
@@ -114,6 +115,26 @@ impl BackendLease {
             instead: OnceLock::new(),
             outcome: Mutex::default(),
             is_over: AtomicBool::new(false),
+            opening: Arc::default(),
+        }
+    }
+
+    /// Asks for the opening, which goes on also where nobody waits for it any more.
+    async fn opened<R: DeserializeOwned + Send + 'static>(
+        &self,
+        operation: &'static str,
+        request: impl Serialize + Send + 'static,
+    ) -> Result<R, String> {
+        let opening = Arc::clone(&self.opening).lock_owned().await;
+        let (instance, request_context) =
+            (Arc::clone(&self.instance), self.request_context.clone());
+        let asking = tokio::spawn(async move {
+            let _opening = opening;
+            ask(&instance, &request_context, operation, request).await
+        });
+        match asking.await {
+            Ok(opened) => opened.map_err(|error| self.not_opened(&error)),
+            Err(error) => Err(format!("its opening ended early: {error}")),
         }
     }
 
@@ -238,7 +259,9 @@ impl BackendLease {
         let (instance, request_context) =
             (Arc::clone(&self.instance), self.request_context.clone());
         let open = Arc::clone(&self.open);
+        let opening = Arc::clone(&self.opening);
         Some(async move {
+            let _opened = opening.lock().await;
             let ended: Result<Empty, _> =
                 ask(&instance, &request_context, operation, Empty {}).await;
             open.remove(&instance);

@@ -111,17 +111,20 @@ impl Toolbox {
         plugin: Arc<LoadedPlugin>,
     ) -> Option<Move> {
         let attached = self.attached.get(at)?;
-        let name = &attached.name;
-        let comes = self.moves.under_way.get(name);
-        let goes_on = match (comes, attached.kind.lease()) {
-            (Some(comes), _) => comes.plugin.id() == plugin.id(),
-            // The same library that was loaded again is of use only where it was given up on.
-            (None, Some(lease)) => {
+        let name = attached.name.clone();
+        // The same library that was loaded again is of use only where it was given up on.
+        let is_there = attached.is_made_of(&spec)
+            && attached.kind.lease().is_some_and(|lease| {
                 lease.plugin.id() == plugin.id() && lease.plugin.health().quarantined.is_none()
-            }
-            (None, None) => false,
-        };
-        if goes_on || self.moves.has_refused(name, &plugin) {
+            });
+        if is_there {
+            // Where another version was on its way, nobody waits for that any more.
+            self.moves.under_way.remove(&name);
+            return None;
+        }
+        let comes = self.moves.under_way.get(&name);
+        let goes_on = comes.is_some_and(|comes| comes.plugin.id() == plugin.id());
+        if goes_on || self.moves.has_refused(&name, &plugin) {
             return None;
         }
         Some(self.begin(spec, plugin))

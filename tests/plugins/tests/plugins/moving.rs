@@ -282,6 +282,24 @@ async fn a_version_that_cannot_be_made_ready_changes_nothing_and_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_nobody_waits_for_any_more_is_closed_once_it_is_open() {
+    let stage = Stage::new().await;
+    let calls = stage.calls().await;
+    assert_eq!(count(&calls).await, "0.2.0: 1");
+    stage.touch("slow-0.3.0");
+    stage.put("keeper", "0.3.0").await;
+    stage.logs(&["open 0.2.0", "opening 0.3.0"]).await;
+    stage.put("keeper", "0.2.0").await;
+    assert_eq!(count(&calls).await, "0.2.0: 2", "it goes on meanwhile");
+    stage.touch("go-on");
+    stage
+        .logs(&["open 0.2.0", "opening 0.3.0", "open 0.3.0", "close 0.3.0"])
+        .await;
+    assert_eq!(count(&calls).await, "0.2.0: 3");
+    assert_eq!(versions(&calls), ["keeper 0.2.0", "teller 0.2.0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn state_that_cannot_come_over_stays_where_it_is() {
     let stage = Stage::new().await;
     let calls = stage.calls().await;
