@@ -1,4 +1,4 @@
-//! Plugins that are installed, upgraded, removed and put back while the server runs.
+//! Plugins that are installed, upgraded, removed, put back and loaded again while the server runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,15 +115,7 @@ async fn add(
         let installed = installed.clone();
         blocking(move || installed.add(&file)).await??
     };
-    let loaded = match live(&app, &installed, &name).await {
-        Ok(loaded) => loaded,
-        Err(refused) => {
-            if let Some(change) = change {
-                blocking(move || installed.undo(&change)).await??;
-            }
-            return Err(refused);
-        }
-    };
+    let loaded = live(&app, installed, &name, change.as_ref()).await?;
     Ok(Json(Changed {
         plugin: name,
         change,
@@ -256,7 +248,7 @@ async fn rollback(
         });
         rolled_back.await??
     };
-    let loaded = live(&app, &installed, &name).await?;
+    let loaded = live(&app, installed, &name, Some(&change)).await?;
     Ok(Json(Changed {
         plugin: name,
         change: Some(change),
@@ -310,19 +302,30 @@ async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin
     Ok((file, plugin))
 }
 
-/// Has the host take what is installed at once, without waiting for the directory to tell.
-async fn live(app: &App, installed: &InstalledPlugins, name: &str) -> Result<Value, Problem> {
+/// Has the host take what is installed at once, without waiting for the directory to tell. Where it
+/// does not, the change is taken back.
+async fn live(
+    app: &App,
+    installed: InstalledPlugins,
+    name: &str,
+    change: Option<&InstallChange>,
+) -> Result<Value, Problem> {
     let registry = Arc::clone(app.host.registry());
-    let (installed, name) = (installed.clone(), name.to_owned());
+    let (name, change) = (name.to_owned(), change.cloned());
     let loaded = blocking(move || {
         let Some(file) = installed.file(&name)? else {
             return Ok(json!(null));
         };
         match registry.add(&file.path, false) {
             Ok(plugin) => Ok(loaded_json(&plugin)),
-            Err(error) => Err(Problem::invalid(format!(
-                "this host does not take it, so nothing was changed: {error}"
-            ))),
+            Err(error) => {
+                if let Some(change) = change {
+                    installed.undo(&change)?;
+                }
+                Err(Problem::invalid(format!(
+                    "this host does not take it, so nothing was changed: {error}"
+                )))
+            }
         }
     });
     loaded.await?

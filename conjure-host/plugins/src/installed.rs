@@ -116,12 +116,6 @@ pub enum InstallError {
     Io(#[from] io::Error),
 }
 
-/// A plugin that is there.
-struct Installed {
-    path: PathBuf,
-    file: PluginFile,
-}
-
 impl InstalledPlugins {
     /// Those of a data directory.
     pub fn of(data_dir: &Path) -> Self {
@@ -141,7 +135,15 @@ impl InstalledPlugins {
     /// # Errors
     /// The system's.
     pub fn file(&self, name: &str) -> Result<Option<PluginFile>, InstallError> {
-        Ok(self.find(name)?.map(|installed| installed.file))
+        for path in libraries(&self.plugins)? {
+            // What is no plugin is none of this name.
+            if let Ok(file) = PluginFile::read(&path, true)
+                && file.header.name == name
+            {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
     }
 
     /// Installs a build that was judged, in the place of the one that is there. Nothing where it is
@@ -152,8 +154,8 @@ impl InstalledPlugins {
     pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.lock()?;
         let name = &file.header.name;
-        let before = self.find(name)?;
-        let is_same = |before: &Installed| before.file.sha256 == file.sha256;
+        let before = self.file(name)?;
+        let is_same = |before: &PluginFile| before.sha256 == file.sha256;
         if before.as_ref().is_some_and(is_same) {
             return Ok(None);
         }
@@ -169,7 +171,7 @@ impl InstalledPlugins {
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn remove(&self, name: &str) -> Result<InstallChange, InstallError> {
         let _lock = self.lock()?;
-        let Some(before) = self.find(name)? else {
+        let Some(before) = self.file(name)? else {
             return Err(self.not_installed(name));
         };
         self.replace(InstallAction::Remove, name, Some(&before), None)
@@ -199,8 +201,8 @@ impl InstalledPlugins {
         wanted: Option<&str>,
     ) -> Result<InstallChange, InstallError> {
         let _lock = self.lock()?;
-        let current = self.find(name)?;
-        let now = current.as_ref().map(|current| current.file.sha256);
+        let current = self.file(name)?;
+        let now = current.as_ref().map(|current| current.sha256);
         let build = self.kept_build(name, wanted, now)?;
         let path = self.kept(&build.sha256);
         let bytes = fs::read(&path)?;
@@ -268,12 +270,12 @@ impl InstalledPlugins {
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn reload(&self, name: &str) -> Result<InstalledVersion, InstallError> {
         let _lock = self.lock()?;
-        let Some(there) = self.find(name)? else {
+        let Some(there) = self.file(name)? else {
             return Err(self.not_installed(name));
         };
         // Another file with the same bytes.
-        self.place(&there.path, &there.file.bytes)?;
-        Ok(version(&there.file))
+        self.place(&there.path, &there.bytes)?;
+        Ok(version(&there))
     }
 
     /// What was changed, the oldest first: of one plugin, or of all.
@@ -297,12 +299,12 @@ impl InstalledPlugins {
         &self,
         action: InstallAction,
         name: &str,
-        before: Option<&Installed>,
+        before: Option<&PluginFile>,
         to: Option<(&[u8], &InstalledVersion)>,
     ) -> Result<InstallChange, InstallError> {
         if let Some(before) = before {
-            let kept = self.kept(&before.file.sha256);
-            fs::write_atomic(kept, &before.file.bytes)?;
+            let kept = self.kept(&before.sha256);
+            fs::write_atomic(kept, &before.bytes)?;
         }
         let path = match before {
             Some(before) => before.path.clone(),
@@ -312,7 +314,7 @@ impl InstalledPlugins {
             at_ms: now_ms(),
             action,
             plugin: name.to_owned(),
-            from: before.map(|before| version(&before.file)),
+            from: before.map(version),
             to: to.map(|(_, version)| version.clone()),
         };
         // Where it cannot be noted nothing is changed.
@@ -368,18 +370,6 @@ impl InstalledPlugins {
             fs::remove_file(self.kept(gone));
         }
         Ok(())
-    }
-
-    fn find(&self, name: &str) -> Result<Option<Installed>, InstallError> {
-        for path in libraries(&self.plugins)? {
-            // What is no plugin is none of this name.
-            if let Ok(file) = PluginFile::read(&path, true)
-                && file.header.name == name
-            {
-                return Ok(Some(Installed { path, file }));
-            }
-        }
-        Ok(None)
     }
 
     fn not_installed(&self, name: &str) -> InstallError {

@@ -354,7 +354,6 @@ impl Files for Mcp {
     }
 }
 
-/// Ends a session's use of its entries, all at the same time.
 impl Reopens for Mcp {
     /// Servers that are the same go on, with their connections and what runs there.
     async fn reopen(&self, cx: Cx, request: Open) -> Result<()> {
@@ -376,6 +375,7 @@ impl Reopens for Mcp {
     }
 }
 
+/// Ends a session's use of its entries, all at the same time.
 async fn release(registry: &Arc<ConnectionRegistry>, session: &McpSession) {
     let entries = session.end();
     let released = entries

@@ -125,7 +125,10 @@ async fn swap(options: &Options) -> Result<Summary> {
         sessions.spawn(calling(session, Arc::clone(&done)));
     }
     // All have made their first calls, so that what they keep for their lives is there.
+    let begun = Instant::now();
     while done.calls.load(Ordering::Relaxed) < 4 * SESSIONS {
+        still_well(&mut sessions)?;
+        ensure!(begun.elapsed() < LIMIT, "the sessions make no calls");
         tokio::time::sleep(PACE).await;
     }
     let (begun, before) = (Instant::now(), own_memory_mib()?);
@@ -146,9 +149,7 @@ async fn swap(options: &Options) -> Result<Summary> {
             noticed
                 .with_context(|| format!("round {round}: {name} {version} is not noticed"))??;
         }
-        while let Some(ended) = sessions.try_join_next() {
-            ended??;
-        }
+        still_well(&mut sessions)?;
         tokio::time::sleep(Duration::from_millis(random.below(30))).await;
     }
     let time = begun.elapsed();
@@ -166,6 +167,14 @@ async fn swap(options: &Options) -> Result<Summary> {
         memory_mib: (before, own_memory_mib()?),
     };
     Ok(summary)
+}
+
+/// Whether no session has ended, which none does by itself.
+fn still_well(sessions: &mut JoinSet<Result<()>>) -> Result<()> {
+    match sessions.try_join_next() {
+        Some(ended) => ended?,
+        None => Ok(()),
+    }
 }
 
 /// Waits until each opening of a session at the backend is closed again, which it is told on tasks of

@@ -10,9 +10,9 @@
 
 mod artifacts;
 mod builds;
+mod campaign;
 mod chaos;
 mod check;
-mod crashes;
 mod demo;
 mod dist;
 mod files;
@@ -25,7 +25,6 @@ mod repo;
 mod sanitize;
 mod soak;
 mod suite;
-mod swaps;
 mod tidy;
 
 use std::process::ExitCode;
@@ -88,13 +87,13 @@ enum Command {
     /// Ten thousand calls that crash, hang, lie or use up their memory. The host must stay the process
     /// that it is, each error must name its cause, the plugin must serve the next call, and sessions
     /// that use another one must not notice.
-    Crashes(crashes::Args),
+    Crashes(campaign::Args),
     /// Replace a skill and a backend under sessions that call them all the while
     ///
     /// A thousand swaps of each between two versions, under 500 calls a second of 20 sessions. Each
     /// call must be answered by the version that its table named, with the state of those before, and
     /// every session that was opened at a backend must be closed there.
-    Swaps(swaps::Args),
+    Swaps(campaign::Args),
     /// Run many sessions of a server for hours, and look at its memory, descriptors and children
     ///
     /// Two hours with 200 sessions. With `--profile nightly` ten minutes, and more until it can tell
@@ -129,11 +128,11 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args),
         Command::Order => order::run(),
         Command::Chaos(args) => chaos::run(&args),
-        Command::Crashes(args) => crashes::run(&args),
+        Command::Crashes(args) => campaign::run("crashes", &args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sanitize => sanitize::run(),
         Command::Soak(args) => soak::run(&args),
-        Command::Swaps(args) => swaps::run(&args),
+        Command::Swaps(args) => campaign::run("swaps", &args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Check => check::run(),
     };

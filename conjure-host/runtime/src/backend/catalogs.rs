@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct AskedCatalog {
     pub(crate) backend: String,
     /// Which of the backend's moves was asked.
-    serial: u64,
+    move_number: u64,
     pub(crate) catalog: CatalogReply,
 }
 
@@ -43,7 +43,7 @@ impl Toolbox {
             return None;
         };
         let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
-        let (backend, serial) = (attached.name.clone(), attached.serial);
+        let (backend, move_number) = (attached.name.clone(), attached.move_number);
         let whom = self.whom.clone();
         Some(async move {
             let asked = ask(
@@ -54,7 +54,7 @@ impl Toolbox {
             );
             Ok(AskedCatalog {
                 backend,
-                serial,
+                move_number,
                 catalog: asked.await?,
             })
         })
@@ -65,7 +65,7 @@ impl Toolbox {
     pub(crate) fn set_catalog(&mut self, asked: AskedCatalog) {
         let AskedCatalog {
             backend,
-            serial,
+            move_number,
             catalog: now,
         } = asked;
         let attached = self
@@ -73,7 +73,7 @@ impl Toolbox {
             .iter_mut()
             .find(|attached| attached.name == backend);
         let Some(attached) = attached else { return };
-        if attached.serial != serial {
+        if attached.move_number != move_number {
             self.changes.push(BackendChange::Catalog { backend });
         } else if let BackendKind::Backend { catalog, .. } = &mut attached.kind {
             *catalog = Arc::new(now);
@@ -97,24 +97,11 @@ impl Toolbox {
             if !lease.plugin.manifest().has("backend.contribute/1") {
                 return None;
             }
-            let (name, serial, lease) = (attached.name.clone(), attached.serial, Arc::clone(lease));
-            let (request_context, whom) = (self.request_context.clone(), self.whom.clone());
-            let changes = Arc::clone(&self.changes);
+            let asked = self.ask_catalog(&attached.name)?;
+            let (name, changes) = (attached.name.clone(), Arc::clone(&self.changes));
             Some(async move {
-                let asked = ask(
-                    lease.instance(),
-                    &request_context,
-                    op::BACKEND_CATALOG,
-                    whom,
-                );
                 let why = match tokio::time::timeout(LIMIT, asked).await {
-                    Ok(Ok(catalog)) => {
-                        return Some(AskedCatalog {
-                            backend: name,
-                            serial,
-                            catalog,
-                        });
-                    }
+                    Ok(Ok(catalog)) => return Some(catalog),
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => format!("no answer within {LIMIT:?}"),
                 };

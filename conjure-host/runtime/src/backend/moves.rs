@@ -44,7 +44,7 @@ pub(super) struct Moves {
     under_way: HashMap<String, UnderWay>,
     number: u64,
     /// One move of a backend at a time, so that the last one wins.
-    turns: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
+    gates: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
     /// Plugins that could not be made ready for a backend: they are not tried again.
     refused: HashMap<String, Weak<LoadedPlugin>>,
     /// What has been replaced and may still be in use.
@@ -222,11 +222,11 @@ impl Toolbox {
         let state = self.states.get(&backend).cloned();
         let attached = self.attached.iter().find(|known| known.name == backend);
         let same = attached.and_then(|attached| reopenable(attached, &plugin));
-        let turn = self.moves.turns.entry(backend.clone());
-        let turn = Arc::clone(turn.or_default());
+        let gate = self.moves.gates.entry(backend.clone());
+        let gate = Arc::clone(gate.or_default());
         let moving = async move {
             let made = async {
-                let _turn = turn.lock().await;
+                let _alone = gate.lock().await;
                 match same {
                     Some((lease, catalog)) => attaching.reopen(&spec, lease, catalog).await,
                     None => {
@@ -296,7 +296,7 @@ impl Toolbox {
         let (old, new) = (attached.kind.lease().cloned(), kind.lease().cloned());
         attached.kind = kind;
         attached.made_of = spec;
-        attached.serial = number;
+        attached.move_number = number;
         if self.whom.provider != whom.provider {
             // The session talks to another provider by now, where it may offer something else.
             let backend = backend.clone();

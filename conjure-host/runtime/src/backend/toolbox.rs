@@ -59,8 +59,8 @@ pub(super) struct Attached {
     /// What it was made with, which may differ while another one is made ready.
     pub(super) made_of: BackendSpec,
     pub(super) kind: BackendKind,
-    /// Which of its moves it is of.
-    pub(super) serial: u64,
+    /// The number of the move that made it; 0 is its attaching.
+    pub(super) move_number: u64,
 }
 
 pub(super) enum BackendKind {
@@ -100,7 +100,7 @@ impl Attached {
             spec: spec.clone(),
             made_of: spec.clone(),
             kind,
-            serial: 0,
+            move_number: 0,
         }
     }
 

@@ -198,6 +198,14 @@ fn a_stateless_server_of_the_newer_era_is_shared_by_sessions() {
     let statuses = ["one", "two"].map(|session| stage.status_of(session, "s"));
     assert_eq!(statuses[0]["pid"], statuses[1]["pid"]);
     assert_eq!(statuses[0]["shared"], true);
+    // One that has it no more takes it from no other.
+    let nothing = json!({ "options": { "servers": {}, "max_starting": 4 } });
+    let reopened = stage.plugin.session("two").call("backend.reopen", nothing);
+    reopened.reply.unwrap();
+    assert_eq!(stage.catalog_of("two").tools, []);
+    assert_eq!(stage.status()["pid"], statuses[0]["pid"]);
+    assert_eq!(stage.text("echo", json!({ "text": "still" })), "still");
+    assert_eq!(stage.status()["pid"], statuses[0]["pid"]);
     stage.close("two");
     assert_eq!(stage.text("echo", json!({ "text": "here" })), "here");
     let stateful = with(

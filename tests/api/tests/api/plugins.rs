@@ -4,6 +4,7 @@ use std::fs;
 
 use conjure_kit::{Workspace, build_plugin};
 use conjure_mock_llm::Message;
+use conjure_plugin_tests::versioned;
 use serde_json::{Value, json};
 
 use crate::events::Client;
@@ -116,6 +117,30 @@ fn what_is_no_plugin_is_refused_and_leaves_nothing() {
         .iter()
         .find(|path| path.to_string_lossy().contains("plugin-"));
     assert_eq!(left, None);
+}
+
+#[test]
+fn a_build_that_asks_for_more_is_taken_only_where_the_request_says_so() {
+    let server = Server::start();
+    let (asking, other) = (versioned("counter", "0.1.0"), versioned("counter", "0.2.0"));
+    upload(&server, &asking).is(200);
+    let upgraded = upload(&server, &other).is(200).json();
+    let less = &upgraded["difference"]["permissions"]["less"];
+    assert_eq!(*less, json!(["connections of its own"]));
+    let refused = upload(&server, &asking).is(409).json();
+    assert_eq!(refused["more"], json!(["connections of its own"]));
+    let rollback = "/api/v1/plugins/counter/rollback";
+    server.post(rollback, &json!({})).is(409);
+    let loaded = server.get("/api/v1/plugins").is(200).json();
+    assert_eq!(
+        loaded["plugins"][0]["version"], "0.2.0",
+        "nothing was changed"
+    );
+    let back = server
+        .post(rollback, &json!({ "yes": true }))
+        .is(200)
+        .json();
+    assert_eq!(back["loaded"]["version"], "0.1.0");
 }
 
 #[test]

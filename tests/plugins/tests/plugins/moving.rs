@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::{
-    Content, Event, FunctionCall, Message, OutputPart, Part, Response, Stop, StopReason,
+    Content, Event, FunctionCall, Message, OutputPart, Part, Response, StopReason,
 };
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::When;
@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::sessions::reply;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -88,7 +90,16 @@ impl Stage {
     }
 
     async fn logs(&self, lines: &[&str]) {
-        until(&format!("{lines:?}"), || self.log(), |log| log == lines).await;
+        // Nothing tells of a line of a file.
+        let limit = Instant::now() + LIMIT;
+        while self.log() != lines {
+            assert!(
+                Instant::now() < limit,
+                "never: {lines:?}; last: {:?}",
+                self.log()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     fn spec(&self) -> SessionSpec {
@@ -107,19 +118,6 @@ impl Stage {
 
     async fn calls(&self) -> Arc<ToolSession> {
         Arc::new(self.host.calls(self.spec()).await.unwrap())
-    }
-}
-
-/// Waits for something that comes; the last look is told where it does not.
-async fn until<T: std::fmt::Debug>(what: &str, look: impl Fn() -> T, is_so: impl Fn(&T) -> bool) {
-    let limit = Instant::now() + LIMIT;
-    loop {
-        let seen = look();
-        if is_so(&seen) {
-            return;
-        }
-        assert!(Instant::now() < limit, "never: {what}; last: {seen:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -142,7 +140,12 @@ fn versions(calls: &ToolSession) -> Vec<String> {
 }
 
 async fn have(calls: &ToolSession, wanted: &[&str]) {
-    until("the versions", || versions(calls), |seen| seen == wanted).await;
+    let mut revision = calls.revision();
+    let there = revision.wait_for(|_| versions(calls) == wanted);
+    let there = tokio::time::timeout(LIMIT, there).await;
+    there
+        .unwrap_or_else(|_| panic!("never: {wanted:?}; last: {:?}", versions(calls)))
+        .unwrap();
 }
 
 async fn call(calls: &ToolSession, tool: &str, arguments: Value) -> String {
@@ -275,7 +278,8 @@ async fn a_version_that_cannot_be_made_ready_changes_nothing_and_is_said() {
         assert!(told.contains(part), "{told}");
     }
     assert_eq!(versions(&calls), ["keeper 0.2.0", "teller 0.2.0"]);
-    // Another change of the plugins does not try it again.
+    // Another change of the plugins does not try it again, though it would be ready by now.
+    std::fs::remove_file(stage.work.join("refuse-0.3.0")).unwrap();
     stage.put("teller", "0.3.0").await;
     have(&calls, &["keeper 0.2.0", "teller 0.3.0"]).await;
     assert_eq!(count(&calls).await, "0.2.0: 2");
@@ -348,17 +352,7 @@ impl Provider for Looking {
             }
             None => (Part::text(names.join(" ")), StopReason::EndTurn),
         };
-        let response = Response {
-            parts: vec![part],
-            stop: Some(Stop {
-                reason,
-                raw: "scripted".to_owned(),
-                sequence: None,
-            }),
-            complete: true,
-            ..Response::default()
-        };
-        std::future::ready(Ok(response)).boxed()
+        std::future::ready(Ok(reply(part, reason))).boxed()
     }
 }
 

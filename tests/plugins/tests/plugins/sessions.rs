@@ -304,6 +304,20 @@ impl Backend for Growing {
     }
 }
 
+/// A whole reply of one part.
+pub(crate) fn reply(part: Part, reason: StopReason) -> Response {
+    Response {
+        parts: vec![part],
+        stop: Some(Stop {
+            reason,
+            raw: "scripted".to_owned(),
+            sequence: None,
+        }),
+        complete: true,
+        ..Response::default()
+    }
+}
+
 /// Calls `growing_grow` once, and says what it sees in each request after that.
 struct Looking;
 
@@ -334,17 +348,7 @@ impl Provider for Looking {
         } else {
             (Part::text(names.join(" ")), StopReason::EndTurn)
         };
-        let response = Response {
-            parts: vec![part],
-            stop: Some(Stop {
-                reason,
-                raw: "scripted".to_owned(),
-                sequence: None,
-            }),
-            complete: true,
-            ..Response::default()
-        };
-        std::future::ready(Ok(response)).boxed()
+        std::future::ready(Ok(reply(part, reason))).boxed()
     }
 }
 
