@@ -15,6 +15,13 @@ use crate::platform::VariableChange;
 pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
 /// Where plugins run that could run in either place: `in-process` or `process`.
 pub const ISOLATION: &str = "CONJURE_ISOLATION";
+/// Indexes of packages that `conjure plugin install NAME` looks in: files, folders or addresses,
+/// separated by spaces.
+pub const PLUGIN_INDEX: &str = "CONJURE_PLUGIN_INDEX";
+/// What opens the key that signs packages.
+pub const SIGNING_PASSWORD: &str = "CONJURE_SIGNING_PASSWORD";
+/// Where `docker login` keeps passwords of registries; `.docker` in the home directory without it.
+pub const DOCKER_CONFIG: &str = "DOCKER_CONFIG";
 /// The directory for everything that the host keeps; the platform's usual place
 /// without it.
 pub const DATA_DIR: &str = "CONJURE_DATA_DIR";

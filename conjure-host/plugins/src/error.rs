@@ -69,6 +69,31 @@ pub enum PluginError {
         /// Permission bits.
         mode: u32,
     },
+    /// It is not what the lock says.
+    #[error(
+        "{}: is not the library of {name} {version} that {} names, so nothing of it runs: it was \
+         altered, or put there by hand. `conjure plugin install` puts back what the lock names; \
+         `conjure plugin add` takes a build of your own",
+        path.display(), lock.display()
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// The plugin.
+        name: String,
+        /// The version that is locked.
+        version: String,
+        /// The lock.
+        lock: PathBuf,
+    },
+    /// Nobody knows what the lock says.
+    #[error("{}: nothing of it runs, because {reason}", path.display())]
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the lock.
+        reason: String,
+    },
     /// The file is larger than any plugin may be.
     #[error(
         "{}: has {size} bytes, and a plugin has at most {limit}. Build it in release, or strip it",

@@ -14,7 +14,9 @@ use conjure_config::fs;
 use conjure_config::platform::LIBRARY_EXTENSION;
 use serde::{Deserialize, Serialize};
 
-use super::{PluginError, PluginFile, Sha256, libraries};
+use super::{
+    LOCK_FILE, LockError, LockedPlugin, PluginError, PluginFile, PluginLock, Sha256, libraries,
+};
 
 /// Changes of one plugin whose libraries are kept.
 const KEPT: usize = 10;
@@ -24,6 +26,7 @@ const KEPT: usize = 10;
 pub struct InstalledPlugins {
     plugins: PathBuf,
     history: PathBuf,
+    lock: PluginLock,
 }
 
 /// One build of a plugin.
@@ -33,6 +36,9 @@ pub struct InstalledVersion {
     pub version: String,
     /// The digest of its bytes.
     pub sha256: Sha256,
+    /// The package that it came in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<Box<LockedPlugin>>,
 }
 
 /// What was done.
@@ -108,6 +114,9 @@ pub enum InstallError {
         /// The file.
         path: PathBuf,
     },
+    /// What the packages were that plugins came in is not known.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The file that is installed is no plugin.
     #[error(transparent)]
     Plugin(#[from] PluginError),
@@ -122,6 +131,7 @@ impl InstalledPlugins {
         Self {
             plugins: data_dir.join("plugins"),
             history: data_dir.join("plugin-history"),
+            lock: PluginLock::at(data_dir.join(LOCK_FILE)),
         }
     }
 
@@ -146,20 +156,78 @@ impl InstalledPlugins {
         Ok(None)
     }
 
+    /// What the plugins are that came in packages.
+    pub fn lock(&self) -> &PluginLock {
+        &self.lock
+    }
+
+    /// What the lock says of a library at a path: nothing where it is not one of these, or came in no
+    /// package.
+    ///
+    /// # Errors
+    /// [`PluginError::Locked`] where it has other bytes than the lock says, and
+    /// [`PluginError::Lock`] where nobody knows what the lock says.
+    pub(crate) fn judge(
+        &self,
+        path: &Path,
+        name: &str,
+        sha256: &Sha256,
+    ) -> Result<Option<LockedPlugin>, PluginError> {
+        let is_here = path.parent().is_some_and(|dir| {
+            dir == self.plugins
+                || matches!(
+                    (dir.canonicalize(), self.plugins.canonicalize()),
+                    (Ok(dir), Ok(plugins)) if dir == plugins
+                )
+        });
+        if !is_here {
+            return Ok(None);
+        }
+        let locked = self.lock.plugin(name).map_err(|error| PluginError::Lock {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        match locked {
+            Some(locked) if !locked.holds(sha256) => Err(PluginError::Locked {
+                path: path.to_owned(),
+                name: name.to_owned(),
+                version: locked.version,
+                lock: self.lock.path().to_owned(),
+            }),
+            locked => Ok(locked),
+        }
+    }
+
     /// Installs a build that was judged, in the place of the one that is there. Nothing where it is
     /// that very one.
     ///
     /// # Errors
     /// The system's; what was there before is then as it was.
     pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.lock()?;
+        self.install(file, None)
+    }
+
+    /// As [`InstalledPlugins::add`], of what came in a package.
+    ///
+    /// # Errors
+    /// As [`InstalledPlugins::add`].
+    pub fn install(
+        &self,
+        file: &PluginFile,
+        package: Option<LockedPlugin>,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let _lock = self.one_at_a_time()?;
         let name = &file.header.name;
         let before = self.file(name)?;
         let is_same = |before: &PluginFile| before.sha256 == file.sha256;
         if before.as_ref().is_some_and(is_same) {
+            self.lock.set(name, package)?;
             return Ok(None);
         }
-        let to = version(file);
+        let to = InstalledVersion {
+            package: package.map(Box::new),
+            ..version(file)
+        };
         let to = Some((file.bytes.as_slice(), &to));
         self.replace(InstallAction::Add, name, before.as_ref(), to)
             .map(Some)
@@ -170,7 +238,7 @@ impl InstalledPlugins {
     /// # Errors
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn remove(&self, name: &str) -> Result<InstallChange, InstallError> {
-        let _lock = self.lock()?;
+        let _lock = self.one_at_a_time()?;
         let Some(before) = self.file(name)? else {
             return Err(self.not_installed(name));
         };
@@ -200,7 +268,7 @@ impl InstalledPlugins {
         name: &str,
         wanted: Option<&str>,
     ) -> Result<InstallChange, InstallError> {
-        let _lock = self.lock()?;
+        let _lock = self.one_at_a_time()?;
         let current = self.file(name)?;
         let now = current.as_ref().map(|current| current.sha256);
         let build = self.kept_build(name, wanted, now)?;
@@ -269,7 +337,7 @@ impl InstalledPlugins {
     /// # Errors
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn reload(&self, name: &str) -> Result<InstalledVersion, InstallError> {
-        let _lock = self.lock()?;
+        let _lock = self.one_at_a_time()?;
         let Some(there) = self.file(name)? else {
             return Err(self.not_installed(name));
         };
@@ -314,14 +382,28 @@ impl InstalledPlugins {
             at_ms: now_ms(),
             action,
             plugin: name.to_owned(),
-            from: before.map(version),
+            from: before.map(|before| self.version(before)).transpose()?,
             to: to.map(|(_, version)| version.clone()),
         };
         // Where it cannot be noted nothing is changed.
         let mut history = self.open_history()?;
-        match to {
-            Some((bytes, _)) => self.place(&path, bytes)?,
-            None => std::fs::remove_file(&path)?,
+        // Before the library, which whoever watches loads as soon as it is there.
+        let locked = self.lock.plugin(name)?;
+        let package = to.and_then(|(_, version)| version.package.as_deref().cloned());
+        if to.is_some() {
+            self.lock.set(name, package)?;
+        }
+        let placed = match to {
+            Some((bytes, _)) => self.place(&path, bytes),
+            None => std::fs::remove_file(&path).map_err(InstallError::from),
+        };
+        match placed {
+            Ok(()) if to.is_none() => self.lock.set(name, None)?,
+            Ok(()) => {}
+            Err(error) => {
+                self.lock.set(name, locked)?;
+                return Err(error);
+            }
         }
         note(&mut history, &change)?;
         if let Err(error) = self.sweep(name) {
@@ -372,6 +454,16 @@ impl InstalledPlugins {
         Ok(())
     }
 
+    /// What is there, and the package that it came in.
+    fn version(&self, file: &PluginFile) -> Result<InstalledVersion, InstallError> {
+        let locked = self.lock.plugin(&file.header.name)?;
+        let package = locked.filter(|locked| locked.holds(&file.sha256));
+        Ok(InstalledVersion {
+            package: package.map(Box::new),
+            ..version(file)
+        })
+    }
+
     fn not_installed(&self, name: &str) -> InstallError {
         let found = libraries(&self.plugins).unwrap_or_default().into_iter();
         let files = found.filter_map(|path| PluginFile::read(&path, true).ok());
@@ -403,7 +495,7 @@ impl InstalledPlugins {
     }
 
     /// One change at a time, whoever makes it.
-    fn lock(&self) -> Result<std::fs::File, InstallError> {
+    fn one_at_a_time(&self) -> Result<std::fs::File, InstallError> {
         fs::create_private_dir(&self.history)?;
         Ok(fs::lock(self.history.join("lock"))?)
     }
@@ -421,6 +513,7 @@ fn version(file: &PluginFile) -> InstalledVersion {
     InstalledVersion {
         version: file.header.version.clone(),
         sha256: file.sha256,
+        package: None,
     }
 }
 

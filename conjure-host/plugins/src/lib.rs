@@ -24,11 +24,14 @@ mod layout;
 mod link;
 mod load;
 mod loaded;
+mod lock;
 mod open;
 mod pool;
 mod registry;
 mod services;
+mod signers;
 mod store;
+mod target;
 mod watch;
 mod worker;
 
@@ -44,10 +47,13 @@ pub use installed::{
 pub use instance::{Instance, ReplyBytes};
 pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions};
 pub use loaded::{LoadedPlugin, PluginSource};
+pub use lock::{LOCK_FILE, LockError, LockedPlugin, PluginLock};
 pub use open::end_process;
 pub use registry::{FailedPlugin, PluginRegistry, PluginSnapshot, RegistryChange, RegistryEvent};
 pub use services::{CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId};
+pub use signers::{TrustedSigner, TrustedSigners};
 pub use store::CopyStore;
+pub use target::LibraryTarget;
 pub use watch::{WatchOptions, Watcher};
 pub use worker::{
     ConfinementGaps, Isolation, PluginTrust, TrustedLibrary, WorkerLimits, WorkerOptions,

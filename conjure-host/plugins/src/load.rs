@@ -16,6 +16,7 @@ use tokio::sync::OnceCell;
 
 use super::file::{LibraryCandidate, pin};
 use super::health::PluginLimits;
+use super::installed::InstalledPlugins;
 use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
 use super::open::{self, OpenLibrary, open_with_deadline};
@@ -41,6 +42,8 @@ pub struct LoaderOptions {
     pub operations: Vec<String>,
     /// What each plugin may use.
     pub limits: PluginLimits,
+    /// The plugins of the data directory, whose lock is kept to.
+    pub installed: Option<InstalledPlugins>,
     /// How plugins run in processes of their own; without it none does.
     pub worker: Option<WorkerOptions>,
 }
@@ -53,6 +56,7 @@ impl Default for LoaderOptions {
             library_limit: LIBRARY_LIMIT,
             operations: Vec::new(),
             limits: PluginLimits::default(),
+            installed: None,
             worker: None,
         }
     }
@@ -173,13 +177,19 @@ impl Loader {
         ))
     }
 
-    /// The worker that a library needs; nothing where it runs in this process.
+    /// The worker that a library needs; nothing where it runs in this process. What the lock does not
+    /// know is refused.
     fn isolation(
         &self,
         path: &Path,
         sha256: &Sha256,
         header: &HeaderFields,
     ) -> Result<Option<&WorkerOptions>, PluginError> {
+        let installed = self.options.installed.as_ref();
+        let package = match installed {
+            Some(installed) => installed.judge(path, &header.name, sha256)?,
+            None => None,
+        };
         let Some(worker) = &self.options.worker else {
             if header.panic_unwind {
                 return Ok(None);
@@ -190,8 +200,14 @@ impl Loader {
             });
         };
         let fits = header.panic_unwind && Self::opened() < self.options.library_limit;
-        let belongs_here =
-            worker.isolation == Isolation::InProcess || worker.trust.holds(path, sha256);
+        // What came in a package from elsewhere is a stranger's until its owner says otherwise.
+        let is_own = worker.isolation == Isolation::InProcess && package.is_none();
+        let signer = package
+            .as_ref()
+            .and_then(|package| package.signer.as_deref());
+        let belongs_here = is_own
+            || worker.trust.holds(path, sha256)
+            || signer.is_some_and(|signer| worker.signers.holds(signer));
         Ok((!fits || !belongs_here).then_some(worker))
     }
 

@@ -6,6 +6,7 @@
 //! reads, follows or writes must lie in its memory. Reads ELF and Mach-O, whichever this platform
 //! loads, and judges nothing about code and data.
 
+pub(super) mod any_machine;
 mod dynamic;
 mod image;
 mod relocations;

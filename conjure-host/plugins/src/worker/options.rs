@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::PluginTrust;
+use crate::TrustedSigners;
 
 /// Where the code of a plugin runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +43,8 @@ pub struct WorkerOptions {
     pub isolation: Isolation,
     /// Which libraries run in the host all the same, where they can.
     pub trust: PluginTrust,
+    /// Whose packages run in the host too.
+    pub signers: TrustedSigners,
     /// Whether each worker reaches only what the plugin's manifest names and its session has; it does
     /// unless set otherwise.
     pub confined: bool,
@@ -58,6 +61,7 @@ impl WorkerOptions {
             env: Vec::new(),
             isolation: Isolation::default(),
             trust: PluginTrust::default(),
+            signers: TrustedSigners::default(),
             confined: true,
             limits: WorkerLimits::default(),
         }

@@ -20,6 +20,7 @@ const LAYERS: [(&str, u8); 14] = [
     ("conjure-http-server", 2),
     ("conjure-plugins", 2),
     ("conjure-store", 2),
+    ("conjure-packages", 3),
     ("conjure-providers", 3),
     ("conjure-runtime", 4),
     ("conjure-client", 5),

@@ -1,0 +1,174 @@
+//! What a package says of itself: `package.json`.
+
+use std::collections::HashSet;
+
+use conjure_plugins::{FILE_LIMIT, Sha256};
+use conjure_skill_sdk::protocol::Manifest;
+use serde::{Deserialize, Serialize};
+
+use crate::SignerKey;
+
+/// The number of the form.
+pub(crate) const FORM: u32 = 1;
+
+/// The description of a package. The signature covers it, and it covers all the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PackageDescription {
+    /// Version of the form; this one is 1.
+    pub package: u32,
+    /// The plugin's name.
+    pub name: String,
+    /// The plugin's version.
+    pub version: String,
+    /// The licence, an SPDX expression, as far as the author said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// What the plugin says of itself: its kind, what it asks to be allowed, its tools with their
+    /// schemas.
+    pub manifest: Manifest,
+    /// The plugin's libraries, one for each machine.
+    pub libraries: Vec<PackagedLibrary>,
+    /// Other files: the licence's text, the SBOM.
+    #[serde(default)]
+    pub files: Vec<PackagedFile>,
+    /// Whose signature it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<SignerKey>,
+}
+
+/// A library in a package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackagedLibrary {
+    /// The machine that it is for, as Rust names it: `x86_64-unknown-linux-gnu`.
+    pub target: String,
+    /// The compiler that built it.
+    pub compiler: String,
+    /// The file.
+    #[serde(flatten)]
+    pub file: PackagedFile,
+}
+
+/// A file in a package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackagedFile {
+    /// Its name in the package.
+    pub path: String,
+    /// The digest of its bytes.
+    pub sha256: Sha256,
+    /// Its bytes.
+    pub size: u64,
+}
+
+impl PackageDescription {
+    /// Every file that it names.
+    pub fn all_files(&self) -> impl Iterator<Item = &PackagedFile> {
+        let libraries = self.libraries.iter().map(|library| &library.file);
+        libraries.chain(&self.files)
+    }
+
+    /// Name and version, as plugins are called.
+    pub fn id(&self) -> String {
+        format!("{} {}", self.name, self.version)
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.package != FORM {
+            return Some(format!(
+                "its form is number {}, and this program reads number {FORM}",
+                self.package
+            ));
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(is_name) {
+            return Some("its name is none that a plugin can have".to_owned());
+        }
+        if semver::Version::parse(&self.version).is_err() {
+            return Some("its version is not a semantic version".to_owned());
+        }
+        let manifest = &self.manifest;
+        if (&manifest.name, &manifest.version) != (&self.name, &self.version) {
+            return Some(format!(
+                "it is called {}, and its manifest says {} {}",
+                self.id(),
+                manifest.name,
+                manifest.version
+            ));
+        }
+        if self.libraries.is_empty() {
+            return Some("it has no library".to_owned());
+        }
+        let mut targets = HashSet::new();
+        if let Some(twice) = self
+            .libraries
+            .iter()
+            .find(|one| !targets.insert(&one.target))
+        {
+            return Some(format!("it has two libraries for {}", twice.target));
+        }
+        let mut paths = HashSet::new();
+        for file in self.all_files() {
+            let path = file.path.as_str();
+            if !is_plain(path) {
+                return Some(format!("it names a file {path:?}, which leads elsewhere"));
+            }
+            if !paths.insert(path) {
+                return Some(format!("it names {path} twice"));
+            }
+            if file.size > FILE_LIMIT {
+                return Some(format!("{path} has more than {FILE_LIMIT} bytes"));
+            }
+        }
+        None
+    }
+}
+
+/// Whether a name stays inside the package, however it is read.
+fn is_plain(path: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
+    };
+    path.len() <= 256
+        && path.split('/').count() <= 4
+        && path.split('/').all(is_part)
+        && !path.starts_with("package.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_found() {
+        for plain in [
+            "LICENSE",
+            "lib/x86_64-unknown-linux-gnu/libx.so",
+            "sbom.cdx.json",
+        ] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for other in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../b",
+            "a//b",
+            "a/",
+            "./a",
+            ".ssh/x",
+            "a\\b",
+            "C:x",
+            "a b",
+            "ä",
+            "package.json",
+            "package.json.minisig",
+            "a/b/c/d/e",
+        ] {
+            assert!(!is_plain(other), "{other}");
+        }
+    }
+}

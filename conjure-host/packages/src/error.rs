@@ -1,0 +1,95 @@
+//! Why a package is not taken, not made or not found.
+
+/// Why a package is not taken, not made or not found. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    /// It does not have the form of a package, or contradicts itself.
+    #[error("{place} is not a package that can be used: {reason}. Nothing of it was used")]
+    Form {
+        /// The file or the address.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nobody signed it.
+    #[error(
+        "{place} is not signed, so nobody says that it is what its author made. `conjure plugin \
+         sign` signs a package of your own; `--unsigned` takes it as it is"
+    )]
+    Unsigned {
+        /// The file or the address.
+        place: String,
+    },
+    /// The signature is not one of this description and this key.
+    #[error(
+        "the signature of {place} is not valid: {reason}. It was altered, or signed with another \
+         key; nothing of it was used"
+    )]
+    Signature {
+        /// The file or the address.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It is signed, and not by whom it should be.
+    #[error("{place} is signed by {found}, and {why}")]
+    Signer {
+        /// The file or the address.
+        place: String,
+        /// The key.
+        found: String,
+        /// Who is wanted, and what to do.
+        why: String,
+    },
+    /// A key that cannot be used.
+    #[error("the key cannot be used: {0}")]
+    Key(String),
+    /// It has no library for this machine.
+    #[error(
+        "{place} has no library for this machine ({here}); it has some for {there}. Its author can \
+         add one with `conjure plugin pack`"
+    )]
+    Target {
+        /// The file or the address.
+        place: String,
+        /// This machine.
+        here: String,
+        /// Those that there are.
+        there: String,
+    },
+    /// It cannot be had.
+    #[error("{place} cannot be had: {reason}")]
+    Fetch {
+        /// The file or the address.
+        place: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// It is not what was asked for.
+    #[error("{place} is {found}, and {wanted} was asked for; nothing of it was used")]
+    Other {
+        /// The file or the address.
+        place: String,
+        /// What came.
+        found: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// No index names it.
+    #[error("no index names {wanted}: {looked}")]
+    Unknown {
+        /// What was asked for.
+        wanted: String,
+        /// Where it was looked for, and what there is.
+        looked: String,
+    },
+    /// It cannot be put there.
+    #[error("{place} does not take the package: {reason}")]
+    Publish {
+        /// Where to.
+        place: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
+}

@@ -1,0 +1,320 @@
+//! Indexes of packages: a text file that anybody can host, a line of JSON for each package.
+
+use std::path::{Path, PathBuf};
+
+use conjure_config::fs;
+use conjure_plugins::Sha256;
+use reqwest::Url;
+use semver::Version;
+use serde::{Deserialize, Serialize};
+
+use crate::{Package, PackageError, SignerKey, http};
+
+/// The name of an index's file.
+pub const INDEX_FILE: &str = "index.jsonl";
+
+/// The most bytes of an index: 64 MiB, some hundred thousand packages.
+const LIMIT: u64 = 64 * 1024 * 1024;
+
+/// A package in an index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IndexEntry {
+    /// The plugin's name.
+    pub name: String,
+    /// The plugin's version.
+    pub version: String,
+    /// `skill`, `executor` or `backend`.
+    pub kind: String,
+    /// One or two sentences.
+    #[serde(default)]
+    pub description: String,
+    /// The licence, an SPDX expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// The machines that it has libraries for.
+    #[serde(default)]
+    pub targets: Vec<String>,
+    /// Where the package is: an address, or a name beside the index.
+    pub package: String,
+    /// The digest of the package.
+    pub sha256: Sha256,
+    /// The package's bytes.
+    pub size: u64,
+    /// Who signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<SignerKey>,
+}
+
+impl IndexEntry {
+    fn of(package: &Package, place: String) -> Self {
+        let description = package.description();
+        let libraries = description.libraries.iter();
+        Self {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            kind: description.manifest.kind.clone(),
+            description: description.manifest.description.clone(),
+            license: description.license.clone(),
+            targets: libraries.map(|library| library.target.clone()).collect(),
+            package: place,
+            sha256: package.sha256(),
+            size: package.bytes().len() as u64,
+            signer: description.signer.clone(),
+        }
+    }
+
+    fn has_all(&self, words: &[String]) -> bool {
+        let text = format!("{} {} {}", self.name, self.description, self.kind).to_lowercase();
+        words.iter().all(|word| text.contains(word))
+    }
+}
+
+/// An index.
+#[derive(Debug)]
+pub struct PluginIndex {
+    place: IndexPlace,
+    entries: Vec<IndexEntry>,
+}
+
+#[derive(Debug)]
+enum IndexPlace {
+    File(PathBuf),
+    Address(Url),
+}
+
+impl PluginIndex {
+    /// Reads an index: a file, a folder with one, or an address of either.
+    ///
+    /// # Errors
+    /// [`PackageError::Fetch`] and [`PackageError::Form`].
+    pub async fn read(place: &str) -> Result<Self, PackageError> {
+        let is_address = place.starts_with("http://") || place.starts_with("https://");
+        let (place, bytes) = match is_address {
+            true => {
+                let url = address(place)?;
+                let bytes = http::get(&url, LIMIT).await?;
+                (IndexPlace::Address(url), bytes)
+            }
+            false => {
+                let mut path = PathBuf::from(place);
+                if path.is_dir() {
+                    path.push(INDEX_FILE);
+                }
+                let bytes = fs::read(&path).map_err(|error| PackageError::Fetch {
+                    place: path.display().to_string(),
+                    reason: error.to_string(),
+                })?;
+                (IndexPlace::File(path), bytes)
+            }
+        };
+        let entries = lines(&place.to_string(), &bytes)?;
+        Ok(Self { place, entries })
+    }
+
+    /// The newest version of each plugin whose name, description and kind have all of the words, in
+    /// the order of names.
+    pub fn search(&self, words: &[String]) -> Vec<&IndexEntry> {
+        let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+        let mut found: Vec<&IndexEntry> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.has_all(&words)) {
+            let newest = self.find(&entry.name, None);
+            let is_new = found.iter().all(|known| known.name != entry.name);
+            found.extend(newest.filter(|_| is_new));
+        }
+        found.sort_by(|one, two| one.name.cmp(&two.name));
+        found
+    }
+
+    /// A version of a plugin; without one the newest.
+    pub fn find(&self, name: &str, version: Option<&str>) -> Option<&IndexEntry> {
+        let mut named = self.entries.iter().filter(|entry| entry.name == name);
+        let version = match version {
+            Some(version) => version,
+            None => newest(named.clone().map(|entry| entry.version.as_str()), "0.0.0-0")?,
+        };
+        named.find(|entry| entry.version == version)
+    }
+
+    /// Where the package of an entry is, for [`PackageSource`](crate::PackageSource) to read.
+    ///
+    /// # Errors
+    /// [`PackageError::Form`] where it leads out of what an index may name.
+    pub(crate) fn place_of(&self, entry: &IndexEntry) -> Result<String, PackageError> {
+        let named = entry.package.as_str();
+        let refused = || PackageError::Form {
+            place: self.place.to_string(),
+            reason: format!("its package of {} is at {named:?}", entry.name),
+        };
+        if named.starts_with("https://") || named.starts_with("oci://") {
+            return Ok(named.to_owned());
+        }
+        match &self.place {
+            IndexPlace::Address(url) => {
+                let joined = url.join(named).map_err(|_| refused())?;
+                let is_beside = joined.origin() == url.origin();
+                is_beside.then(|| joined.to_string()).ok_or_else(refused)
+            }
+            IndexPlace::File(path) => {
+                let is_name = Path::new(named).components().count() == 1
+                    && Path::new(named).file_name() == Some(named.as_ref());
+                let beside = path.with_file_name(named);
+                is_name
+                    .then(|| beside.display().to_string())
+                    .ok_or_else(refused)
+            }
+        }
+    }
+
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        self.place.to_string()
+    }
+
+    /// Puts a package into a folder and names it in the index there, in the place of one of the same
+    /// name and version.
+    ///
+    /// # Errors
+    /// [`PackageError::Publish`], and [`PackageError::Form`] of an index that is none.
+    pub(crate) fn publish(dir: &Path, package: &Package) -> Result<PathBuf, PackageError> {
+        let failed = |error: std::io::Error| PackageError::Publish {
+            place: dir.display().to_string(),
+            reason: error.to_string(),
+        };
+        let _lock = fs::lock(dir.join(".index.lock")).map_err(failed)?;
+        let index = dir.join(INDEX_FILE);
+        let text = match fs::read(&index) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut entries = lines(&index.display().to_string(), &text)?;
+        let path = dir.join(package.file_name());
+        fs::write_atomic(&path, package.bytes()).map_err(failed)?;
+        let entry = IndexEntry::of(package, package.file_name());
+        entries.retain(|known| (&known.name, &known.version) != (&entry.name, &entry.version));
+        entries.push(entry);
+        entries.sort_by(|one, two| {
+            let version = |entry: &IndexEntry| Version::parse(&entry.version).ok();
+            (&one.name, version(one)).cmp(&(&two.name, version(two)))
+        });
+        let mut text = String::new();
+        for entry in &entries {
+            let line = serde_json::to_string(entry).map_err(|error| failed(error.into()))?;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        fs::write_atomic(&index, text.as_bytes()).map_err(failed)?;
+        Ok(path)
+    }
+}
+
+impl std::fmt::Display for IndexPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Address(url) => url.fmt(f),
+        }
+    }
+}
+
+fn address(place: &str) -> Result<Url, PackageError> {
+    let whole = match place.ends_with(".jsonl") {
+        true => place.to_owned(),
+        false => format!("{}/{INDEX_FILE}", place.trim_end_matches('/')),
+    };
+    Url::parse(&whole).map_err(|error| PackageError::Fetch {
+        place: place.to_owned(),
+        reason: format!("it is no address ({error})"),
+    })
+}
+
+fn lines(place: &str, bytes: &[u8]) -> Result<Vec<IndexEntry>, PackageError> {
+    let mut entries = Vec::new();
+    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let entry = serde_json::from_slice(line).map_err(|error| PackageError::Form {
+            place: place.to_owned(),
+            reason: format!("its line {} does not name a package ({error})", number + 1),
+        })?;
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// The newest of some versions that is newer than one; those before a release only where there is no
+/// release.
+pub(crate) fn newest<'a>(versions: impl Iterator<Item = &'a str>, than: &str) -> Option<&'a str> {
+    let than = Version::parse(than).ok();
+    let versions = versions.filter_map(|text| Some((Version::parse(text).ok()?, text)));
+    let newer = versions.filter(|(version, _)| than.as_ref().is_none_or(|than| version > than));
+    let newest = newer.max_by(|(one, _), (two, _)| {
+        let rank = |version: &Version| version.pre.is_empty();
+        rank(one).cmp(&rank(two)).then(one.cmp(two))
+    });
+    newest.map(|(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_a_release_where_there_is_one() {
+        let all = ["1.2.0", "1.10.0", "2.0.0-rc.1", "x", "1.9.0"];
+        assert_eq!(newest(all.into_iter(), "0.0.0-0"), Some("1.10.0"));
+        assert_eq!(newest(all.into_iter(), "1.10.0"), Some("2.0.0-rc.1"));
+        assert_eq!(newest(all.into_iter(), "2.0.0"), None);
+    }
+
+    #[test]
+    fn an_index_leads_nowhere_else() {
+        let entry = |package: &str| IndexEntry {
+            name: "x".to_owned(),
+            version: "1.0.0".to_owned(),
+            kind: "skill".to_owned(),
+            description: String::new(),
+            license: None,
+            targets: Vec::new(),
+            package: package.to_owned(),
+            sha256: Sha256::of(b""),
+            size: 0,
+            signer: None,
+        };
+        let file = PluginIndex {
+            place: IndexPlace::File(PathBuf::from("/srv/index.jsonl")),
+            entries: Vec::new(),
+        };
+        assert_eq!(
+            file.place_of(&entry("a.conjure-plugin")).unwrap(),
+            "/srv/a.conjure-plugin"
+        );
+        for other in [
+            "../a",
+            "/etc/a",
+            "b/../a",
+            "",
+            "http://elsewhere.example/a",
+            "file:///a",
+        ] {
+            file.place_of(&entry(other)).unwrap_err();
+        }
+        let web = PluginIndex {
+            place: IndexPlace::Address(Url::parse("http://127.0.0.1:1/d/index.jsonl").unwrap()),
+            entries: Vec::new(),
+        };
+        assert_eq!(web.place_of(&entry("a")).unwrap(), "http://127.0.0.1:1/d/a");
+        assert_eq!(
+            web.place_of(&entry("https://x.example/a")).unwrap(),
+            "https://x.example/a"
+        );
+        for other in [
+            "http://127.0.0.1:2/a",
+            "file:///etc/passwd",
+            "http://elsewhere.example/a",
+        ] {
+            web.place_of(&entry(other)).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A package, judged as a whole before any of it is used.
+
+use std::collections::HashSet;
+use std::io::{Cursor, Read as _};
+use std::path::Path;
+
+use conjure_config::fs;
+use conjure_plugins::{LibraryTarget, LockedPlugin, Sha256};
+
+use crate::pack::archive;
+use crate::{
+    PackageDescription, PackageError, PackagedFile, PackagedLibrary, SignerKey, SigningKey,
+};
+
+/// What the name of a package's file ends with.
+pub const PACKAGE_EXTENSION: &str = "conjure-plugin";
+
+/// The most bytes of a package: 1 GiB.
+pub const PACKAGE_LIMIT: u64 = 1024 * 1024 * 1024;
+
+pub(crate) const DESCRIPTION: &str = "package.json";
+pub(crate) const SIGNATURE: &str = "package.json.minisig";
+
+/// The most bytes of a description.
+const DESCRIPTION_LIMIT: u64 = 4 * 1024 * 1024;
+/// The most bytes of a signature.
+const SIGNATURE_LIMIT: u64 = 8 * 1024;
+/// The most files in a package.
+const FILES: usize = 128;
+
+type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
+
+/// A package whose every file is what its description says, and whose description is what its signer
+/// signed, if anybody did.
+#[derive(Debug)]
+pub struct Package {
+    place: String,
+    bytes: Vec<u8>,
+    sha256: Sha256,
+    description: PackageDescription,
+}
+
+impl Package {
+    /// Reads a package from a file.
+    ///
+    /// # Errors
+    /// As [`Package::read`], and [`PackageError::Fetch`].
+    pub fn open(path: &Path) -> Result<Self, PackageError> {
+        let place = path.display().to_string();
+        let failed = |error: std::io::Error| PackageError::Fetch {
+            place: place.clone(),
+            reason: error.to_string(),
+        };
+        let size = fs::size(path).map_err(failed)?;
+        if size > PACKAGE_LIMIT {
+            return Err(too_large(&place));
+        }
+        let bytes = fs::read(path).map_err(failed)?;
+        Self::read(&place, bytes)
+    }
+
+    /// Judges the bytes of a package: its form, its signature if it has one, and the digest, size,
+    /// machine and header of all that is in it. Runs nothing. `place` is what errors call it.
+    ///
+    /// # Errors
+    /// [`PackageError::Form`] and [`PackageError::Signature`].
+    pub fn read(place: &str, bytes: Vec<u8>) -> Result<Self, PackageError> {
+        let refused = |reason: String| PackageError::Form {
+            place: place.to_owned(),
+            reason,
+        };
+        let mut archive = opened(&bytes).map_err(refused)?;
+        let text = entry(&mut archive, DESCRIPTION, DESCRIPTION_LIMIT).map_err(refused)?;
+        let description: PackageDescription = serde_json::from_slice(&text)
+            .map_err(|error| refused(format!("`{DESCRIPTION}` does not describe one ({error})")))?;
+        let is_signed = archive.index_for_name(SIGNATURE).is_some();
+        match (&description.signer, is_signed) {
+            (Some(signer), true) => {
+                let signature = entry(&mut archive, SIGNATURE, SIGNATURE_LIMIT);
+                let signature = String::from_utf8(signature.map_err(refused)?);
+                let verified = match signature {
+                    Ok(signature) => signer.verify(&text, &signature),
+                    Err(error) => Err(error.to_string()),
+                };
+                verified.map_err(|reason| PackageError::Signature {
+                    place: place.to_owned(),
+                    reason,
+                })?;
+            }
+            (None, false) => {}
+            (Some(_), false) => {
+                return Err(PackageError::Signature {
+                    place: place.to_owned(),
+                    reason: "it names a signer and has no signature".to_owned(),
+                });
+            }
+            (None, true) => {
+                return Err(PackageError::Signature {
+                    place: place.to_owned(),
+                    reason: "it has a signature and names no signer".to_owned(),
+                });
+            }
+        }
+        if let Some(fault) = description.fault() {
+            return Err(refused(fault));
+        }
+        every_file(&description, &mut archive).map_err(refused)?;
+        Ok(Self {
+            place: place.to_owned(),
+            sha256: Sha256::of(&bytes),
+            bytes,
+            description,
+        })
+    }
+
+    /// Where it is from, for people.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What it says of itself.
+    pub fn description(&self) -> &PackageDescription {
+        &self.description
+    }
+
+    /// The digest of the whole package.
+    pub fn sha256(&self) -> Sha256 {
+        self.sha256
+    }
+
+    /// The whole package.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whose signature it has.
+    ///
+    /// # Errors
+    /// [`PackageError::Unsigned`].
+    pub fn signer(&self) -> Result<&SignerKey, PackageError> {
+        let signer = self.description.signer.as_ref();
+        signer.ok_or_else(|| PackageError::Unsigned {
+            place: self.place.clone(),
+        })
+    }
+
+    /// The name that its file has.
+    pub fn file_name(&self) -> String {
+        let description = &self.description;
+        format!(
+            "{}-{}.{PACKAGE_EXTENSION}",
+            description.name, description.version
+        )
+    }
+
+    /// The library for this machine, and what the package says of it.
+    ///
+    /// # Errors
+    /// [`PackageError::Target`] where there is none.
+    pub fn library_here(&self) -> Result<(&PackagedLibrary, Vec<u8>), PackageError> {
+        let here = LibraryTarget::here();
+        let libraries = &self.description.libraries;
+        let Some(library) = libraries.iter().find(|library| library.target == here) else {
+            let there: Vec<&str> = libraries.iter().map(|one| one.target.as_str()).collect();
+            return Err(PackageError::Target {
+                place: self.place.clone(),
+                here,
+                there: there.join(", "),
+            });
+        };
+        Ok((library, self.file(&library.file)?))
+    }
+
+    /// A file of the package.
+    ///
+    /// # Errors
+    /// [`PackageError::Form`].
+    pub fn file(&self, file: &PackagedFile) -> Result<Vec<u8>, PackageError> {
+        let read = || contents(&mut opened(&self.bytes)?, file);
+        read().map_err(|reason| PackageError::Form {
+            place: self.place.clone(),
+            reason,
+        })
+    }
+
+    /// The same package, signed with a key, whoever signed it before.
+    ///
+    /// # Errors
+    /// [`PackageError::Key`].
+    pub fn signed(&self, key: &SigningKey) -> Result<Vec<u8>, PackageError> {
+        let mut description = self.description.clone();
+        description.signer = Some(key.public()?);
+        let files = self.description.all_files();
+        let contents = files.map(|file| Ok((file.path.clone(), self.file(file)?)));
+        archive(&description, Some(key), contents)
+    }
+
+    /// What a lock says of it.
+    pub fn locked(&self, source: &str) -> LockedPlugin {
+        let description = &self.description;
+        let libraries = description.libraries.iter();
+        LockedPlugin {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            source: source.to_owned(),
+            sha256: self.sha256,
+            signer: description.signer.as_ref().map(ToString::to_string),
+            libraries: libraries
+                .map(|library| (library.target.clone(), library.file.sha256))
+                .collect(),
+        }
+    }
+}
+
+pub(crate) fn too_large(place: &str) -> PackageError {
+    PackageError::Form {
+        place: place.to_owned(),
+        reason: format!("it has more than {PACKAGE_LIMIT} bytes"),
+    }
+}
+
+fn opened(bytes: &[u8]) -> Result<Archive<'_>, String> {
+    if !bytes.starts_with(b"PK\x03\x04") {
+        return Err("it is no zip archive".to_owned());
+    }
+    let archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
+    match archive.len() {
+        0..=FILES => Ok(archive),
+        files => Err(format!("it has {files} files, and {FILES} are enough")),
+    }
+}
+
+/// A file of an archive, of which at most so many bytes are read.
+fn entry(archive: &mut Archive<'_>, path: &str, limit: u64) -> Result<Vec<u8>, String> {
+    let file = match archive.by_name(path) {
+        Ok(file) => file,
+        Err(zip::result::ZipError::FileNotFound) => return Err(format!("it has no `{path}`")),
+        Err(error) => return Err(format!("`{path}` cannot be read: {error}")),
+    };
+    if !file.is_file() || file.encrypted() {
+        return Err(format!("`{path}` is not a plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("`{path}` cannot be read: {error}"))?;
+    match bytes.len() as u64 > limit {
+        true => Err(format!("`{path}` has more than {limit} bytes")),
+        false => Ok(bytes),
+    }
+}
+
+/// A file that is what the description says.
+fn contents(archive: &mut Archive<'_>, file: &PackagedFile) -> Result<Vec<u8>, String> {
+    let bytes = entry(archive, &file.path, file.size)?;
+    if bytes.len() as u64 != file.size || Sha256::of(&bytes) != file.sha256 {
+        return Err(format!("`{}` is not the file that it names", file.path));
+    }
+    Ok(bytes)
+}
+
+/// Every file that is named is there and is what it should be, and no other is there.
+fn every_file(description: &PackageDescription, archive: &mut Archive<'_>) -> Result<(), String> {
+    let named = description.all_files().map(|file| file.path.as_str());
+    let known: HashSet<&str> = named.chain([DESCRIPTION, SIGNATURE]).collect();
+    for name in archive.file_names() {
+        let name = name.map_err(|error| error.to_string())?;
+        if !known.contains(&*name) {
+            return Err(format!("it has a file {name:?} that it does not name"));
+        }
+    }
+    for file in &description.files {
+        contents(archive, file)?;
+    }
+    for library in &description.libraries {
+        let bytes = contents(archive, &library.file)?;
+        let path = &library.file.path;
+        let Some(found) = LibraryTarget::of(&bytes) else {
+            return Err(format!("`{path}` is no library of a plugin"));
+        };
+        if found.target != library.target {
+            return Err(format!(
+                "`{path}` is for {}, and it says {}",
+                found.target, library.target
+            ));
+        }
+        let header = &found.header;
+        let manifest = &description.manifest;
+        if (header.kind.as_str(), &header.name, &header.version)
+            != (&manifest.kind, &description.name, &description.version)
+        {
+            return Err(format!(
+                "`{path}` is the {} {} {}, and the package is of the {} {}",
+                header.kind.as_str(),
+                header.name,
+                header.version,
+                manifest.kind,
+                description.id()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Where packages come from and go to.
+
+use std::path::{Path, PathBuf};
+
+use conjure_plugins::Sha256;
+use reqwest::Url;
+
+use crate::http;
+use crate::oci::{self, RegistryPlace};
+use crate::{IndexEntry, PACKAGE_EXTENSION, PACKAGE_LIMIT, Package, PackageError, PluginIndex};
+
+/// Where a package is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PackageSource {
+    /// A file.
+    File(PathBuf),
+    /// An address.
+    Address(Url),
+    /// A registry of container images.
+    Registry(RegistryPlace),
+    /// A name that an index has.
+    Indexed {
+        /// The plugin.
+        name: String,
+        /// Which version; without one the newest.
+        version: Option<String>,
+    },
+}
+
+/// A package that was fetched.
+#[derive(Debug)]
+pub struct FetchedPackage {
+    /// It.
+    pub package: Package,
+    /// Where it is, in the form that [`PackageSource::read`] reads: the very version.
+    pub source: String,
+}
+
+impl PackageSource {
+    /// Reads `oci://…`, `http://…`, `https://…`, a path, or `NAME[@VERSION]` of an index.
+    ///
+    /// # Errors
+    /// [`PackageError::Fetch`] where it is none of these.
+    pub fn read(text: &str) -> Result<Self, PackageError> {
+        if text.starts_with(oci::SCHEME) {
+            return RegistryPlace::read(text).map(Self::Registry);
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            let url = Url::parse(text).map_err(|error| PackageError::Fetch {
+                place: text.to_owned(),
+                reason: format!("it is no address ({error})"),
+            })?;
+            return Ok(Self::Address(url));
+        }
+        let is_path = text.contains('/')
+            || text.ends_with(&format!(".{PACKAGE_EXTENSION}"))
+            || Path::new(text).is_file();
+        if is_path {
+            return Ok(Self::File(PathBuf::from(text)));
+        }
+        let (name, version) = match text.split_once('@') {
+            Some((name, version)) => (name, Some(version.to_owned())),
+            None => (text, None),
+        };
+        Ok(Self::Indexed {
+            name: name.to_owned(),
+            version,
+        })
+    }
+
+    /// Fetches it; a name is looked up in these indexes, in their order.
+    ///
+    /// # Errors
+    /// [`PackageError`].
+    pub async fn fetch(&self, indexes: &[String]) -> Result<FetchedPackage, PackageError> {
+        let package = match self {
+            Self::File(path) => {
+                let package = Package::open(path)?;
+                let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                return Ok(FetchedPackage {
+                    package,
+                    source: whole.display().to_string(),
+                });
+            }
+            Self::Address(url) => at_address(url).await?,
+            Self::Registry(place) => Box::pin(place.fetch()).await?,
+            Self::Indexed { name, version } => {
+                return Box::pin(indexed(name, version.as_deref(), indexes)).await;
+            }
+        };
+        Ok(FetchedPackage {
+            package,
+            source: self.to_string(),
+        })
+    }
+
+    /// Where a newer version than this one is, as far as that can be known before it is fetched.
+    ///
+    /// # Errors
+    /// [`PackageError`].
+    pub async fn newer(
+        &self,
+        version: &str,
+        indexes: &[String],
+    ) -> Result<Option<Self>, PackageError> {
+        match self {
+            // What is there now may be another one.
+            Self::File(_) | Self::Address(_) => Ok(Some(self.clone())),
+            Self::Registry(place) => Ok(place.newer(version).await?.map(Self::Registry)),
+            Self::Indexed { name, .. } => {
+                for place in indexes {
+                    let index = PluginIndex::read(place).await?;
+                    let Some(newest) = index.find(name, None) else {
+                        continue;
+                    };
+                    let newest =
+                        super::index::newest([newest.version.as_str()].into_iter(), version);
+                    return Ok(newest.map(|newest| Self::Indexed {
+                        name: name.clone(),
+                        version: Some(newest.to_owned()),
+                    }));
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for PackageSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Address(url) => url.fmt(f),
+            Self::Registry(place) => place.fmt(f),
+            Self::Indexed { name, version } => match version {
+                Some(version) => write!(f, "{name}@{version}"),
+                None => f.write_str(name),
+            },
+        }
+    }
+}
+
+async fn at_address(url: &Url) -> Result<Package, PackageError> {
+    let bytes = http::get(url, PACKAGE_LIMIT).await?;
+    Package::read(url.as_str(), bytes)
+}
+
+async fn indexed(
+    name: &str,
+    version: Option<&str>,
+    indexes: &[String],
+) -> Result<FetchedPackage, PackageError> {
+    let mut looked = Vec::new();
+    for place in indexes {
+        let index = PluginIndex::read(place).await?;
+        if let Some(entry) = index.find(name, version) {
+            return of_entry(&index, entry).await;
+        }
+        looked.push(index.place());
+    }
+    Err(PackageError::Unknown {
+        wanted: match version {
+            Some(version) => format!("{name} {version}"),
+            None => name.to_owned(),
+        },
+        looked: match looked.is_empty() {
+            true => "none is known; name one with `--index`, or a file or an address of a package"
+                .to_owned(),
+            false => format!("looked in {}", looked.join(", ")),
+        },
+    })
+}
+
+/// The package that an index names, if it is the one that is there.
+async fn of_entry(index: &PluginIndex, entry: &IndexEntry) -> Result<FetchedPackage, PackageError> {
+    let place = index.place_of(entry)?;
+    let package = match PackageSource::read(&place)? {
+        PackageSource::File(path) => Package::open(&path)?,
+        PackageSource::Address(url) => at_address(&url).await?,
+        PackageSource::Registry(place) => place.fetch().await?,
+        PackageSource::Indexed { .. } => {
+            return Err(PackageError::Form {
+                place: index.place(),
+                reason: format!("its package of {} is nowhere", entry.name),
+            });
+        }
+    };
+    let described = package.description();
+    let is_it = (&described.name, &described.version) == (&entry.name, &entry.version)
+        && package.sha256() == entry.sha256
+        && (entry.signer.is_none() || entry.signer == described.signer);
+    if !is_it {
+        let wanted = format!(
+            "{} {} with the digest {} of {}",
+            entry.name,
+            entry.version,
+            entry.sha256.short(),
+            index.place()
+        );
+        return Err(other(&package, wanted));
+    }
+    Ok(FetchedPackage {
+        source: format!("{}@{}", entry.name, entry.version),
+        package,
+    })
+}
+
+impl FetchedPackage {
+    /// Whether it is the package with this digest.
+    ///
+    /// # Errors
+    /// [`PackageError::Other`].
+    pub fn is(&self, wanted: &Sha256) -> Result<(), PackageError> {
+        match self.package.sha256() == *wanted {
+            true => Ok(()),
+            false => {
+                let wanted = format!("the package with the digest {}", wanted.short());
+                Err(other(&self.package, wanted))
+            }
+        }
+    }
+}
+
+fn other(package: &Package, wanted: String) -> PackageError {
+    PackageError::Other {
+        place: package.place().to_owned(),
+        found: format!(
+            "{} with the digest {}",
+            package.description().id(),
+            package.sha256().short()
+        ),
+        wanted,
+    }
+}
+
+/// Puts a package where others find it: a folder with an index, or a registry. Says where it is.
+///
+/// # Errors
+/// [`PackageError::Publish`].
+pub async fn publish(package: &Package, place: &str) -> Result<String, PackageError> {
+    if place.starts_with(oci::SCHEME) {
+        return Box::pin(RegistryPlace::publish(place, package)).await;
+    }
+    if place.contains("://") {
+        return Err(PackageError::Publish {
+            place: place.to_owned(),
+            reason:
+                "name a folder, or `oci://HOST/NAME`; what a web server shows is a folder that \
+                     was published into"
+                    .to_owned(),
+        });
+    }
+    let dir = Path::new(place);
+    if !dir.is_dir() {
+        return Err(PackageError::Publish {
+            place: place.to_owned(),
+            reason: "it is no folder; make it first".to_owned(),
+        });
+    }
+    let path = PluginIndex::publish(dir, package)?;
+    Ok(path.display().to_string())
+}

@@ -1,0 +1,242 @@
+//! What the plugins of a data directory are that came in packages: `conjure.lock`.
+//!
+//! A host reads it before it opens a library there: one that the lock names has the bytes that the
+//! lock says, or none of its code runs. The same form pins the plugins of a team.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use conjure_config::fs;
+use serde::{Deserialize, Serialize};
+
+use super::Sha256;
+
+/// The name of the file.
+pub const LOCK_FILE: &str = "conjure.lock";
+
+/// The number of the form.
+const FORM: u32 = 1;
+
+/// The most bytes of a lock.
+const LIMIT: u64 = 4 * 1024 * 1024;
+
+/// A plugin that came in a package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedPlugin {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where the package came from: a path, an address, or a name in an index.
+    pub source: String,
+    /// The digest of the package.
+    pub sha256: Sha256,
+    /// The public key that its signature was checked with; absent where a person took it unsigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// The digest of the library for each machine that the package has one for.
+    pub libraries: BTreeMap<String, Sha256>,
+}
+
+impl LockedPlugin {
+    /// Whether one of the package's libraries has these bytes.
+    pub fn holds(&self, sha256: &Sha256) -> bool {
+        self.libraries.values().any(|known| known == sha256)
+    }
+}
+
+/// A lock's file.
+#[derive(Debug, Clone)]
+pub struct PluginLock {
+    path: PathBuf,
+}
+
+/// Why a lock says nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// The system's.
+    #[error("{} cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It does not have the form of one.
+    #[error(
+        "{} is not a lock of plugins: {reason}. Put back the file as it was; where nobody has it, \
+         remove it and install the plugins again",
+        path.display()
+    )]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockText {
+    lock: u32,
+    #[serde(default, rename = "plugin", skip_serializing_if = "Vec::is_empty")]
+    plugins: Vec<LockedPlugin>,
+}
+
+impl PluginLock {
+    /// The lock in a file.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says, in the order of names; nothing where there is no file.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn plugins(&self) -> Result<Vec<LockedPlugin>, LockError> {
+        let text = match fs::size(&self.path) {
+            Ok(size) if size > LIMIT => {
+                return Err(self.form(format!("it has {size} bytes, and {LIMIT} are enough")));
+            }
+            Ok(_) => fs::read_to_string(&self.path),
+            Err(error) => Err(error),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => {
+                let path = self.path.clone();
+                return Err(LockError::Read { path, source });
+            }
+        };
+        let lock: LockText =
+            toml::from_str(&text).map_err(|error| self.form(one_line(error.message())))?;
+        if lock.lock != FORM {
+            return Err(self.form(format!(
+                "its form is number {}, and this program reads number {FORM}",
+                lock.lock
+            )));
+        }
+        let mut plugins = lock.plugins;
+        plugins.sort_by(|one, two| one.name.cmp(&two.name));
+        let twice = plugins
+            .windows(2)
+            .find(|pair| matches!(pair, [one, two] if one.name == two.name));
+        if let Some([twice, _]) = twice {
+            return Err(self.form(format!("it names `{}` twice", twice.name)));
+        }
+        Ok(plugins)
+    }
+
+    /// What it says of a plugin.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn plugin(&self, name: &str) -> Result<Option<LockedPlugin>, LockError> {
+        let plugins = self.plugins()?;
+        Ok(plugins.into_iter().find(|plugin| plugin.name == name))
+    }
+
+    /// Says of a plugin what it is now; nothing where it came in no package.
+    ///
+    /// # Errors
+    /// [`LockError`], and the system's.
+    pub fn set(&self, name: &str, plugin: Option<LockedPlugin>) -> Result<(), LockError> {
+        let mut plugins = self.plugins()?;
+        let before = plugins.clone();
+        plugins.retain(|known| known.name != name);
+        plugins.extend(plugin);
+        plugins.sort_by(|one, two| one.name.cmp(&two.name));
+        if plugins == before {
+            return Ok(());
+        }
+        let lock = LockText {
+            lock: FORM,
+            plugins,
+        };
+        let text = toml::to_string(&lock).map_err(|error| self.form(error.to_string()))?;
+        let text = format!(
+            "# Written by `conjure plugin install`. Keep it under version control.\n\n{text}"
+        );
+        fs::write_atomic(&self.path, text.as_bytes()).map_err(|source| LockError::Read {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    fn form(&self, reason: String) -> LockError {
+        LockError::Form {
+            path: self.path.clone(),
+            reason,
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plugin(name: &str) -> LockedPlugin {
+        LockedPlugin {
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            source: "./p.conjure-plugin".to_owned(),
+            sha256: Sha256::of(name.as_bytes()),
+            signer: Some("RWQ".to_owned()),
+            libraries: [("x86_64-unknown-linux-gnu".to_owned(), Sha256::of(b"l"))].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_set_is_read_back_in_order_and_what_is_gone_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = PluginLock::at(dir.path().join(LOCK_FILE));
+        assert_eq!(lock.plugins().unwrap(), []);
+        lock.set("two", Some(plugin("two"))).unwrap();
+        lock.set("one", Some(plugin("one"))).unwrap();
+        assert_eq!(lock.plugins().unwrap(), [plugin("one"), plugin("two")]);
+        let mut newer = plugin("one");
+        newer.version = "2.0.0".to_owned();
+        newer.signer = None;
+        lock.set("one", Some(newer.clone())).unwrap();
+        lock.set("two", None).unwrap();
+        assert_eq!(lock.plugins().unwrap(), [newer]);
+    }
+
+    #[test]
+    fn what_is_no_lock_says_what_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = PluginLock::at(dir.path().join(LOCK_FILE));
+        lock.set("one", Some(plugin("one"))).unwrap();
+        let good = fs::read_to_string(lock.path()).unwrap();
+        let entry = good.split_once("[[plugin]]").unwrap().1;
+        for (bad, reason) in [
+            ("lock = 2".to_owned(), "its form is number 2"),
+            ("what".to_owned(), "is not a lock of plugins"),
+            (format!("{good}\n[[plugin]]{entry}"), "names `one` twice"),
+            (good.replace("sha256 = \"", "sha256 = \"+"), "64 hex digits"),
+            (
+                good.replace("lock = 1", "lock = 1\nmore = 2"),
+                "unknown field",
+            ),
+        ] {
+            fs::write(lock.path(), &bad).unwrap();
+            let error = lock.plugins().unwrap_err().to_string();
+            assert!(error.contains(reason), "{bad}: {error}");
+            // Nor is it written over.
+            lock.set("two", Some(plugin("two"))).unwrap_err();
+            assert_eq!(fs::read_to_string(lock.path()).unwrap(), bad);
+        }
+    }
+}
