@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_plugins::{
-    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginFile, PluginSnapshot,
+    CopyStore, InstalledPlugins, Isolation, LoadedPlugin, Loader, LoaderOptions, PluginError,
+    PluginFile, PluginSnapshot,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
 use conjure_skill_sdk::protocol::{Create, Manifest};
@@ -18,6 +19,7 @@ use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
 use super::plugin_args::{PluginArgs, workers};
 use super::plugin_create;
 use super::plugin_install;
+use super::plugin_package;
 use super::plugin_trust;
 
 /// Lists plugins, shows or checks one, creates one.
@@ -79,18 +81,20 @@ enum PluginVerb {
     /// Trust a plugin: its very bytes run in the host's process, where others have their own
     ///
     /// Reads the file and runs nothing of it. Another build of the plugin is another plugin. Without a
-    /// file it lists those that are trusted. What comes with the program needs no listing.
-    Trust {
-        /// The library
-        file: Option<PathBuf>,
-    },
+    /// file it lists those that are trusted. What comes with the program needs no listing. `--signer`
+    /// trusts whoever has a key: packages with that signature are installed without `--signer`, and run
+    /// in the host's process.
+    Trust(plugin_trust::PluginTrustArgs),
     /// Trust a plugin no more
     ///
     /// A host that runs it already goes on until it loads it again.
     Untrust {
-        /// The library, or the beginning of its SHA-256 as `plugin trust` lists it
+        /// The library, the beginning of its SHA-256 as `plugin trust` lists it, or the public key of a
+        /// signer
         library: String,
     },
+    #[command(flatten)]
+    Package(plugin_package::PackageVerb),
     /// Create a plugin: a crate of its own that builds with `cargo build`
     #[command(alias = "new")]
     Create(plugin_create::PluginCreateArgs),
@@ -106,7 +110,7 @@ impl PluginCommandArgs {
                 | PluginVerb::Reload { .. }
                 | PluginVerb::History { .. }
                 | PluginVerb::Rollback(_)
-                | PluginVerb::Trust { .. }
+                | PluginVerb::Trust(_)
                 | PluginVerb::Untrust { .. }
         )
     }
@@ -119,7 +123,7 @@ pub(crate) fn run_without_host(
 ) -> Result<Exit, CliError> {
     match &args.verb {
         PluginVerb::Create(args) => plugin_create::run(global, args),
-        PluginVerb::Trust { file } => plugin_trust::trust(global, file.as_deref()),
+        PluginVerb::Trust(args) => plugin_trust::trust(global, args),
         PluginVerb::Untrust { library } => plugin_trust::untrust(global, library),
         PluginVerb::Remove { name } => plugin_install::remove(global, name),
         PluginVerb::Reload { name } => plugin_install::reload(global, name),
@@ -128,7 +132,8 @@ pub(crate) fn run_without_host(
         PluginVerb::List(_)
         | PluginVerb::Show { .. }
         | PluginVerb::Check { .. }
-        | PluginVerb::Add(_) => Ok(Exit::Fine),
+        | PluginVerb::Add(_)
+        | PluginVerb::Package(_) => Ok(Exit::Fine),
     }
 }
 
@@ -138,6 +143,7 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
         PluginVerb::Show { file, load } => show(global, file, *load),
         PluginVerb::Check { file } => check(global, file).await,
         PluginVerb::Add(args) => plugin_install::add(global, args).await,
+        PluginVerb::Package(verb) => plugin_package::run(global, verb).await,
         _ => run_without_host(global, &args),
     }
 }
@@ -356,12 +362,14 @@ fn print_manifest(manifest: &Manifest) {
     }
 }
 
-/// Loads a library and makes an instance that answers; says why a host would not take it.
+/// Loads a library and makes an instance that answers; says why a host would not take it. `isolation`
+/// says where its code runs meanwhile; the usual place without it.
 pub(crate) async fn load_and_try(
     global: &Global,
     path: &Path,
+    isolation: Option<Isolation>,
 ) -> Result<Result<Arc<LoadedPlugin>, String>, CliError> {
-    let loader = loader(global)?;
+    let loader = loader_in(global, isolation)?;
     let loading = path.to_owned();
     let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
     let plugin = match loaded {
@@ -377,7 +385,7 @@ pub(crate) async fn load_and_try(
 }
 
 async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
-    let plugin = match load_and_try(global, path).await? {
+    let plugin = match load_and_try(global, path, None).await? {
         Ok(plugin) => plugin,
         Err(reason) => return Ok(refused(global, path, &reason)),
     };
@@ -413,13 +421,19 @@ pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
 }
 
 pub(crate) fn loader(global: &Global) -> Result<Loader, CliError> {
+    loader_in(global, None)
+}
+
+/// A loader whose plugins run where that is said.
+fn loader_in(global: &Global, isolation: Option<Isolation>) -> Result<Loader, CliError> {
     let store = CopyStore::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
     let operations = conjure_runtime::host_operations();
     Ok(Loader::new(
         store,
         LoaderOptions {
             operations,
-            worker: workers(global, None),
+            installed: Some(InstalledPlugins::of(&global.data_dir())),
+            worker: workers(global, isolation),
             ..LoaderOptions::default()
         },
     ))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_config::env;
-use conjure_plugins::{Isolation, PluginTrust, SearchPath, WorkerOptions};
+use conjure_plugins::{Isolation, PluginTrust, SearchPath, TrustedSigners, WorkerOptions};
 use conjure_runtime::{Host, HostBuilder};
 
 use super::args::Global;
@@ -93,6 +93,7 @@ pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<Work
     };
     let mut workers = WorkerOptions::new(image, &[WORKER]);
     workers.trust = trust(global);
+    workers.signers = signers(global);
     if let Some(dir) = program.parent() {
         workers.trust = workers.trust.shipped_in(dir.join("plugins"));
     }
@@ -105,6 +106,11 @@ pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<Work
 /// The libraries that the user has listed as trusted.
 pub(crate) fn trust(global: &Global) -> PluginTrust {
     PluginTrust::default().listed_in(global.data_dir().join("trusted-plugins"))
+}
+
+/// The signers that the user has listed as trusted.
+pub(crate) fn signers(global: &Global) -> TrustedSigners {
+    TrustedSigners::listed_in(global.data_dir().join("trusted-signers"))
 }
 
 fn from_environment() -> Option<Isolation> {

@@ -50,7 +50,7 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         Err(error) => return Ok(refused(global, &args.file, &error.to_string())),
     };
     let (name, sha256) = (file.header.name.clone(), file.sha256);
-    let new = match load_and_try(global, &args.file).await? {
+    let new = match load_and_try(global, &args.file, None).await? {
         Ok(plugin) if plugin.id().sha256 == Some(sha256) => Manifest::clone(plugin.manifest()),
         Ok(_) => {
             let reason = "it changed while it was looked at; add it when it is complete";
@@ -85,6 +85,19 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         let reason = format!(
             "it asks to be allowed more than the {name} that is there: {more}. Add it with `--yes` \
              if it may"
+        );
+        return Ok(refused(global, &args.file, &reason));
+    }
+    let locked = installed
+        .lock()
+        .plugin(&name)
+        .map_err(CliError::host_from)?;
+    if let Some(signer) = locked.and_then(|locked| locked.signer)
+        && !args.yes
+    {
+        let reason = format!(
+            "the {name} that is there came in a package that {signer} signed, and nobody signed this \
+             one. Add it with `--yes` if it is to take its place"
         );
         return Ok(refused(global, &args.file, &reason));
     }
@@ -223,7 +236,7 @@ fn report(global: &Global, change: &InstallChange) {
     }
 }
 
-fn told(change: &InstallChange) -> String {
+pub(crate) fn told(change: &InstallChange) -> String {
     let step = step(change);
     let color = match step.contains("downgrade") {
         true => YELLOW,
@@ -258,9 +271,10 @@ impl From<InstallError> for CliError {
             InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
                 Self::usage_from(error)
             }
-            InstallError::Altered { .. } | InstallError::Plugin(_) | InstallError::Io(_) => {
-                Self::host_from(error)
-            }
+            InstallError::Altered { .. }
+            | InstallError::Plugin(_)
+            | InstallError::Lock(_)
+            | InstallError::Io(_) => Self::host_from(error),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! `conjure plugin trust` and `untrust`: which libraries run in the host's process where others have
 //! processes of their own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use conjure_plugins::{PluginFile, TrustedLibrary};
+use clap::Args;
+use conjure_plugins::{PluginFile, TrustedLibrary, TrustedSigner};
 use serde_json::json;
 
 use super::args::Global;
@@ -12,15 +13,36 @@ use super::exit::Exit;
 use super::output::{self, Table};
 use super::plugin::refused;
 use super::plugin_args;
+use super::plugin_package::public_key;
 
-/// Lists what is trusted, or trusts a file.
-pub(crate) fn trust(global: &Global, file: Option<&Path>) -> Result<Exit, CliError> {
+/// What to trust.
+#[derive(Args)]
+pub(crate) struct PluginTrustArgs {
+    /// The library
+    file: Option<PathBuf>,
+    /// Trust this signer: the public key, or the file of it
+    #[arg(long, value_name = "KEY|FILE", conflicts_with = "file")]
+    signer: Option<String>,
+    /// What to call the signer
+    #[arg(long, value_name = "NAME", requires = "signer")]
+    name: Option<String>,
+}
+
+/// Lists what is trusted, or trusts a file or a signer.
+pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, CliError> {
     let trust = plugin_args::trust(global);
-    let Some(path) = file else {
+    if let Some(signer) = &args.signer {
+        return trust_signer(global, signer, args.name.as_deref());
+    }
+    let Some(path) = args.file.as_deref() else {
         let listed = trust.listed().map_err(CliError::host_from)?;
+        let signers = plugin_args::signers(global).listed();
+        let signers = signers.map_err(CliError::host_from)?;
         if global.json {
-            output::json(&json!({ "trusted": listed }));
-        } else if listed.is_empty() {
+            output::json(&json!({ "trusted": listed, "signers": signers }));
+            return Ok(Exit::Fine);
+        }
+        if listed.is_empty() {
             output::line("No plugin is trusted beside those that come with the program.");
         } else {
             let mut rows = Table::new(["PLUGIN", "SHA-256"]);
@@ -31,6 +53,16 @@ pub(crate) fn trust(global: &Global, file: Option<&Path>) -> Result<Exit, CliErr
                 ]);
             }
             rows.print();
+        }
+        for signer in signers {
+            output::line(format_args!(
+                "What {} signed is trusted: {}",
+                match signer.name.is_empty() {
+                    true => "this key",
+                    false => &signer.name,
+                },
+                signer.key
+            ));
         }
         return Ok(Exit::Fine);
     };
@@ -59,8 +91,40 @@ pub(crate) fn trust(global: &Global, file: Option<&Path>) -> Result<Exit, CliErr
     Ok(Exit::Fine)
 }
 
-/// Trusts a library no more.
+fn trust_signer(global: &Global, key: &str, name: Option<&str>) -> Result<Exit, CliError> {
+    let signer = TrustedSigner {
+        key: public_key(key)?.to_string(),
+        name: name.unwrap_or_default().to_owned(),
+    };
+    let signers = plugin_args::signers(global);
+    let is_new = signers.add(signer.clone()).map_err(CliError::host_from)?;
+    if global.json {
+        output::json(&json!({ "trusted": signer, "new": is_new }));
+    } else {
+        output::line(match is_new {
+            true => {
+                "What this key signed is installed without asking whose it is, and runs in the host's \
+                     process from when it is loaded next."
+            }
+            false => "This key was trusted already.",
+        });
+    }
+    Ok(Exit::Fine)
+}
+
+/// Trusts a library or a signer no more.
 pub(crate) fn untrust(global: &Global, library: &str) -> Result<Exit, CliError> {
+    let signers = plugin_args::signers(global);
+    if let Ok(key) = public_key(library)
+        && signers.remove(key.as_str()).map_err(CliError::host_from)?
+    {
+        if global.json {
+            output::json(&json!({ "removed": { "key": key } }));
+        } else {
+            output::line(format_args!("{key}: is trusted no more"));
+        }
+        return Ok(Exit::Fine);
+    }
     let trust = plugin_args::trust(global);
     let digest = match PluginFile::read(Path::new(library), true) {
         Ok(file) => file.sha256.to_string(),

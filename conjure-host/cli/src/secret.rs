@@ -33,6 +33,17 @@ pub(super) async fn secret(kind: AuthKind) -> Result<SecretString, CliError> {
         .ok_or_else(|| CliError::usage("no secret was given; nothing is saved"))
 }
 
+/// A password that a person types without seeing it; nothing where nobody is at the terminal.
+pub(super) async fn password(question: &'static str) -> Result<Option<String>, CliError> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let hidden = Hidden::begin()?;
+    let text = prompt(question).await;
+    drop(hidden);
+    Ok(text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
 /// One header a line, up to an empty line or the end of the input.
 async fn headers() -> Option<String> {
     aside("Headers as `Name: value`, one a line (they are not shown); an empty line ends them.");

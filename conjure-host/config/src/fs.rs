@@ -32,10 +32,25 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// # Errors
 /// The system's, with the path. Nothing is left behind then.
 pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    replace_atomic(path.as_ref(), bytes, private_file)
+}
+
+/// As [`write_atomic`], of a file that others may read as the user's mask says.
+///
+/// # Errors
+/// The system's, with the path. Nothing is left behind then.
+pub fn write_atomic_for_all(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    replace_atomic(path.as_ref(), bytes, |path| std::fs::File::create_new(path))
+}
+
+fn replace_atomic(
+    path: &Path,
+    bytes: &[u8],
+    create: impl FnOnce(&Path) -> io::Result<std::fs::File>,
+) -> io::Result<()> {
     use std::io::Write as _;
-    let path = path.as_ref();
     let temporary = beside(path);
-    let written = private_file(&temporary).and_then(|mut file| {
+    let written = create(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         drop(file);
         std::fs::rename(&temporary, path)

@@ -111,6 +111,15 @@ async fn add(
     if is_another && difference.asks_for_more() && !query.yes {
         return Err(asks_for_more(&plugin.id().to_string(), difference.more));
     }
+    let locked = {
+        let (installed, name) = (installed.clone(), name.clone());
+        blocking(move || installed.lock().plugin(&name)).await?
+    };
+    let locked = locked.map_err(InstallError::from)?;
+    if locked.is_some_and(|locked| locked.signer.is_some()) && !query.yes {
+        let signed = vec!["to take the place of a package that was signed".to_owned()];
+        return Err(asks_for_more(&plugin.id().to_string(), signed));
+    }
     let change = {
         let installed = installed.clone();
         blocking(move || installed.add(&file)).await??
@@ -339,7 +348,7 @@ impl From<InstallError> for Problem {
             }
             InstallError::Altered { .. } => Self::conflict("altered", error.to_string()),
             InstallError::Plugin(_) => Self::invalid(error.to_string()),
-            InstallError::Io(_) => Self::host(error.to_string()),
+            InstallError::Io(_) | InstallError::Lock(_) => Self::host(error.to_string()),
         }
     }
 }

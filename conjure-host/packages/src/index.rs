@@ -189,7 +189,7 @@ impl PluginIndex {
         };
         let mut entries = lines(&index.display().to_string(), &text)?;
         let path = dir.join(package.file_name());
-        fs::write_atomic(&path, package.bytes()).map_err(failed)?;
+        fs::write_atomic_for_all(&path, package.bytes()).map_err(failed)?;
         let entry = IndexEntry::of(package, package.file_name());
         entries.retain(|known| (&known.name, &known.version) != (&entry.name, &entry.version));
         entries.push(entry);
@@ -203,7 +203,7 @@ impl PluginIndex {
             text.push_str(&line);
             text.push('\n');
         }
-        fs::write_atomic(&index, text.as_bytes()).map_err(failed)?;
+        fs::write_atomic_for_all(&index, text.as_bytes()).map_err(failed)?;
         Ok(path)
     }
 }

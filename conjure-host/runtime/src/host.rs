@@ -42,8 +42,8 @@ use crate::session::{
 };
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
-    CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginRegistry, SearchPath,
-    WatchOptions, Watcher, WorkerOptions,
+    CopyStore, InstalledPlugins, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginRegistry,
+    SearchPath, WatchOptions, Watcher, WorkerOptions,
 };
 use conjure_providers::Clients;
 use conjure_providers::auths::Auths;
@@ -478,6 +478,7 @@ impl HostBuilder {
         let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
         let options = LoaderOptions {
             operations,
+            installed: Some(InstalledPlugins::of(&self.data_dir)),
             worker: self.workers,
             ..LoaderOptions::default()
         };

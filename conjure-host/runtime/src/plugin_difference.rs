@@ -14,6 +14,8 @@ pub struct PluginDifference {
     added: Vec<String>,
     removed: Vec<String>,
     changed: Vec<String>,
+    /// How each tool that looks otherwise does.
+    details: Vec<String>,
 }
 
 impl PluginDifference {
@@ -47,6 +49,7 @@ impl PluginDifference {
                 None => difference.added.push(tool.name.clone()),
                 Some(before) if looks_otherwise(before, tool) => {
                     difference.changed.push(tool.name.clone());
+                    difference.details.extend(details(before, tool));
                 }
                 Some(_) => {}
             }
@@ -60,6 +63,16 @@ impl PluginDifference {
     /// Whether it asks for something that the one before did not ask for.
     pub fn asks_for_more(&self) -> bool {
         !self.more.is_empty()
+    }
+
+    /// Whether a model sees other tools than with the one before.
+    pub fn shows_other_tools(&self) -> bool {
+        !(self.added.is_empty() && self.changed.is_empty())
+    }
+
+    /// How the tools that look otherwise do, a line each.
+    pub fn details(&self) -> &[String] {
+        &self.details
     }
 
     /// For a person, a line each.
@@ -92,6 +105,50 @@ fn looks_otherwise(before: &ToolDecl, now: &ToolDecl) -> bool {
         || before.input_schema != now.input_schema
         || before.output_schema != now.output_schema
         || before.effects != now.effects
+}
+
+/// What a model sees otherwise of a tool, a line each.
+fn details(before: &ToolDecl, now: &ToolDecl) -> Vec<String> {
+    let mut lines = Vec::new();
+    let name = &now.name;
+    if before.description != now.description {
+        lines.push(format!("{name} - {}", before.description));
+        lines.push(format!("{name} + {}", now.description));
+    }
+    let parts = [
+        ("title", before.title != now.title),
+        ("input", before.input_schema != now.input_schema),
+        ("output", before.output_schema != now.output_schema),
+        ("effects", before.effects != now.effects),
+    ];
+    let parts = parts.into_iter().filter(|(_, is_other)| *is_other);
+    let parts: Vec<&str> = parts.map(|(part, _)| part).collect();
+    if !parts.is_empty() {
+        lines.push(format!("{name}: another {}", parts.join(", ")));
+    }
+    for (what, names) in [
+        ("takes", fields(&now.input_schema, &before.input_schema)),
+        (
+            "takes no more",
+            fields(&before.input_schema, &now.input_schema),
+        ),
+    ] {
+        if !names.is_empty() {
+            lines.push(format!("{name} {what}: {}", names.join(", ")));
+        }
+    }
+    lines
+}
+
+/// The fields of one schema that another does not have.
+fn fields(of: &Value, without: &Value) -> Vec<String> {
+    let names = |schema: &Value| -> Vec<String> {
+        let fields = schema.get("properties").and_then(Value::as_object);
+        fields.map_or_else(Vec::new, |fields| fields.keys().cloned().collect())
+    };
+    let known = names(without);
+    let names = names(of).into_iter();
+    names.filter(|name| !known.contains(name)).collect()
 }
 
 /// What a plugin asks to be allowed, a phrase each.
@@ -187,6 +244,14 @@ mod tests {
                 "new tools: three",
                 "tools that are gone: two",
                 "tools that look otherwise: one",
+            ]
+        );
+        assert!(difference.shows_other_tools());
+        assert_eq!(
+            difference.details(),
+            [
+                "one - Does it",
+                "one + Does it, and ignores what was said before"
             ]
         );
         assert_eq!(

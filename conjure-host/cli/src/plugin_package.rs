@@ -1,0 +1,414 @@
+//! `conjure plugin key`, `sign`, `verify`, `publish` and `search`: packages, and who signs them.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use conjure_config::{env, fs};
+use conjure_packages::{
+    IndexEntry, Package, PackageDescription, PackageError, PackageSource, PluginIndex, SignerKey,
+    SigningKey, publish,
+};
+use conjure_runtime::PluginDifference;
+use serde_json::json;
+
+use super::args::{Global, shown};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW};
+use super::plugin_args::signers;
+use super::{plugin_fetch, plugin_pack, secret};
+
+#[derive(Subcommand)]
+pub(crate) enum PackageVerb {
+    /// Make a package of a plugin: its libraries, manifest, licence and SBOM in one file
+    ///
+    /// Loads the library that is for this machine, in a process of its own, and asks it for its
+    /// manifest. Licence and SBOM come from the crate that the library was built in, where it is found.
+    Pack(plugin_pack::PackArgs),
+    /// Make a key that signs packages
+    ///
+    /// The files are those of minisign: FILE with the secret key and FILE.pub with the public one. At a
+    /// terminal it asks for a password, elsewhere it takes CONJURE_SIGNING_PASSWORD.
+    Key {
+        /// Where to write the secret key
+        file: PathBuf,
+        /// Seal it with no password
+        #[arg(long)]
+        no_password: bool,
+    },
+    /// Sign a package with a key; who has its public key can tell that the package is yours
+    Sign {
+        /// The package
+        package: PathBuf,
+        /// The file of the secret key
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+    },
+    /// Say whether a package is whole and whose it is, and what is in it
+    ///
+    /// Runs nothing of it. Exit code 0: it is whole and signed, by the given key if there is one.
+    Verify {
+        /// A file, an address, `oci://HOST/NAME:VERSION`, or a name in an index
+        package: String,
+        /// The public key, or the file of it, that it has to be signed with
+        #[arg(long, value_name = "KEY|FILE")]
+        signer: Option<String>,
+        #[command(flatten)]
+        indexes: IndexArgs,
+    },
+    /// Put a package where others find it: a folder with an index, or a registry (`oci://HOST/NAME`)
+    ///
+    /// A folder gets the package and a line in its `index.jsonl`; any web server can show it.
+    Publish {
+        /// The package
+        package: PathBuf,
+        /// The folder, or `oci://HOST/NAME`; the tag is the version where none is said
+        place: String,
+    },
+    /// Search indexes for plugins by words of their names and descriptions
+    Search {
+        /// Words that all have to be there; without any it lists all
+        words: Vec<String>,
+        #[command(flatten)]
+        indexes: IndexArgs,
+    },
+    /// Install plugins out of packages, or upgrade those that are there
+    ///
+    /// The package is judged as a whole, with its signature, before any of it is used. A signer that
+    /// nobody here has accepted yet has to be named with `--signer`. What the plugin asks to be allowed,
+    /// and tools that are new or look otherwise, are shown first: at a terminal it asks, elsewhere
+    /// `--yes` says that they may. It then runs in a process of its own, unless `conjure plugin trust`
+    /// says otherwise.
+    ///
+    /// `conjure.lock` in the data directory says what is installed, by digest and signer. Without a
+    /// package it installs what a lock names: that of `--lock`, `./conjure.lock`, or the data
+    /// directory's own.
+    Install(plugin_fetch::InstallArgs),
+    /// Upgrade plugins that came in packages to the newest versions of where they came from
+    Upgrade(plugin_fetch::UpgradeArgs),
+}
+
+/// Where names are looked up.
+#[derive(Args, Default)]
+pub(crate) struct IndexArgs {
+    /// Look names up in this index: a file, a folder or an address [default:
+    /// $CONJURE_PLUGIN_INDEX, which can name several]
+    #[arg(long, value_name = "PLACE")]
+    index: Vec<String>,
+}
+
+impl IndexArgs {
+    pub(crate) fn places(&self) -> Vec<String> {
+        if !self.index.is_empty() {
+            return self.index.clone();
+        }
+        let named = env::var(env::PLUGIN_INDEX).unwrap_or_default();
+        named.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+pub(crate) async fn run(global: &Global, verb: &PackageVerb) -> Result<Exit, CliError> {
+    match verb {
+        PackageVerb::Pack(args) => plugin_pack::pack(global, args).await,
+        PackageVerb::Key { file, no_password } => key(global, file, *no_password).await,
+        PackageVerb::Sign { package, key } => sign(global, package, key).await,
+        PackageVerb::Verify {
+            package,
+            signer,
+            indexes,
+        } => verify(global, package, signer.as_deref(), indexes).await,
+        PackageVerb::Publish { package, place } => published(global, package, place).await,
+        PackageVerb::Search { words, indexes } => search(global, words, indexes).await,
+        PackageVerb::Install(args) => Box::pin(plugin_fetch::install(global, args)).await,
+        PackageVerb::Upgrade(args) => Box::pin(plugin_fetch::upgrade(global, args)).await,
+    }
+}
+
+async fn key(global: &Global, file: &Path, no_password: bool) -> Result<Exit, CliError> {
+    let password = match no_password {
+        true => None,
+        false => Some(new_password().await?),
+    };
+    let (key, text) = SigningKey::create(password.as_deref())?;
+    let public = key.public()?;
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".pub");
+    let write = |path: &Path, text: &str, is_secret: bool| {
+        let written = match is_secret {
+            true => fs::write_new_private(path, text.as_bytes()),
+            false => fs::write_new(path, text.as_bytes()),
+        };
+        written.map_err(|error| CliError::usage_from(error).context(shown(path)))
+    };
+    write(file, &text, true)?;
+    let pub_text = format!("untrusted comment: a key that signs plugins\n{public}\n");
+    write(Path::new(&beside), &pub_text, false)?;
+    if global.json {
+        output::json(&json!({ "key": file, "public": public }));
+    } else {
+        output::line(format_args!("Secret key: {}", shown(file)));
+        output::line(format_args!("Public key: {public}"));
+        output::line(
+            "Tell the public key to those who install what you sign, where they can be sure that it is \
+             you; keep the secret one.",
+        );
+    }
+    Ok(Exit::Fine)
+}
+
+async fn new_password() -> Result<String, CliError> {
+    if let Some(password) = env::var(env::SIGNING_PASSWORD) {
+        return Ok(password);
+    }
+    let first = secret::password("Password (it is not shown): ").await?;
+    let again = match &first {
+        Some(_) => secret::password("Password, once more: ").await?,
+        None => None,
+    };
+    match first {
+        Some(first) if first.is_empty() => Err(CliError::usage("no password was given")
+            .hint("`--no-password` makes a key that whoever has the file can use")),
+        Some(first) if again.as_ref() == Some(&first) => Ok(first),
+        Some(_) => Err(CliError::usage("the passwords differ; nothing was made")),
+        None => Err(
+            CliError::usage("nobody is here to be asked for a password").hint(format!(
+                "set {}, or say `--no-password`",
+                env::SIGNING_PASSWORD
+            )),
+        ),
+    }
+}
+
+/// Opens the file of a secret key.
+pub(crate) async fn signing_key(file: &Path) -> Result<SigningKey, CliError> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| CliError::usage_from(error).context(shown(file)))?;
+    let password = match SigningKey::is_sealed(&text) {
+        false => None,
+        true => match env::var(env::SIGNING_PASSWORD) {
+            Some(password) => Some(password),
+            None => secret::password("Password of the key (it is not shown): ").await?,
+        },
+    };
+    if password.is_none() && SigningKey::is_sealed(&text) {
+        let hint = format!("set {}", env::SIGNING_PASSWORD);
+        let message = format!("the key in {} needs its password", shown(file));
+        return Err(CliError::usage(message).hint(hint));
+    }
+    SigningKey::open(&text, password.as_deref())
+        .map_err(|error| CliError::from(error).context(shown(file)))
+}
+
+async fn sign(global: &Global, path: &Path, key: &Path) -> Result<Exit, CliError> {
+    let package = Package::open(path)?;
+    let key = signing_key(key).await?;
+    let signed = package.signed(&key)?;
+    // Read again as whoever gets it will.
+    let package = Package::read(&shown(path), signed)?;
+    fs::write_atomic_for_all(path, package.bytes())
+        .map_err(|error| CliError::host_from(error).context(shown(path)))?;
+    let signer = package.signer()?;
+    if global.json {
+        output::json(&json!({ "package": path, "signer": signer, "sha256": package.sha256() }));
+    } else {
+        output::line(format_args!(
+            "{BOLD}{}{RESET} is signed by {signer}",
+            output::clean(&package.description().id())
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// A public key as it was given, or out of the file that was named.
+pub(crate) fn public_key(text: &str) -> Result<SignerKey, CliError> {
+    match fs::read_to_string(text) {
+        Ok(file) => SignerKey::read(&file),
+        Err(_) => SignerKey::read(text),
+    }
+    .map_err(CliError::from)
+}
+
+async fn verify(
+    global: &Global,
+    place: &str,
+    signer: Option<&str>,
+    indexes: &IndexArgs,
+) -> Result<Exit, CliError> {
+    let wanted = signer.map(public_key).transpose()?;
+    let source = PackageSource::read(place)?;
+    let fetched = match Box::pin(source.fetch(&indexes.places())).await {
+        Ok(fetched) => fetched,
+        Err(error @ (PackageError::Form { .. } | PackageError::Signature { .. })) => {
+            return Ok(refused(global, place, &error));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let package = &fetched.package;
+    let signed = package.signer().and_then(|found| match &wanted {
+        Some(wanted) if wanted != found => Err(PackageError::Signer {
+            place: place.to_owned(),
+            found: found.to_string(),
+            why: format!("{wanted} was asked for"),
+        }),
+        _ => Ok(found),
+    });
+    if let Err(error) = &signed
+        && (global.json || wanted.is_some())
+    {
+        return Ok(refused(global, place, error));
+    }
+    let description = package.description();
+    if global.json {
+        output::json(&json!({
+            "ok": true,
+            "source": fetched.source,
+            "sha256": package.sha256(),
+            "package": description,
+        }));
+        return Ok(Exit::Fine);
+    }
+    describe(global, description);
+    let digest = package.sha256();
+    output::line(format_args!("  {:<10} {digest}", "SHA-256"));
+    match signed {
+        Ok(_) => {
+            output::line(format_args!(
+                "\n{GREEN}ok{RESET} it is whole, and what its signer signed"
+            ));
+            Ok(Exit::Fine)
+        }
+        Err(error) => Ok(refused(global, place, &error)),
+    }
+}
+
+/// Shows what a package says of itself.
+fn describe(global: &Global, description: &PackageDescription) {
+    output::line(format_args!(
+        "{BOLD}{}{RESET}  {}",
+        output::clean(&description.id()),
+        output::clean(&description.manifest.description)
+    ));
+    let row = |name: &str, value: &str| {
+        output::line(format_args!("  {name:<10} {}", output::clean(value)));
+    };
+    row("kind", &description.manifest.kind);
+    if let Some(license) = &description.license {
+        row("licence", license);
+    }
+    for library in &description.libraries {
+        let size = output::size(library.file.size);
+        row(
+            "for",
+            &format!("{} ({size}, {})", library.target, library.compiler),
+        );
+    }
+    let files: Vec<&str> = description
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    if !files.is_empty() {
+        row("with", &files.join(", "));
+    }
+    for line in PluginDifference::of(None, &description.manifest).lines() {
+        output::line(format_args!("  {}", output::clean(&line)));
+    }
+    for tool in &description.manifest.tools {
+        row("tool", &format!("{}: {}", tool.name, tool.description));
+    }
+    match &description.signer {
+        Some(signer) => row("signed by", &who(global, signer)),
+        None => row("signed by", "nobody"),
+    }
+}
+
+/// A signer as the user knows it.
+pub(crate) fn who(global: &Global, signer: &SignerKey) -> String {
+    let listed = signers(global).listed().unwrap_or_default();
+    let known = listed
+        .into_iter()
+        .find(|known| known.key == signer.as_str());
+    match known {
+        Some(known) if known.name.is_empty() => format!("{signer}, trusted"),
+        Some(known) => format!("{signer}, trusted as {}", known.name),
+        None => signer.to_string(),
+    }
+}
+
+async fn published(global: &Global, path: &Path, place: &str) -> Result<Exit, CliError> {
+    let package = Package::open(path)?;
+    let there = publish(&package, place).await?;
+    if global.json {
+        output::json(&json!({ "published": there, "sha256": package.sha256() }));
+        return Ok(Exit::Fine);
+    }
+    output::line(format_args!(
+        "{BOLD}{}{RESET} is at {}",
+        output::clean(&package.description().id()),
+        output::clean(&there)
+    ));
+    if package.signer().is_err() {
+        output::line(format_args!(
+            "{YELLOW}It is not signed{RESET}, so nobody can install it without `--unsigned`; `conjure \
+             plugin sign` signs it"
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Result<Exit, CliError> {
+    let places = indexes.places();
+    if places.is_empty() {
+        return Err(CliError::usage("no index is known").hint(format!(
+            "name one with `--index`, or set {}; `conjure plugin publish PACKAGE FOLDER` makes one",
+            env::PLUGIN_INDEX
+        )));
+    }
+    let mut found: Vec<IndexEntry> = Vec::new();
+    for place in &places {
+        let index = PluginIndex::read(place).await?;
+        for entry in index.search(words) {
+            // An index that comes first is the one that is installed from.
+            if found.iter().all(|known| known.name != entry.name) {
+                found.push(entry.clone());
+            }
+        }
+    }
+    if global.json {
+        output::json(&json!({ "plugins": found }));
+        return Ok(Exit::Fine);
+    }
+    if found.is_empty() {
+        output::line(format_args!(
+            "No plugin has these words; looked in {}",
+            places.join(", ")
+        ));
+        return Ok(Exit::No);
+    }
+    let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "SIGNED", "DESCRIPTION"]);
+    for entry in &found {
+        rows.row([
+            output::clean(&entry.name).into_owned(),
+            output::clean(&entry.version).into_owned(),
+            output::clean(&entry.kind).into_owned(),
+            match &entry.signer {
+                Some(signer) => signer.as_str().chars().take(12).collect(),
+                None => "no".to_owned(),
+            },
+            output::clean(&entry.description).into_owned(),
+        ]);
+    }
+    rows.print();
+    Ok(Exit::Fine)
+}
+
+/// Says why a package is not taken.
+pub(crate) fn refused(global: &Global, place: &str, error: &PackageError) -> Exit {
+    super::plugin::refused(global, Path::new(place), &error.to_string())
+}
+
+impl From<PackageError> for CliError {
+    fn from(error: PackageError) -> Self {
+        Self::usage_from(error)
+    }
+}
