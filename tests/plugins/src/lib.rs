@@ -15,9 +15,13 @@
 mod build;
 mod child;
 mod loading;
+mod packed;
+mod signed;
 mod versioned;
 
 pub use build::{Plugin, left_out, locked, sdk_copy, workspace};
 pub use child::{Exit, run_child};
 pub use loading::{Bench, Versions, envelope};
+pub use packed::{FileEntry, grafted, repacked};
+pub use signed::{Publisher, Team};
 pub use versioned::versioned;

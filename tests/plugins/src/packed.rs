@@ -1,0 +1,45 @@
+//! Packages that were tampered with.
+
+use std::io::{Cursor, Read as _, Write as _};
+use std::path::Path;
+
+use zip::write::SimpleFileOptions;
+
+/// A file of an archive: its name and its bytes.
+pub type FileEntry = (String, Vec<u8>);
+
+fn entries(bytes: &[u8]) -> Vec<FileEntry> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+    let count = archive.len();
+    let read = |number| {
+        let mut file = archive.by_index(number).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        (file.name().unwrap().into_owned(), bytes)
+    };
+    (0..count).map(read).collect()
+}
+
+/// The same archive with other entries.
+pub fn repacked(package: &Path, change: impl FnOnce(&mut Vec<FileEntry>)) -> Vec<u8> {
+    let mut entries = entries(&std::fs::read(package).unwrap());
+    change(&mut entries);
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in entries {
+        archive
+            .start_file(name, SimpleFileOptions::default())
+            .unwrap();
+        archive.write_all(&bytes).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+/// The same archive with one entry out of another package.
+pub fn grafted(package: &Path, from: &Path, name: &str) -> Vec<u8> {
+    let other = entries(&std::fs::read(from).unwrap());
+    let (_, bytes) = other.into_iter().find(|(known, _)| known == name).unwrap();
+    repacked(package, |entries| {
+        let entry = entries.iter_mut().find(|(known, _)| known == name);
+        entry.unwrap().1 = bytes;
+    })
+}

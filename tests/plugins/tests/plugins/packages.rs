@@ -1,0 +1,272 @@
+//! Packages: made, signed, found, installed, upgraded, put back.
+
+use std::fs;
+
+use conjure_kit::{Workspace, cli};
+use conjure_packages::Package;
+use conjure_plugin_tests::{Publisher, Team, versioned};
+use serde_json::Value;
+
+#[test]
+fn what_an_author_packs_signs_and_publishes_a_team_finds_and_installs() {
+    let workspace = Workspace::new().unwrap();
+    let run = |args: &[&str]| {
+        let output = cli([&["plugin"][..], args].concat())
+            .workspace(&workspace)
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(0), "{args:?}: {}", output.snapshot());
+        output.stdout
+    };
+    let home = workspace.root().join("author");
+    fs::create_dir_all(home.join("target")).unwrap();
+    fs::create_dir_all(home.join("public")).unwrap();
+    let at = |name: &str| home.join(name).display().to_string();
+    fs::write(home.join("target/libx.so"), versioned("toucher", "0.1.0")).unwrap();
+    fs::write(
+        at("Cargo.toml"),
+        "[package]\nname = \"toucher\"\nlicense = \"MIT\"\n",
+    )
+    .unwrap();
+    fs::write(at("LICENSE"), "Do what you like.").unwrap();
+    let lock = "version = 4\n[[package]]\nname = \"serde\"\nversion = \"1.0.0\"\n";
+    fs::write(at("Cargo.lock"), lock).unwrap();
+
+    run(&["key", &at("key"), "--no-password"]);
+    let packed = run(&["pack", &at("target/libx.so"), "--out", &at("")]);
+    assert!(packed.contains("without a signature"), "{packed}");
+    let file = at("toucher-0.1.0.conjure-plugin");
+    run(&["sign", &file, "--key", &at("key")]);
+    let package = Package::open(home.join("toucher-0.1.0.conjure-plugin").as_path()).unwrap();
+    let described = package.description();
+    assert_eq!(described.license.as_deref(), Some("MIT"));
+    let [text, sbom] = described.files.as_slice() else {
+        panic!("{:?}", described.files);
+    };
+    assert_eq!(package.file(text).unwrap(), b"Do what you like.");
+    let sbom: Value = serde_json::from_slice(&package.file(sbom).unwrap()).unwrap();
+    assert_eq!(sbom["components"][0]["name"], "serde");
+    run(&["publish", &file, &at("public")]);
+
+    let team = Team::new();
+    let public = at("public");
+    let found = team.does(["search", "touch", "--index", &public]);
+    assert!(found.contains("toucher  0.1.0"), "{found}");
+    let nothing = team.run(["search", "touch", "elsewhere", "--index", &public]);
+    assert_eq!(nothing.code, Some(1));
+    let key = at("key.pub");
+    let verified = team.does(["verify", &file, "--signer", &key]);
+    assert!(verified.contains("licence    MIT"), "{verified}");
+    team.does(["install", "toucher", "--index", &public, "--signer", &key]);
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert!(!team.was_touched(), "a stranger's code runs elsewhere");
+    let list: Value = serde_json::from_str(&team.does(["list", "--json"])).unwrap();
+    assert_eq!(list["plugins"][0]["isolation"], "process");
+}
+
+#[test]
+fn the_same_contents_are_the_same_package() {
+    let publisher = Publisher::new();
+    let package = || fs::read(publisher.unsigned("0.1.0")).unwrap();
+    assert_eq!(package(), package());
+}
+
+#[test]
+fn a_signer_is_accepted_by_name_once_and_another_one_is_not() {
+    let (author, other) = (Publisher::new(), Publisher::new());
+    let team = Team::new();
+    let first = author.package("0.1.0").display().to_string();
+    let refused = team.run(["install", &first]);
+    assert_eq!(refused.code, Some(1));
+    let hint = format!("--signer {}", author.key());
+    assert!(refused.stdout.contains(&hint), "{}", refused.stdout);
+    team.does(["install", &first, "--signer", &author.key()]);
+
+    // What the signer said before speaks for what it says next.
+    let next = author.package("0.2.0").display().to_string();
+    team.does(["install", &next, "--yes"]);
+    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    let foreign = other.package("0.3.0").display().to_string();
+    let unsigned = other.unsigned("0.3.0").display().to_string();
+    for args in [
+        &["install", &foreign, "--yes"][..],
+        &["install", &foreign, "--yes", "--signer", &author.key()],
+        &["install", &unsigned, "--yes"],
+        &["install", &unsigned, "--unsigned"],
+    ] {
+        let refused = cli([&["plugin"][..], args].concat());
+        let refused = refused.workspace(&team.workspace).run().unwrap();
+        assert_eq!(refused.code, Some(1), "{args:?}: {}", refused.snapshot());
+        assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    }
+    // Neither is the library alone.
+    let library = author.write("lib.so", &versioned("toucher", "0.3.0"));
+    let refused = team.run(["add", &library.display().to_string()]);
+    assert!(
+        refused.stdout.contains("that nobody signed")
+            || refused.stdout.contains("nobody signed this"),
+        "{}",
+        refused.stdout
+    );
+    team.does(["install", &foreign, "--yes", "--signer", &other.key()]);
+    assert_eq!(team.loaded().as_deref(), Some("0.3.0"));
+}
+
+#[test]
+fn tools_that_look_otherwise_and_downgrades_are_shown_and_have_to_be_allowed() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let old = author.package("0.1.0").display().to_string();
+    let new = author.package("0.2.0").display().to_string();
+    team.does(["install", &old, "--signer", &author.key()]);
+    let refused = team.run(["install", &new]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    let shown = &refused.stderr;
+    assert!(shown.contains("0.1.0 → 0.2.0"), "{shown}");
+    assert!(
+        shown.contains("+ Runs a command. Grammar: any command, whatever"),
+        "{shown}"
+    );
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    team.does(["install", &new, "--yes"]);
+    let refused = team.run(["install", &old]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    assert!(refused.stderr.contains("a downgrade"), "{}", refused.stderr);
+    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+
+    let terminal = cli(["plugin", "install", &old])
+        .workspace(&team.workspace)
+        .on_terminal()
+        .stdin("y\n")
+        .run()
+        .unwrap();
+    assert_eq!(terminal.code, Some(0), "{}", terminal.snapshot());
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+}
+
+#[test]
+fn a_manifest_that_is_not_the_librarys_is_found_before_it_is_installed() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let lying = author.lying("0.1.0", |manifest| {
+        manifest.description = "Harmless".to_owned()
+    });
+    let lying = lying.display().to_string();
+    let refused = team.run(["install", &lying, "--signer", &author.key()]);
+    assert!(
+        refused.stdout.contains("is not the one that"),
+        "{}",
+        refused.stdout
+    );
+    assert_eq!(team.loaded(), None);
+}
+
+#[test]
+fn a_lock_makes_another_machine_have_the_same() {
+    let author = Publisher::new();
+    let (one, two) = (Team::new(), Team::new());
+    let package = author.package("0.1.0").display().to_string();
+    let lock = author.path("conjure.lock").display().to_string();
+    one.does([
+        "install",
+        &package,
+        "--signer",
+        &author.key(),
+        "--lock",
+        &lock,
+    ]);
+    two.does(["install", "--lock", &lock]);
+    assert_eq!(two.loaded().as_deref(), Some("0.1.0"));
+    let locks = [one.lock(), two.lock(), author.path("conjure.lock")];
+    let locks = locks.map(|lock| fs::read_to_string(lock).unwrap());
+    assert_eq!(locks[0], locks[1]);
+    assert_eq!(locks[0], locks[2]);
+
+    // What the lock names comes back, whatever became of the library.
+    fs::write(two.library(), "something else").unwrap();
+    assert_eq!(two.loaded(), None);
+    fs::remove_file(two.library()).unwrap();
+    two.does(["install", "--yes"]);
+    assert_eq!(two.loaded().as_deref(), Some("0.1.0"));
+}
+
+#[test]
+fn upgrades_come_from_where_the_plugin_came_from_and_can_be_put_back() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let index = author.path("public");
+    fs::create_dir(&index).unwrap();
+    let index = index.display().to_string();
+    let publish = |version: &str| {
+        let package = author.package(version).display().to_string();
+        team.does(["publish", &package, &index]);
+    };
+    publish("0.1.0");
+    team.does([
+        "install",
+        "toucher",
+        "--index",
+        &index,
+        "--signer",
+        &author.key(),
+    ]);
+    let same = team.does(["upgrade", "--index", &index]);
+    assert!(same.contains("toucher: nothing newer"), "{same}");
+    publish("0.2.0");
+    let asked = team.run(["upgrade", "--index", &index]);
+    assert_eq!(asked.code, Some(1), "{}", asked.snapshot());
+    let upgraded = team.does(["upgrade", "toucher", "--index", &index, "--yes"]);
+    assert!(upgraded.contains("0.1.0 → 0.2.0"), "{upgraded}");
+    assert!(
+        fs::read_to_string(team.lock())
+            .unwrap()
+            .contains("toucher@0.2.0")
+    );
+    team.does(["rollback", "toucher", "--yes"]);
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    let lock = fs::read_to_string(team.lock()).unwrap();
+    assert!(lock.contains("toucher@0.1.0"), "{lock}");
+    team.does(["remove", "toucher"]);
+    assert!(!fs::read_to_string(team.lock()).unwrap().contains("toucher"));
+    let unknown = team.run(["upgrade", "toucher"]);
+    assert!(
+        unknown.stderr.contains("came in no package"),
+        "{}",
+        unknown.stderr
+    );
+}
+
+#[test]
+fn ten_packages_published_at_once_are_all_in_the_index() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let packages: Vec<String> = (0..10)
+        .map(|number| {
+            let package = fs::read(author.package("0.1.0")).unwrap();
+            author.write(&format!("{number}.conjure-plugin"), &package);
+            author
+                .path(&format!("{number}.conjure-plugin"))
+                .display()
+                .to_string()
+        })
+        .collect();
+    let index = author.path("public");
+    fs::create_dir(&index).unwrap();
+    let index = index.display().to_string();
+    std::thread::scope(|scope| {
+        for package in &packages {
+            let (team, index) = (&team, &index);
+            scope.spawn(move || team.does(["publish", package, index]));
+        }
+    });
+    let lines = fs::read_to_string(author.path("public/index.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 1, "one line a version: {lines}");
+    team.does([
+        "install",
+        "toucher",
+        "--index",
+        &index,
+        "--signer",
+        &author.key(),
+    ]);
+}

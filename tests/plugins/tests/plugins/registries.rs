@@ -1,0 +1,169 @@
+//! Packages in a registry of container images: Debian's, on this machine.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use conjure_plugin_tests::{Publisher, Team};
+use tempfile::TempDir;
+
+/// A registry; it ends with this value.
+struct Registry {
+    program: Child,
+    port: u16,
+    dir: TempDir,
+}
+
+impl Registry {
+    /// Nothing where none is installed.
+    fn begin() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = port.local_addr().unwrap().port();
+        let config = dir.path().join("config.yml");
+        let text = format!(
+            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\n\
+             http:\n  addr: 127.0.0.1:{port}\n",
+            dir.path().join("registry").display()
+        );
+        fs::write(&config, text).unwrap();
+        let program = Command::new("docker-registry")
+            .arg("serve")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let program = match program {
+            Ok(program) => program,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                println!("skipped: docker-registry is not installed");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let registry = Self { program, port, dir };
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(30),
+                "it does not start"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(registry)
+    }
+
+    fn place(&self, name: &str) -> String {
+        format!("oci://127.0.0.1:{}/plugins/{name}", self.port)
+    }
+
+    /// Alters a byte in the middle of every package that it has.
+    fn alter(&self) {
+        let mut dirs = vec![self.dir.path().join("registry")];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let mut bytes = fs::read(&path).unwrap();
+                if bytes.starts_with(b"PK") {
+                    let middle = bytes.len() / 2;
+                    bytes[middle] ^= 1;
+                    fs::write(&path, bytes).unwrap();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+#[test]
+fn a_registry_keeps_packages_and_upgrades_come_from_it() {
+    let Some(registry) = Registry::begin() else {
+        return;
+    };
+    let author = Publisher::new();
+    let team = Team::new();
+    let place = registry.place("toucher");
+    let publish = |version: &str| {
+        let package = author.package(version).display().to_string();
+        team.does(["publish", &package, &place])
+    };
+    let said = publish("0.1.0");
+    assert!(said.contains(&format!("{place}:0.1.0")), "{said}");
+    let at = format!("{place}:0.1.0");
+    team.does(["verify", &at, "--signer", &author.key()]);
+    team.does(["install", &at, "--signer", &author.key()]);
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    publish("0.2.0");
+    let upgraded = team.does(["upgrade", "--yes"]);
+    assert!(upgraded.contains("0.1.0 → 0.2.0"), "{upgraded}");
+    let lock = fs::read_to_string(team.lock()).unwrap();
+    assert!(lock.contains(&format!("{place}:0.2.0")), "{lock}");
+    let same = team.does(["upgrade"]);
+    assert!(same.contains("nothing newer"), "{same}");
+    let missing = team.run(["install", &format!("{place}:7.0.0")]);
+    assert_ne!(missing.code, Some(0));
+    assert!(
+        missing.stdout.contains("cannot be had"),
+        "{}",
+        missing.snapshot()
+    );
+}
+
+#[test]
+fn what_a_registry_altered_or_another_one_pushed_never_runs() {
+    let Some(registry) = Registry::begin() else {
+        return;
+    };
+    let (author, attacker) = (Publisher::new(), Publisher::new());
+    let team = Team::new().trusts(&author);
+    let place = registry.place("toucher");
+    let at = format!("{place}:0.1.0");
+    let package =
+        |publisher: &Publisher, version: &str| publisher.package(version).display().to_string();
+    team.does(["publish", &package(&author, "0.1.0"), &place]);
+    team.does(["install", &at]);
+    assert!(team.was_touched());
+    // Somebody who got into the registry pushes a newer one.
+    team.does(["publish", &package(&attacker, "0.2.0"), &place]);
+    let refused = team.run(["upgrade", "--yes"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    assert!(
+        refused.stdout.contains(&attacker.key()),
+        "{}",
+        refused.stdout
+    );
+    assert!(!team.was_touched());
+    // Or puts another package where the team's lock leads.
+    let other = Team::new().trusts(&author);
+    let tag = format!("{place}:0.1.0");
+    team.does(["publish", &package(&author, "0.2.0"), &tag]);
+    fs::create_dir_all(other.data_dir()).unwrap();
+    let lock = team.lock().display().to_string();
+    let refused = other.run(["install", "--yes", "--lock", &lock]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    assert!(
+        refused.stdout.contains("was asked for"),
+        "{}",
+        refused.stdout
+    );
+    assert!(!other.was_touched());
+    // Or alters what it has.
+    registry.alter();
+    for version in ["0.1.0", "0.2.0"] {
+        let output = other.run(["install", "--yes", &format!("{place}:{version}")]);
+        assert_ne!(output.code, Some(0), "{version}: {}", output.snapshot());
+        assert!(!other.was_touched(), "{version}");
+    }
+}
