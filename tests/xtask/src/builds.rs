@@ -15,10 +15,11 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use crate::{artifacts::Built, demo, dist, files, linker, repo};
 
 /// Crates that `conjure` is made of, those that only run while it is built included. Those that confine
-/// the workers of plugins are four of them.
-const MOST_CRATES: usize = 414;
+/// the workers of plugins are four of them; packages have 26: 19 for registries of container images,
+/// seven for signatures.
+const MOST_CRATES: usize = 440;
 /// Bytes of the stripped release `conjure`.
-const MOST_BYTES: u64 = 31_000_000;
+const MOST_BYTES: u64 = 32_500_000;
 
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
