@@ -2,7 +2,9 @@
 
 use std::io::{Cursor, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use conjure_config::fs;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
@@ -137,34 +139,77 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     })
 }
 
-/// Puts the files of a bundle into a directory, where they are not there as they should be.
+/// Makes a directory hold the files of a bundle and nothing else, where it does not yet; gives its path
+/// without links.
 ///
 /// # Errors
 /// What is wrong with the bundle, or the system's.
 pub(crate) fn unpack(path: &Path, bytes: &[u8], dir: &Path) -> Result<PathBuf, String> {
-    use conjure_config::fs;
-    let bundle = read(path, bytes).map_err(|error| error.to_string())?;
-    let put = |name: &str, content: &[u8]| -> std::io::Result<()> {
-        let path = dir.join(name);
-        let is_there = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file())
-            && fs::read(&path)? == content;
-        if is_there {
-            return Ok(());
-        }
-        if let Some(parent) = path.parent() {
-            fs::create_private_dir(parent)?;
-        }
-        fs::write_atomic(&path, content)?;
-        fs::make_executable(&path)
-    };
+    let files = read(path, bytes).map_err(|error| error.to_string())?.files;
     let unpacked = || -> std::io::Result<PathBuf> {
-        fs::create_private_dir(dir)?;
-        for (name, content) in &bundle.files {
-            put(name, content)?;
+        if !is_whole(dir, &files) {
+            replace(dir, &files)?;
         }
         dir.canonicalize()
     };
     unpacked().map_err(|error| error.to_string())
+}
+
+/// Whether a directory holds these files and nothing else.
+fn is_whole(dir: &Path, files: &[BundledFile]) -> bool {
+    let is_same = |(name, content): &BundledFile| {
+        let path = dir.join(name);
+        std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file())
+            && fs::read(&path).is_ok_and(|there| there == *content)
+    };
+    files.iter().all(is_same) && count(dir) == Some(files.len())
+}
+
+/// How many files are below a directory. A link counts as one.
+fn count(dir: &Path) -> Option<usize> {
+    let mut number = 0;
+    for entry in fs::entries(dir).ok()? {
+        let is_dir = std::fs::symlink_metadata(&entry).ok()?.is_dir();
+        number += if is_dir { count(&entry)? } else { 1 };
+    }
+    Some(number)
+}
+
+/// Puts a directory with these files in the place of what is there, in one step for whoever looks.
+fn replace(dir: &Path, files: &[BundledFile]) -> std::io::Result<()> {
+    let beside = |what: &str| {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        dir.with_extension(format!("{what}-{}-{number}", std::process::id()))
+    };
+    let (new, old) = (beside("new"), beside("old"));
+    let moved = write_all(&new, files).and_then(|()| {
+        // Where there is one already this fails: another process was quicker, or it was altered.
+        let moved = fs::rename(&new, dir);
+        if moved.is_ok() || is_whole(dir, files) {
+            return Ok(());
+        }
+        let _ = fs::rename(dir, &old);
+        fs::rename(&new, dir)
+    });
+    for left in [&new, &old] {
+        let _ = fs::remove_dir_all(left);
+    }
+    match is_whole(dir, files) {
+        true => Ok(()),
+        false => moved,
+    }
+}
+
+fn write_all(dir: &Path, files: &[BundledFile]) -> std::io::Result<()> {
+    fs::create_private_dir(dir)?;
+    for (name, content) in files {
+        let path = dir.join(name);
+        fs::create_private_dir(path.parent().unwrap_or(dir))?;
+        fs::write_new_private(&path, content)?;
+        fs::make_executable(&path)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -200,6 +245,10 @@ mod tests {
         std::fs::remove_file(dir.join("lib/deep/b.py")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", dir.join("lib/deep/b.py")).unwrap();
         unpack(path, &bytes, &dir).unwrap();
+        std::fs::create_dir(dir.join("__pycache__")).unwrap();
+        std::fs::write(dir.join("__pycache__/a.pyc"), "other code").unwrap();
+        unpack(path, &bytes, &dir).unwrap();
+        assert_eq!(count(scratch.path()), Some(2));
         for (name, content) in whole() {
             let there = dir.join(name);
             assert!(std::fs::symlink_metadata(&there).unwrap().is_file());

@@ -163,7 +163,11 @@ fn become_program(arguments: &WorkerArguments, command: &[String]) -> Result<(),
     let error = Command::new(program)
         .args(rest)
         .env_remove(ALLOCATOR[0].0)
+        // Where its session holds the store it could be written to, and what is added there is removed.
+        .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("CONJURE_PROTOCOL", PROTOCOL.to_string())
+        .env("CONJURE_PLUGIN", &arguments.label.name)
+        .env("CONJURE_PLUGIN_VERSION", &arguments.label.version)
         .exec();
     Err(format!("{program}: {error}"))
 }
