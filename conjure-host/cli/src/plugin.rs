@@ -91,7 +91,7 @@ enum PluginVerb {
         /// The library, or the beginning of its SHA-256 as `plugin trust` lists it
         library: String,
     },
-    /// Create a plugin: a crate of its own that builds with `cargo build`
+    /// Create a plugin: a crate that builds with `cargo build`, or a program in Python
     #[command(alias = "new")]
     Create(plugin_create::PluginCreateArgs),
 }

@@ -199,17 +199,18 @@ impl LibraryCandidate {
     pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
         let (path, stamp, identity) = (&self.path.clone(), self.stamp(), self.identity());
         let bytes = contents(self)?;
-        let program = |text: Vec<u8>, bytes: Vec<u8>, description: ProgramDescription, stamp| PluginFile {
-            sha256: Sha256::of(&bytes),
-            header: description.header(),
-            program: Some(description),
-            pin: pin(path, named),
-            stamp,
-            header_section: text.into(),
-            identity,
-            path: path.clone(),
-            bytes,
-        };
+        let program =
+            |text: Vec<u8>, bytes: Vec<u8>, description: ProgramDescription, stamp| PluginFile {
+                sha256: Sha256::of(&bytes),
+                header: description.header(),
+                program: Some(description),
+                pin: pin(path, named),
+                stamp,
+                header_section: text.into(),
+                identity,
+                path: path.clone(),
+                bytes,
+            };
         if program::is_description(path) {
             let gathered = program::gather(path, &bytes)?;
             let stamp = stamp.with_files(gathered.files);
@@ -411,9 +412,7 @@ pub(super) fn contents(candidate: LibraryCandidate) -> Result<Vec<u8>, PluginErr
         .map_err(read)?;
     let after = rustix::fs::fstat(&file).map_err(|e| read(e.into()))?;
     if FileStamp::from(&after) != stamp || bytes.len() as u64 != stamp.size {
-        return Err(PluginError::Changed {
-            path: path.clone(),
-        });
+        return Err(PluginError::Changed { path: path.clone() });
     }
     Ok(bytes)
 }

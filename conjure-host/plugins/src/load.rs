@@ -212,7 +212,8 @@ impl Loader {
                 name: header.name.clone(),
             });
         };
-        let fits = !is_program && header.panic_unwind && Self::opened() < self.options.library_limit;
+        let fits =
+            !is_program && header.panic_unwind && Self::opened() < self.options.library_limit;
         let belongs_here =
             worker.isolation == Isolation::InProcess || worker.trust.holds(path, sha256);
         Ok((!fits || !belongs_here).then_some(worker))

@@ -183,7 +183,8 @@ impl CopyStore {
             };
             if fs::is_dir(&path).unwrap_or(false) {
                 // The files of a program are there as long as its copy.
-                let is_part = path.extension().is_some_and(|e| e != "files") && age <= KEEP_TEMPORARY;
+                let is_part =
+                    path.extension().is_some_and(|e| e != "files") && age <= KEEP_TEMPORARY;
                 if !is_part && !path.with_extension(LIBRARY_EXTENSION).exists() {
                     let _ = fs::remove_dir_all(&path);
                 }

@@ -289,7 +289,9 @@ impl DirectoryWatch {
 fn described_dirs(dir: &Path) -> Vec<PathBuf> {
     let found = libraries(dir).unwrap_or_default();
     let described = found.iter().filter(|path| program::is_description(path));
-    described.flat_map(|path| program::file_dirs(path)).collect()
+    described
+        .flat_map(|path| program::file_dirs(path))
+        .collect()
 }
 
 enum SettleOutcome {

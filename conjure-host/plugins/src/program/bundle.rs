@@ -103,9 +103,9 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
         let mut content = Vec::new();
         let most = (&mut member).take(left + 1).read_to_end(&mut content);
         most.map_err(|error| cut(error.into()))?;
-        left = left.checked_sub(content.len() as u64).ok_or_else(|| {
-            wrong(format!("its files have more than {FILE_LIMIT} bytes"))
-        })?;
+        left = left
+            .checked_sub(content.len() as u64)
+            .ok_or_else(|| wrong(format!("its files have more than {FILE_LIMIT} bytes")))?;
         let is_own = !name.contains('/') && is_description(Path::new(&name));
         if !is_own {
             files.push((name, content));
@@ -237,7 +237,10 @@ mod tests {
         assert!(is_bundle(&bytes));
         let path = Path::new("a.plugin");
         let (text, description) = judge(path, &bytes).unwrap();
-        assert_eq!((text, description.name.as_str()), (TEXT.as_bytes().to_vec(), "a"));
+        assert_eq!(
+            (text, description.name.as_str()),
+            (TEXT.as_bytes().to_vec(), "a")
+        );
         let scratch = tempfile::tempdir().unwrap();
         let dir = unpack(path, &bytes, &scratch.path().join("files")).unwrap();
         // What was altered there is put right.
@@ -265,11 +268,26 @@ mod tests {
         };
         for (bytes, expected) in [
             (with(&|files| drop(files.pop())), "names `lib/`"),
-            (with(&|files| files.swap_remove(0).0.clear()), "names `a.py`"),
-            (with(&|files| files.push(("c.py".to_owned(), Vec::new()))), "`c.py`"),
-            (with(&|files| files.push(("../up".to_owned(), Vec::new()))), "`../up`"),
-            (with(&|files| files.push(("/up".to_owned(), Vec::new()))), "`/up`"),
-            (with(&|files| files.push(("b.plugin.toml".to_owned(), Vec::new()))), "two descriptions"),
+            (
+                with(&|files| files.swap_remove(0).0.clear()),
+                "names `a.py`",
+            ),
+            (
+                with(&|files| files.push(("c.py".to_owned(), Vec::new()))),
+                "`c.py`",
+            ),
+            (
+                with(&|files| files.push(("../up".to_owned(), Vec::new()))),
+                "`../up`",
+            ),
+            (
+                with(&|files| files.push(("/up".to_owned(), Vec::new()))),
+                "`/up`",
+            ),
+            (
+                with(&|files| files.push(("b.plugin.toml".to_owned(), Vec::new()))),
+                "two descriptions",
+            ),
             (pack(b"", &[]).unwrap(), "missing field"),
         ] {
             let said = refused(&bytes);

@@ -63,7 +63,8 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
         path: path.to_owned(),
         what,
     };
-    let text = std::str::from_utf8(text).map_err(|error| wrong(format!("it is not UTF-8 ({error})")))?;
+    let text =
+        std::str::from_utf8(text).map_err(|error| wrong(format!("it is not UTF-8 ({error})")))?;
     let table: toml::Table = toml::from_str(text)
         .map_err(|error| wrong(format!("it is not TOML ({})", error.message())))?;
     let form: Form = table
@@ -145,9 +146,12 @@ impl ProgramDescription {
                 self.kind
             ));
         }
-        let fits = (1..=NAME).contains(&self.name.len()) && !self.name.chars().any(char::is_control);
+        let fits =
+            (1..=NAME).contains(&self.name.len()) && !self.name.chars().any(char::is_control);
         if !fits {
-            return Err(format!("its name is not one of 1 to {NAME} bytes without control characters"));
+            return Err(format!(
+                "its name is not one of 1 to {NAME} bytes without control characters"
+            ));
         }
         if semver::Version::parse(&self.version).is_err() {
             return Err(format!(
@@ -164,7 +168,12 @@ impl ProgramDescription {
             if is_description(Path::new(file)) {
                 return Err(format!("its file `{file}` has the name of a description"));
             }
-            if self.files.iter().skip(number + 1).any(|other| other == file) {
+            if self
+                .files
+                .iter()
+                .skip(number + 1)
+                .any(|other| other == file)
+            {
                 return Err(format!("its file `{file}` is named twice"));
             }
         }
@@ -253,7 +262,10 @@ later = "a key of a later version"
             let text = WHOLE.replace(from, to);
             assert_ne!(text, WHOLE, "{from}");
             let said = said(&text);
-            assert!(said.starts_with("g.plugin.toml") && said.contains(expected), "{said}");
+            assert!(
+                said.starts_with("g.plugin.toml") && said.contains(expected),
+                "{said}"
+            );
         }
     }
 

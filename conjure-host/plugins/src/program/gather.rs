@@ -33,9 +33,9 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
     for (name, file) in listed(path, &description).map_err(&wrong)? {
         let candidate = LibraryCandidate::open(&file)?;
         let stamp = candidate.stamp();
-        left = left.checked_sub(stamp.size).ok_or_else(|| {
-            wrong(format!("its files have more than {FILE_LIMIT} bytes"))
-        })?;
+        left = left
+            .checked_sub(stamp.size)
+            .ok_or_else(|| wrong(format!("its files have more than {FILE_LIMIT} bytes")))?;
         stamps.push((name.clone(), Some(stamp)));
         files.push((name, contents(candidate)?));
     }
@@ -96,7 +96,9 @@ fn below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(),
         .map_err(|error| format!("its directory `{name}/` cannot be read: {error}"))?;
     for entry in entries {
         let Some(last) = entry.file_name().and_then(|last| last.to_str()) else {
-            return Err(format!("a file in its directory `{name}/` has a name that is not UTF-8"));
+            return Err(format!(
+                "a file in its directory `{name}/` has a name that is not UTF-8"
+            ));
         };
         if last.starts_with('.') || last == "__pycache__" || find::is_unfinished(last) {
             continue;

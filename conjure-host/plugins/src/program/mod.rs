@@ -13,7 +13,7 @@ mod gather;
 pub use description::{PROTOCOL, ProgramDescription, is_description};
 
 pub(super) use bundle::{is_bundle, judge, unpack};
-pub(super) use description::{parse, file_dirs};
+pub(super) use description::{file_dirs, parse};
 pub(super) use gather::{gather, stamp};
 
 /// The extension of a bundle.

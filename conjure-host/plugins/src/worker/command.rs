@@ -27,7 +27,10 @@ pub(super) fn resolve(
     dir: &Path,
 ) -> Result<Vec<String>, MissingProgram> {
     let places = places(std::env::var_os("PATH").as_deref());
-    let (first, rest) = program.command.split_first().unwrap_or((&program.name, &[]));
+    let (first, rest) = program
+        .command
+        .split_first()
+        .unwrap_or((&program.name, &[]));
     let own = dir.join(first);
     let found = match own.is_file() {
         true => own,
@@ -45,7 +48,11 @@ pub(super) fn resolve(
 /// that every system has. Programs elsewhere, such as in a home, a worker does not reach.
 fn places(path: Option<&std::ffi::OsStr>) -> Vec<PathBuf> {
     let listed = path.into_iter().flat_map(std::env::split_paths);
-    let of_system = |dir: &PathBuf| ["/usr", "/bin"].iter().any(|system| dir.starts_with(system));
+    let of_system = |dir: &PathBuf| {
+        ["/usr", "/bin"]
+            .iter()
+            .any(|system| dir.starts_with(system))
+    };
     let mut places: Vec<PathBuf> = Vec::new();
     for dir in listed.filter(of_system).chain(PLACES.map(PathBuf::from)) {
         if !places.contains(&dir) {

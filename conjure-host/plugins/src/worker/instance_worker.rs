@@ -187,12 +187,13 @@ impl InstanceWorker {
             .store()
             .unpacked(&file.sha256, &copy)
             .map_err(|reason| self.no_process(reason))?;
-        let command = command::resolve(program, &dir).map_err(|missing| PluginError::NoProgram {
-            path: file.path.clone(),
-            plugin: self.plugin.name(),
-            program: missing.program,
-            places: missing.places,
-        })?;
+        let command =
+            command::resolve(program, &dir).map_err(|missing| PluginError::NoProgram {
+                path: file.path.clone(),
+                plugin: self.plugin.name(),
+                program: missing.program,
+                places: missing.places,
+            })?;
         Ok(WorkerCode {
             copy: dir,
             command: Some(command),
