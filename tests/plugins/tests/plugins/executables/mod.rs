@@ -36,6 +36,22 @@ fn sdk() -> Vec<u8> {
     std::fs::read(repo_root().join("skill-sdk/python/conjure_plugin.py")).unwrap()
 }
 
+/// The SDK's own tests, with the frames that the host has.
+#[test]
+fn the_sdk_for_python_by_itself() {
+    let repository = repo_root();
+    let tests = "tests/plugins/tests/plugins/executables/test_sdk.py";
+    let output = std::process::Command::new("/usr/bin/python3")
+        .args(["-B", tests])
+        .current_dir(&repository)
+        .env("PYTHONPATH", "skill-sdk/python")
+        .env("CONJURE_FRAMES", "skill-sdk/abi/protocol/frames.json")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("\nOK"), "{said}");
+}
+
 /// A description.
 fn described(name: &str, version: &str, command: &[&str], files: &[&str]) -> String {
     format!(
