@@ -1,5 +1,5 @@
 //! Packs the source of the SDK: the crates `conjure-skill-sdk` and `conjure-abi` without their tests,
-//! with manifests that stand alone. What they inherit from the workspace is written into them.
+//! and the file for Python, with manifests that stand alone. What they inherit from the workspace is written into them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use zip::write::SimpleFileOptions;
 const SDK: &str = "skill-sdk";
 const ABI: &str = "abi";
 /// What of each crate is packed, beside its manifest.
-const PARTS: [&str; 4] = ["build.rs", "src", "docs", "CHANGELOG.md"];
+const PARTS: [&str; 5] = ["build.rs", "src", "docs", "python", "CHANGELOG.md"];
 
 fn main() -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -67,7 +67,7 @@ fn collect(from: &Path, name: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> 
         }
     } else if from
         .extension()
-        .is_none_or(|kind| kind == "rs" || kind == "md")
+        .is_none_or(|kind| kind == "rs" || kind == "md" || kind == "py")
     {
         files.insert(name.to_owned(), fs::read(from)?);
     }

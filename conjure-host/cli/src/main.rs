@@ -36,6 +36,7 @@ mod persona;
 mod plugin;
 mod plugin_args;
 mod plugin_create;
+mod plugin_create_python;
 mod plugin_fetch;
 mod plugin_install;
 mod plugin_pack;

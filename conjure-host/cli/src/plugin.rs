@@ -42,7 +42,7 @@ enum PluginVerb {
     /// file, and the manifest only if it is known from an earlier load.
     #[command(alias = "inspect")]
     Show {
-        /// The library
+        /// The library, or a program's description or bundle
         file: PathBuf,
         /// Load it too, which runs its code, and show the manifest
         #[arg(long)]
@@ -52,7 +52,7 @@ enum PluginVerb {
     ///
     /// Exit code 0: it would; 1: it is refused, and the reason says what to do.
     Check {
-        /// The library
+        /// The library, or a program's description or bundle
         file: PathBuf,
     },
     /// Install a plugin in the data directory, or upgrade the one that is there
@@ -95,7 +95,7 @@ enum PluginVerb {
     },
     #[command(flatten)]
     Package(plugin_package::PackageVerb),
-    /// Create a plugin: a crate of its own that builds with `cargo build`
+    /// Create a plugin: a crate that builds with `cargo build`, or a program in Python
     #[command(alias = "new")]
     Create(plugin_create::PluginCreateArgs),
 }
@@ -262,6 +262,7 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
     };
     let header = file.header.clone();
     let compiler = file.compiler();
+    let program = file.program.clone();
     let sha256 = file.sha256.to_string();
     let size = file.bytes.len();
     let loader = loader(global)?;
@@ -278,16 +279,20 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
             "file": path,
             "sha256": sha256,
             "size": size,
-            "header": {
-                "kind": header.kind.as_str(),
-                "name": header.name,
-                "version": header.version,
-                "abi": format!("{}.{}", header.abi_major, header.abi_minor),
-                "pointer_size": header.pointer_size,
-                "panic_unwind": header.panic_unwind,
-                "sdk": header.sdk,
-                "rustc": compiler,
+            "header": match &program {
+                Some(_) => Value::Null,
+                None => json!({
+                    "kind": header.kind.as_str(),
+                    "name": header.name,
+                    "version": header.version,
+                    "abi": format!("{}.{}", header.abi_major, header.abi_minor),
+                    "pointer_size": header.pointer_size,
+                    "panic_unwind": header.panic_unwind,
+                    "sdk": header.sdk,
+                    "rustc": compiler,
+                }),
             },
+            "description": program,
             "manifest": manifest,
         }));
         return Ok(Exit::Fine);
@@ -296,16 +301,26 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
         "{BOLD}{} {}{RESET}",
         header.name, header.version
     ));
-    for (name, value) in [
+    let mut rows = vec![
         ("kind", header.kind.as_str().to_owned()),
         ("file", shown(path)),
         ("size", output::size(size as u64)),
         ("sha256", sha256),
-        ("ABI", format!("{}.{}", header.abi_major, header.abi_minor)),
-        ("SDK", header.sdk),
-        ("compiler", compiler),
-    ] {
-        output::line(format_args!("  {name:<9} {value}"));
+    ];
+    match program {
+        Some(program) => rows.extend([
+            ("protocol", program.protocol.to_string()),
+            ("command", program.command.join(" ")),
+            ("files", program.files.join(", ")),
+        ]),
+        None => rows.extend([
+            ("ABI", format!("{}.{}", header.abi_major, header.abi_minor)),
+            ("SDK", header.sdk),
+            ("compiler", compiler),
+        ]),
+    }
+    for (name, value) in rows {
+        output::line(format_args!("  {name:<9} {}", output::clean(&value)));
     }
     match manifest {
         Some(manifest) => print_manifest(&manifest),

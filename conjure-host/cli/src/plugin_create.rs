@@ -1,4 +1,4 @@
-//! `conjure plugin create`: a crate of its own.
+//! `conjure plugin create`: a crate of its own, or a directory in another language.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,10 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
+use super::plugin_create_python;
 
-/// Makes a crate outside any workspace that builds with `cargo build`.
+/// Makes a crate outside any workspace that builds with `cargo build`; with `--lang python` a directory
+/// with a skill that works as it is.
 ///
 /// The SDK is the one that this program carries: its source is written into the data directory, below
 /// `sdk`, so that the crate needs nothing but Rust and crates.io. `--sdk` names another one: a path to a
@@ -21,6 +23,9 @@ use super::output;
 pub(crate) struct PluginCreateArgs {
     /// What it exports
     kind: TemplateKind,
+    /// The language: `rust` for a library, `python` for a program (skills)
+    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
+    lang: Language,
     /// Its name: lower-case letters, digits and hyphens
     name: String,
     /// The SDK: a path, or a version
@@ -29,6 +34,14 @@ pub(crate) struct PluginCreateArgs {
     /// Where to make it [default: ./NAME]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Language {
+    /// A library
+    Rust,
+    /// A program, which runs in a process of its own
+    Python,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -50,6 +63,18 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
     if conjure_config::fs::entries(&dir).is_ok_and(|entries| !entries.is_empty()) {
         let message = format!("`{}` is there already and not empty", dir.display());
         return Err(CliError::usage(message).hint("name another place with `--path`"));
+    }
+    if args.lang == Language::Python {
+        return match (args.kind, &args.sdk) {
+            (TemplateKind::Skill, None) => plugin_create_python::run(global, &args.name, &dir),
+            (TemplateKind::Skill, Some(_)) => Err(CliError::usage(
+                "`--sdk` names the SDK of Rust; that of Python is one file, which is copied",
+            )),
+            (TemplateKind::Executor | TemplateKind::Backend, _) => Err(CliError::usage(
+                "`--lang python` makes skills",
+            )
+            .hint("`conjure plugin create skill NAME --lang python`, or leave `--lang` out")),
+        };
     }
     let sdk = match args.sdk.as_deref() {
         Some(given) => named_sdk(given)?,
@@ -233,7 +258,7 @@ fn toml_path(path: &Path) -> Result<String, CliError> {
     }
 }
 
-fn title(name: &str) -> String {
+pub(crate) fn title(name: &str) -> String {
     let mut title = name.replace('-', " ");
     if let Some(first) = title.get_mut(0..1) {
         first.make_ascii_uppercase();

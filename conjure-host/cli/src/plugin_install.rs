@@ -22,7 +22,7 @@ use super::thread_list::time;
 /// What to install.
 #[derive(Args)]
 pub(crate) struct PluginAddArgs {
-    /// The library
+    /// The library, or a program's description or bundle
     file: PathBuf,
     /// Take it also where it asks to be allowed more than the one before
     #[arg(long)]

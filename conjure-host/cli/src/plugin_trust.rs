@@ -70,6 +70,13 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
     };
+    if file.program.is_some() {
+        let reason = format!(
+            "{} is a program, which always runs in a process of its own",
+            file.header.name
+        );
+        return Ok(refused(global, path, &reason));
+    }
     let library = TrustedLibrary {
         sha256: file.sha256,
         name: format!("{} {}", file.header.name, file.header.version),

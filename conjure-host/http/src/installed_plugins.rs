@@ -78,7 +78,7 @@ struct Changed {
 #[utoipa::path(post, path = "/api/v1/plugins", operation_id = "add_plugin", tag = "plugins",
     params(AddQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream",
-        description = "The library"),
+        description = "The library, or the bundle of a program"),
     responses((status = 200, description = "It is installed", body = Changed),
         (status = 409, description = "It asks to be allowed more"),
         (status = 422, description = "A host would not take it")))]

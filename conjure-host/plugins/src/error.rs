@@ -208,6 +208,68 @@ pub enum PluginError {
         /// Bytes of a pointer in the host.
         needed: usize,
     },
+    /// A program's description is not one, or what it names is not there.
+    #[error(
+        "{}: is no description of a plugin that is a program: {what}. Mend it as \
+         `skill-sdk/docs/any-language.md` says", path.display()
+    )]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A bundle does not hold what it should.
+    #[error(
+        "{}: is no bundle of a plugin that is a program: {what}. Make it again, of its description and \
+         the files that this names", path.display()
+    )]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A program speaks another major version of the protocol.
+    #[error(
+        "{}: speaks version {found} of the protocol for plugins, and this host speaks version \
+         {needed}. Use a host that speaks that, or a version of the plugin for this one",
+        path.display()
+    )]
+    Protocol {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's version.
+        found: u16,
+        /// The host's.
+        needed: u16,
+    },
+    /// What a program is run by is not on this machine.
+    #[error(
+        "{}: {plugin} is run by `{program}`, which is in none of the places of the system's programs \
+         ({places}). Install it there, or put it among the plugin's own files", path.display()
+    )]
+    NoProgram {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// What its command begins with.
+        program: String,
+        /// Where it was looked for.
+        places: String,
+    },
+    /// A program, and the host has no workers.
+    #[error(
+        "{}: {name} is a program, which runs in a process of its own, and this host runs no workers. \
+         Load it in a host that does", path.display()
+    )]
+    NeedsWorker {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's name.
+        name: String,
+    },
     /// Built with `panic = "abort"`.
     #[error(
         "{}: was built with `panic = \"abort\"`, so a panic in {name} would end this host, and this \
@@ -409,9 +471,7 @@ pub enum PluginError {
     },
     /// The manifest is not one.
     #[error(
-        "{}: the manifest of {name} cannot be used: {reason}. Build it again with the current \
-         `conjure-skill-sdk`",
-        path.display()
+        "{}: the manifest of {name} cannot be used: {reason}. {remedy}", path.display()
     )]
     Manifest {
         /// The file.
@@ -420,6 +480,8 @@ pub enum PluginError {
         name: String,
         /// What is wrong.
         reason: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The plugin needs a host operation that this host does not serve.
     #[error(

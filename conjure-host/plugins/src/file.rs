@@ -17,6 +17,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::elf::{self, StructureError};
+use super::program::{self, ProgramDescription};
 use super::{PluginError, Sha256};
 use conjure_config::platform;
 
@@ -32,13 +33,15 @@ pub struct PluginFile {
     pub bytes: Vec<u8>,
     /// Hash of the bytes.
     pub sha256: Sha256,
-    /// What its header says.
+    /// What its header says, or its description in the same words.
     pub header: HeaderFields,
+    /// The description, where it is a program: then the bytes are its bundle.
+    pub program: Option<ProgramDescription>,
     /// Whether it may run inside the host.
     pub pin: Pin,
     /// How to recognise the file when it changes.
     pub stamp: FileStamp,
-    /// The section of the header, at most as long as a header is.
+    /// The section of the header, at most as long as a header is; of a program the description.
     pub(super) header_section: Box<[u8]>,
     /// What says that the file is still the one that was read.
     pub(super) identity: FileIdentity,
@@ -75,12 +78,29 @@ pub struct FileStamp {
     /// Bytes.
     pub size: u64,
     modified: (i64, i64),
+    /// Those of the other files of a program's description.
+    #[serde(default)]
+    files: u64,
 }
 
 impl FileStamp {
-    /// The stamp of what is at the path now, links followed; nothing when there is nothing.
+    /// The stamp of what is at the path now, links followed, with the files that a description
+    /// names; nothing when there is nothing.
     pub fn of(path: &Path) -> Option<Self> {
+        let own = Self::of_one(path)?;
+        Some(match program::is_description(path) {
+            true => own.with_files(program::stamp(path)),
+            false => own,
+        })
+    }
+
+    /// The stamp of the very file.
+    pub(super) fn of_one(path: &Path) -> Option<Self> {
         rustix::fs::stat(path).ok().map(|stat| Self::from(&stat))
+    }
+
+    fn with_files(self, files: u64) -> Self {
+        Self { files, ..self }
     }
 }
 
@@ -98,6 +118,7 @@ impl From<&Stat> for FileStamp {
             inode: stat.st_ino as u64,
             size: stat.st_size as u64,
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            files: 0,
         }
     }
 }
@@ -176,8 +197,29 @@ impl LibraryCandidate {
 
     /// Reads it and judges what is in it.
     pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
-        let (path, stamp, identity) = (&self.path, self.stamp(), self.identity());
-        let bytes = contents(path, self.file, &self.stat)?;
+        let (path, stamp, identity) = (&self.path.clone(), self.stamp(), self.identity());
+        let bytes = contents(self)?;
+        let program =
+            |text: Vec<u8>, bytes: Vec<u8>, description: ProgramDescription, stamp| PluginFile {
+                sha256: Sha256::of(&bytes),
+                header: description.header(),
+                program: Some(description),
+                pin: pin(path, named),
+                stamp,
+                header_section: text.into(),
+                identity,
+                path: path.clone(),
+                bytes,
+            };
+        if program::is_description(path) {
+            let gathered = program::gather(path, &bytes)?;
+            let stamp = stamp.with_files(gathered.files);
+            return Ok(program(bytes, gathered.bytes, gathered.description, stamp));
+        }
+        if program::is_bundle(&bytes) {
+            let (text, description) = program::judge(path, &bytes)?;
+            return Ok(program(text, bytes, description, stamp));
+        }
         let section = header_section(path, &bytes)?;
         let header = judge_header(path, section)?;
         elf::loadable(&bytes).map_err(|error| structure(path, error))?;
@@ -185,11 +227,12 @@ impl LibraryCandidate {
         Ok(PluginFile {
             sha256: Sha256::of(&bytes),
             header,
+            program: None,
             pin: pin(path, named),
             stamp,
             header_section: section.get(..length).unwrap_or_default().into(),
             identity,
-            path: self.path,
+            path: path.clone(),
             bytes,
         })
     }
@@ -352,12 +395,14 @@ fn mode(stat: &Stat) -> u32 {
     stat.st_mode as u32 & 0o7777
 }
 
-fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, PluginError> {
+/// All bytes of a file, if they stay the same while they are read.
+pub(super) fn contents(candidate: LibraryCandidate) -> Result<Vec<u8>, PluginError> {
+    let LibraryCandidate { path, file, stat } = candidate;
     let read = |error: std::io::Error| PluginError::Read {
-        path: path.to_owned(),
+        path: path.clone(),
         source: Arc::new(error),
     };
-    let stamp = FileStamp::from(before);
+    let stamp = FileStamp::from(&stat);
     let mut file = File::from(file);
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0) + 1);
     // One byte more than it should have, so that a file that grows is noticed and not swallowed.
@@ -367,9 +412,7 @@ fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, Plugin
         .map_err(read)?;
     let after = rustix::fs::fstat(&file).map_err(|e| read(e.into()))?;
     if FileStamp::from(&after) != stamp || bytes.len() as u64 != stamp.size {
-        return Err(PluginError::Changed {
-            path: path.to_owned(),
-        });
+        return Err(PluginError::Changed { path: path.clone() });
     }
     Ok(bytes)
 }

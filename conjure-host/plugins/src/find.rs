@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use conjure_config::platform::LIBRARY_EXTENSION;
 
+use super::program;
+
 /// Where a host looks for plugins, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchPath {
@@ -81,7 +83,7 @@ impl SearchPath {
     }
 }
 
-/// The libraries of a directory, by name.
+/// The plugins' files of a directory, by name.
 ///
 /// # Errors
 /// The system's, when the directory exists and cannot be listed.
@@ -91,20 +93,29 @@ pub fn libraries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether the name is that of a complete library: this platform's extension, no dot in front,
-/// and no sign of a download or a copy that still goes on.
+/// Whether the name is that of a complete plugin: this platform's extension of a library, that of a
+/// program's bundle, or the name of a program's description; no dot in front, and no sign of a download
+/// or a copy that still goes on.
 pub fn is_library_name(path: &Path) -> bool {
-    const UNFINISHED: [&str; 6] = [".part", ".tmp", ".temp", ".partial", ".download", "~"];
     let Some(name) = path.file_name().and_then(OsStr::to_str) else {
         return false;
     };
+    if program::is_description(path) {
+        return true;
+    }
     let Some((stem, extension)) = name.rsplit_once('.') else {
         return false;
     };
-    extension == LIBRARY_EXTENSION
+    [LIBRARY_EXTENSION, program::EXTENSION].contains(&extension)
         && !stem.is_empty()
         && !name.starts_with('.')
-        && !UNFINISHED.iter().any(|end| stem.ends_with(end))
+        && !is_unfinished(stem)
+}
+
+/// Whether a name is that of a download or a copy that still goes on.
+pub(super) fn is_unfinished(name: &str) -> bool {
+    const UNFINISHED: [&str; 6] = [".part", ".tmp", ".temp", ".partial", ".download", "~"];
+    UNFINISHED.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
@@ -120,6 +131,7 @@ mod tests {
         };
         assert!(name("libgreeter.so"));
         assert!(name("dir/lib.v1.so"));
+        assert!(name("greeter.plugin") && name("greeter.plugin.toml") && name("plugin.toml"));
         for other in [
             ".libgreeter.so",
             "libgreeter.so.part",
@@ -130,6 +142,9 @@ mod tests {
             "so",
             "libgreeter.rlib",
             "libgreeter.so.1",
+            ".greeter.plugin",
+            "greeter.tmp.plugin",
+            "greeter.toml",
             "README",
         ] {
             assert!(!name(other), "{other}");

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     LOCK_FILE, LockError, LockedPlugin, PluginError, PluginFile, PluginLock, Sha256, libraries,
+    program,
 };
 
 /// Changes of one plugin whose libraries are kept.
@@ -145,7 +146,7 @@ impl InstalledPlugins {
     /// # Errors
     /// The system's.
     pub fn file(&self, name: &str) -> Result<Option<PluginFile>, InstallError> {
-        for path in libraries(&self.plugins)? {
+        for path in self.installed()? {
             // What is no plugin is none of this name.
             if let Ok(file) = PluginFile::read(&path, true)
                 && file.header.name == name
@@ -196,6 +197,14 @@ impl InstalledPlugins {
             }),
             locked => Ok(locked),
         }
+    }
+
+    /// What is installed: libraries and bundles. Whoever describes a program there keeps its files
+    /// there too, and changes them.
+    fn installed(&self) -> io::Result<Vec<PathBuf>> {
+        let mut paths = libraries(&self.plugins)?;
+        paths.retain(|path| !program::is_description(path));
+        Ok(paths)
     }
 
     /// Installs a build that was judged, in the place of the one that is there. Nothing where it is
@@ -371,12 +380,17 @@ impl InstalledPlugins {
         to: Option<(&[u8], &InstalledVersion)>,
     ) -> Result<InstallChange, InstallError> {
         if let Some(before) = before {
-            let kept = self.kept(&before.sha256);
+            let kept = self.kept_as(&before.sha256, extension(&before.bytes));
             fs::write_atomic(kept, &before.bytes)?;
         }
+        let form = match (before, to) {
+            (_, Some((bytes, _))) => extension(bytes),
+            (Some(before), None) => extension(&before.bytes),
+            (None, None) => LIBRARY_EXTENSION,
+        };
         let path = match before {
-            Some(before) => before.path.clone(),
-            None => self.free_path(name),
+            Some(before) if extension(&before.bytes) == form => before.path.clone(),
+            _ => self.free_path(name, form),
         };
         let change = InstallChange {
             at_ms: now_ms(),
@@ -399,7 +413,11 @@ impl InstalledPlugins {
         };
         match placed {
             Ok(()) if to.is_none() => self.lock.set(name, None)?,
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(other) = before.filter(|before| before.path != path) {
+                    std::fs::remove_file(&other.path)?;
+                }
+            }
             Err(error) => {
                 self.lock.set(name, locked)?;
                 return Err(error);
@@ -465,7 +483,7 @@ impl InstalledPlugins {
     }
 
     fn not_installed(&self, name: &str) -> InstallError {
-        let found = libraries(&self.plugins).unwrap_or_default().into_iter();
+        let found = self.installed().unwrap_or_default().into_iter();
         let files = found.filter_map(|path| PluginFile::read(&path, true).ok());
         let names: Vec<String> = files.map(|file| file.header.name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -477,27 +495,45 @@ impl InstalledPlugins {
     }
 
     /// A path for a plugin that is not there yet.
-    fn free_path(&self, name: &str) -> PathBuf {
-        let name = safe_name(name).replace('-', "_");
-        let mut path = self.plugins.join(format!("lib{name}.{LIBRARY_EXTENSION}"));
+    fn free_path(&self, name: &str, extension: &str) -> PathBuf {
+        let name = match extension == LIBRARY_EXTENSION {
+            true => format!("lib{}", safe_name(name).replace('-', "_")),
+            false => safe_name(name),
+        };
+        let mut path = self.plugins.join(format!("{name}.{extension}"));
         let mut number = 2;
         while path.exists() {
-            path = self
-                .plugins
-                .join(format!("lib{name}_{number}.{LIBRARY_EXTENSION}"));
+            path = self.plugins.join(format!("{name}_{number}.{extension}"));
             number += 1;
         }
         path
     }
 
+    /// Where a build is kept, if it is.
     fn kept(&self, sha256: &Sha256) -> PathBuf {
-        self.history.join(format!("{sha256}.{LIBRARY_EXTENSION}"))
+        let bundle = self.kept_as(sha256, program::EXTENSION);
+        match bundle.is_file() {
+            true => bundle,
+            false => self.kept_as(sha256, LIBRARY_EXTENSION),
+        }
+    }
+
+    fn kept_as(&self, sha256: &Sha256, extension: &str) -> PathBuf {
+        self.history.join(format!("{sha256}.{extension}"))
     }
 
     /// One change at a time, whoever makes it.
     fn one_at_a_time(&self) -> Result<std::fs::File, InstallError> {
         fs::create_private_dir(&self.history)?;
         Ok(fs::lock(self.history.join("lock"))?)
+    }
+}
+
+/// What the file of a plugin with these bytes ends in.
+fn extension(bytes: &[u8]) -> &'static str {
+    match program::is_bundle(bytes) {
+        true => program::EXTENSION,
+        false => LIBRARY_EXTENSION,
     }
 }
 

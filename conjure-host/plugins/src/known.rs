@@ -14,6 +14,7 @@ use conjure_abi::HeaderFields;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileIdentity, LibraryCandidate, judge_header};
+use super::program::{self, ProgramDescription};
 use super::{CopyStore, PluginFile, Sha256};
 
 /// What is kept of a library.
@@ -25,8 +26,10 @@ struct LibraryRecord {
     /// The store's copy of it.
     copy: FileIdentity,
     sha256: Sha256,
-    /// The bytes of its header.
+    /// The bytes of its header, or of its description where it is a program.
     header: Vec<u8>,
+    #[serde(default)]
+    is_program: bool,
 }
 
 /// A library whose record holds.
@@ -35,6 +38,8 @@ pub(super) struct KnownLibrary {
     pub(super) path: PathBuf,
     pub(super) sha256: Sha256,
     pub(super) header: HeaderFields,
+    /// The description, where it is a program.
+    pub(super) program: Option<ProgramDescription>,
     /// The bytes of its manifest.
     pub(super) manifest: Vec<u8>,
 }
@@ -51,10 +56,18 @@ pub(super) fn look_up(store: &CopyStore, candidate: &LibraryCandidate) -> Option
         return None;
     }
     let manifest = store.manifest(&record.sha256)?;
+    let (header, program) = match record.is_program {
+        true => {
+            let description = program::parse(path, &record.header).ok()?;
+            (description.header(), Some(description))
+        }
+        false => (judge_header(path, &record.header).ok()?, None),
+    };
     let known = KnownLibrary {
         path: record.path.clone(),
         sha256: record.sha256,
-        header: judge_header(path, &record.header).ok()?,
+        header,
+        program,
         manifest,
     };
     if store.keep(&record.sha256) {
@@ -68,6 +81,10 @@ pub(super) fn look_up(store: &CopyStore, candidate: &LibraryCandidate) -> Option
 /// Keeps what was found of a library that was opened, once its file was left alone for so long that
 /// its times tell it from what may still be written to it.
 pub(super) fn remember(store: &CopyStore, file: &PluginFile, settled: Duration) {
+    if program::is_description(&file.path) {
+        // Its times say nothing of the other files.
+        return;
+    }
     let copy = FileIdentity::of(&store.copy_path(&file.sha256));
     let Some(copy) = copy.filter(|_| file.identity.is_settled(settled)) else {
         return;
@@ -78,6 +95,7 @@ pub(super) fn remember(store: &CopyStore, file: &PluginFile, settled: Duration) 
         copy,
         sha256: file.sha256,
         header: file.header_section.to_vec(),
+        is_program: file.program.is_some(),
     };
     write(store, &file.path, &record);
 }

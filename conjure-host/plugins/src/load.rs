@@ -117,12 +117,24 @@ impl Loader {
     ) -> Result<LoadedPlugin, PluginError> {
         let pin = pin(&library.path, named);
         refuse_unpinned(&library.path, &pin)?;
-        let isolation = self.isolation(&library.path, &library.sha256, &library.header)?;
-        let manifest = self.accept(&library.path, &library.header, &library.manifest)?;
+        let program = library.program.clone();
+        let isolation = self.isolation(
+            &library.path,
+            &library.sha256,
+            &library.header,
+            program.is_some(),
+        )?;
+        let manifest = self.accept(
+            &library.path,
+            &library.header,
+            program.is_some(),
+            &library.manifest,
+        )?;
         let source = PluginSource::File {
             path: library.path.clone(),
             sha256: library.sha256,
             header: Box::new(library.header.clone()),
+            program: program.clone().map(Box::new),
             pin,
             stamp: candidate.stamp(),
         };
@@ -132,6 +144,7 @@ impl Loader {
                     path: library.path,
                     sha256: library.sha256,
                     header: library.header,
+                    program,
                 };
                 Factory::Worker(PluginWorkers::new(self.clone(), worker.clone(), file))
             }
@@ -147,14 +160,16 @@ impl Loader {
     /// The first check that fails.
     pub fn load_file(&self, file: PluginFile) -> Result<LoadedPlugin, PluginError> {
         refuse_unpinned(&file.path, &file.pin)?;
-        let (json, factory) = match self.isolation(&file.path, &file.sha256, &file.header)? {
+        let is_program = file.program.is_some();
+        let isolation = self.isolation(&file.path, &file.sha256, &file.header, is_program)?;
+        let (json, factory) = match isolation {
             Some(worker) => self.in_worker(worker, &file)?,
             None => {
                 let library = self.library(&file)?;
                 (library.manifest, Factory::Library(library.root))
             }
         };
-        let manifest = self.accept(&file.path, &file.header, &json)?;
+        let manifest = self.accept(&file.path, &file.header, is_program, &json)?;
         if let Err(error) = self.store.put_manifest(&file.sha256, &json) {
             tracing::debug!(
                 "the manifest of {} is not kept: {error}",
@@ -166,6 +181,7 @@ impl Loader {
             path: file.path,
             sha256: file.sha256,
             header: Box::new(file.header),
+            program: file.program.map(Box::new),
             pin: file.pin,
             stamp: file.stamp,
         };
@@ -184,6 +200,7 @@ impl Loader {
         path: &Path,
         sha256: &Sha256,
         header: &HeaderFields,
+        is_program: bool,
     ) -> Result<Option<&WorkerOptions>, PluginError> {
         let installed = self.options.installed.as_ref();
         let package = match installed {
@@ -191,6 +208,12 @@ impl Loader {
             None => None,
         };
         let Some(worker) = &self.options.worker else {
+            if is_program {
+                return Err(PluginError::NeedsWorker {
+                    path: path.to_owned(),
+                    name: header.name.clone(),
+                });
+            }
             if header.panic_unwind {
                 return Ok(None);
             }
@@ -199,7 +222,8 @@ impl Loader {
                 name: header.name.clone(),
             });
         };
-        let fits = header.panic_unwind && Self::opened() < self.options.library_limit;
+        let fits =
+            !is_program && header.panic_unwind && Self::opened() < self.options.library_limit;
         // What came in a package from elsewhere is a stranger's until its owner says otherwise.
         let is_own = worker.isolation == Isolation::InProcess && package.is_none();
         let signer = package
@@ -222,6 +246,7 @@ impl Loader {
             path: file.path.clone(),
             sha256: file.sha256,
             header: file.header.clone(),
+            program: file.program.clone(),
         };
         let worker = PluginWorkers::new(self.clone(), worker.clone(), library);
         let manifest = worker.manifest(self.options.deadline)?;
@@ -349,12 +374,21 @@ impl Loader {
         &self,
         path: &Path,
         header: &HeaderFields,
+        is_program: bool,
         json: &[u8],
     ) -> Result<Manifest, PluginError> {
+        let (place, remedy) = match is_program {
+            true => ("its description", "Mend the program, or its description"),
+            false => (
+                "the file's header",
+                "Build it again with the current `conjure-skill-sdk`",
+            ),
+        };
         let unusable = |reason: String| PluginError::Manifest {
             path: path.to_owned(),
             name: header.name.clone(),
             reason,
+            remedy,
         };
         let value: serde_json::Value = serde_json::from_slice(json)
             .map_err(|error| unusable(format!("it is not JSON ({error})")))?;
@@ -382,7 +416,7 @@ impl Loader {
         ] {
             if said != in_header {
                 return Err(unusable(format!(
-                    "its {field} is `{said}`, and the file's header says `{in_header}`"
+                    "its {field} is `{said}`, and {place} says `{in_header}`"
                 )));
             }
         }

@@ -20,7 +20,7 @@ use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
 use super::worker::{InstanceWorker, Isolation, PluginWorkers, WorkerGrants, WorkerLink};
-use super::{FileStamp, Pin, PluginError, Sha256};
+use super::{FileStamp, Pin, PluginError, ProgramDescription, Sha256};
 
 /// A plugin that can make instances.
 pub struct LoadedPlugin {
@@ -38,14 +38,16 @@ pub(super) const LINKED: &str = "(linked into the host)";
 /// Where a plugin comes from.
 #[derive(Debug, Clone)]
 pub enum PluginSource {
-    /// A library.
+    /// A library, or a program with its description.
     File {
         /// Where it was read from.
         path: PathBuf,
         /// Hash of its bytes.
         sha256: Sha256,
-        /// What its header says.
+        /// What its header says, or a program's description in the same words.
         header: Box<HeaderFields>,
+        /// The description, where it is a program.
+        program: Option<Box<ProgramDescription>>,
         /// Why it may run inside the host.
         pin: Pin,
         /// How to recognise that the file changed.

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::Sha256;
+use super::{Sha256, program};
 use conjure_config::fs;
 use conjure_config::platform::{self, LIBRARY_EXTENSION};
 
@@ -72,6 +72,17 @@ impl CopyStore {
         let path = self.copy_path(sha256);
         let bytes = std::fs::read(&path).ok()?;
         (Sha256::of(&bytes) == *sha256).then_some(path)
+    }
+
+    /// The directory with the files of a program, as its bundle in the copy has them: what is not
+    /// there so is put there.
+    ///
+    /// # Errors
+    /// What is wrong with the bundle, or the system's.
+    pub(super) fn unpacked(&self, sha256: &Sha256, copy: &Path) -> Result<PathBuf, String> {
+        let bytes = fs::read(copy).map_err(|error| error.to_string())?;
+        let dir = self.dir.join(format!("{sha256}.files"));
+        program::unpack(copy, &bytes, &dir)
     }
 
     /// Where the copy of a library is, if there is one.
@@ -170,7 +181,14 @@ impl CopyStore {
             } else {
                 KEEP
             };
-            if age > keep {
+            if fs::is_dir(&path).unwrap_or(false) {
+                // The files of a program are there as long as its copy.
+                let is_part =
+                    path.extension().is_some_and(|e| e != "files") && age <= KEEP_TEMPORARY;
+                if !is_part && !path.with_extension(LIBRARY_EXTENSION).exists() {
+                    let _ = fs::remove_dir_all(&path);
+                }
+            } else if age > keep {
                 let _ = std::fs::remove_file(&path);
             }
         }

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::find::{is_library_name, libraries};
+use super::program;
 use super::{FileStamp, PluginFile, PluginRegistry};
 
 /// How the directories are watched.
@@ -163,7 +164,9 @@ impl DirectoryWatch {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        for dir in &self.dirs {
+        let described = self.dirs.iter().flat_map(|dir| described_dirs(dir));
+        for dir in self.dirs.iter().cloned().chain(described) {
+            let dir = &dir;
             if !self.watched.contains(dir) && dir.is_dir() {
                 match watcher.watch(dir, RecursiveMode::NonRecursive) {
                     Ok(()) => {
@@ -280,6 +283,15 @@ impl DirectoryWatch {
         }
         .map(|pause| pause.max(Duration::from_millis(5)))
     }
+}
+
+/// The directories below a directory in which files of programs are that it describes.
+fn described_dirs(dir: &Path) -> Vec<PathBuf> {
+    let found = libraries(dir).unwrap_or_default();
+    let described = found.iter().filter(|path| program::is_description(path));
+    described
+        .flat_map(|path| program::file_dirs(path))
+        .collect()
 }
 
 enum SettleOutcome {

@@ -10,21 +10,23 @@ use conjure_plugins::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
     let manifest = plugin.manifest();
     let health = plugin.health();
-    let (file, sha256, pinned, rustc, sdk) = match plugin.source() {
+    let (file, sha256, pinned, rustc, sdk, command) = match plugin.source() {
         PluginSource::File {
             path,
             sha256,
             header,
+            program,
             pin,
             ..
         } => (
             Some(path.clone()),
             Some(sha256.to_string()),
             pin_words(pin),
-            Some(header.rustc.clone()),
-            Some(header.sdk.clone()),
+            program.is_none().then(|| header.rustc.clone()),
+            program.is_none().then(|| header.sdk.clone()),
+            program.as_ref().map(|program| program.command.clone()),
         ),
-        PluginSource::Linked => (None, None, pin_words(&Pin::Linked), None, None),
+        PluginSource::Linked => (None, None, pin_words(&Pin::Linked), None, None, None),
     };
     json!({
         "name": manifest.name,
@@ -40,6 +42,7 @@ pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
         "worker_ends": health.worker_ends,
         "rustc": rustc,
         "sdk": sdk,
+        "command": command,
         "capabilities": manifest.capabilities,
         "tools": manifest.tools,
     })

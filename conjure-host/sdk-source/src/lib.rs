@@ -27,6 +27,9 @@ pub struct SourceFile {
     pub bytes: Vec<u8>,
 }
 
+/// Where the SDK for Python is among [`files`].
+pub const PYTHON: &str = "python/conjure_plugin.py";
+
 /// The package in the program is broken.
 #[derive(Debug, thiserror::Error)]
 #[error("the SDK that this program carries cannot be read: {0}; it is damaged, install it again")]

@@ -94,6 +94,11 @@ impl Client {
         self.shared.state().ended.clone()
     }
 
+    /// What the other side sent that is not the protocol, if the stream ended for that.
+    pub fn violation(&self) -> Option<String> {
+        self.shared.state().violation.clone()
+    }
+
     fn begin(
         &self,
         verb: Verb,
@@ -272,6 +277,7 @@ struct ClientState {
     last: u64,
     calls: HashMap<u64, ClientCall>,
     ended: Option<String>,
+    violation: Option<String>,
 }
 
 struct ClientCall {
@@ -421,6 +427,7 @@ impl ClientCore {
     }
 
     fn end(&self, ended: Result<(), FrameError>) {
+        let is_violation = ended.as_ref().is_err_and(FrameError::is_violation);
         let reason = match ended {
             Ok(()) => "the plugin's end of the stream was closed".to_owned(),
             Err(error) => error.to_string(),
@@ -428,7 +435,10 @@ impl ClientCore {
         self.outbox.close();
         let calls = {
             let mut state = self.state();
-            state.ended.get_or_insert(reason);
+            if state.ended.is_none() {
+                state.violation = is_violation.then(|| reason.clone());
+                state.ended = Some(reason);
+            }
             std::mem::take(&mut state.calls)
         };
         for task in calls.values().flat_map(|call| call.host.values()) {

@@ -146,6 +146,13 @@ pub enum FrameError {
     },
 }
 
+impl FrameError {
+    /// Whether the other side sent what is not the protocol; otherwise the stream ended or failed.
+    pub fn is_violation(&self) -> bool {
+        !matches!(self, Self::Cut { .. } | Self::Stream { .. })
+    }
+}
+
 /// Makes frames out of bytes that come in pieces of any size.
 #[derive(Debug, Default)]
 pub struct Decoder {

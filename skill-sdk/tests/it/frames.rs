@@ -8,6 +8,7 @@ use conjure_skill_sdk::frames::{
     Cancel, Client, Decoder, Frame, FrameError, HEAD_LEN, Kind, MAX_BYTES, Message, PluginRoot,
     Verb, serve,
 };
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn messages() -> Vec<Message> {
@@ -65,6 +66,73 @@ fn bytes() -> Vec<u8> {
         message.into_frame(call_id).encode(&mut bytes).unwrap();
     }
     bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A message field by field, texts and bytes as hexadecimal digits.
+fn told(message: &Message) -> Value {
+    let reply = |reply: &Result<Vec<u8>, Fault>| match reply {
+        Ok(body) => json!({ "body": hex(body) }),
+        Err(fault) => json!({ "code": fault.code, "text": hex(&fault.message) }),
+    };
+    match message {
+        Message::Request {
+            verb,
+            instance,
+            credit,
+            op,
+            json,
+        } => json!({
+            "kind": "request", "verb": *verb as u8, "instance": instance, "credit": credit,
+            "op": hex(op), "body": hex(json),
+        }),
+        Message::Reply(answer) => json!({ "kind": "reply", "reply": reply(answer) }),
+        Message::Emit { kind, bytes } => {
+            json!({ "kind": "emit", "of": kind, "bytes": hex(bytes) })
+        }
+        Message::Credit { pieces } => json!({ "kind": "credit", "pieces": pieces }),
+        Message::Cancel(Cancel::Call) => json!({ "kind": "cancel", "what": 0 }),
+        Message::Cancel(Cancel::Release) => json!({ "kind": "cancel", "what": 1 }),
+        Message::Cancel(Cancel::HostRequest(id)) => {
+            json!({ "kind": "cancel", "what": 2, "id": id })
+        }
+        Message::Log {
+            level,
+            target,
+            message,
+        } => json!({
+            "kind": "log", "level": level, "target": hex(target), "text": hex(message),
+        }),
+        Message::HostRequest { id, op, json } => {
+            json!({ "kind": "host request", "id": id, "op": hex(op), "body": hex(json) })
+        }
+        Message::HostReply { id, reply: answer } => {
+            json!({ "kind": "host reply", "id": id, "reply": reply(answer) })
+        }
+    }
+}
+
+/// What a plugin in another language speaks. These lines are never changed; new ones may come behind.
+#[test]
+fn the_bytes_of_each_message_are_pinned() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/abi/protocol/frames.json");
+    let numbered = (1_u64 << 40..).zip(messages());
+    let expected: Vec<Value> = numbered
+        .map(|(call_id, message)| {
+            let told = told(&message);
+            let mut bytes = Vec::new();
+            message.into_frame(call_id).encode(&mut bytes).unwrap();
+            json!({ "call_id": call_id, "message": told, "frame": hex(&bytes) })
+        })
+        .collect();
+    let text = serde_json::to_string_pretty(&expected).unwrap() + "\n";
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), text);
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub(crate) struct Confinement {
     pub(super) network: bool,
     /// Whether it starts programs.
     pub(super) commands: bool,
+    /// Whether it becomes a program: that is no other process.
+    #[serde(default)]
+    pub(super) program: bool,
 }
 
 impl Confinement {
@@ -57,7 +60,13 @@ impl Confinement {
             write: write_granted,
             network: permissions.network,
             commands: permissions.commands,
+            program: false,
         })
+    }
+
+    /// The same for a worker that becomes a program, or that does not.
+    pub(super) fn of_program(self, program: bool) -> Self {
+        Self { program, ..self }
     }
 }
 
@@ -147,7 +156,8 @@ impl Confinement {
 #[cfg(target_os = "linux")]
 impl Confinement {
     /// Confines the calling thread and what it starts, as far as the system can: in a worker all
-    /// of it, since it has no other yet. `copy` is the library that it opens then.
+    /// of it, since it has no other yet. `copy` is the library that it opens then, or the directory of
+    /// the program that it becomes.
     ///
     /// # Errors
     /// That the kernel has what it takes and refused it all the same.

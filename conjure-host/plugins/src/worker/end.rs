@@ -21,6 +21,8 @@ pub(super) struct WorkerEnd {
 enum EndCause {
     /// The host ended it, for this reason.
     Host(&'static str),
+    /// The host ended it, since what it sent is not the protocol.
+    Violation(String),
     Memory {
         limit: u64,
     },
@@ -54,6 +56,14 @@ impl WorkerEnd {
         }
     }
 
+    /// An end that the host made of one that does not keep to the protocol.
+    pub(super) fn violation(what: String) -> Self {
+        Self {
+            cause: EndCause::Violation(what),
+            said: None,
+        }
+    }
+
     /// An end of which nobody could tell the cause.
     pub(super) fn unknown(reason: impl Into<String>) -> Self {
         Self {
@@ -67,6 +77,11 @@ impl fmt::Display for WorkerEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             EndCause::Host(reason) => write!(f, "was ended by the host because {reason}")?,
+            EndCause::Violation(what) => write!(
+                f,
+                "was ended by the host because what it wrote to its standard output is not the protocol \
+                 ({what})"
+            )?,
             EndCause::Memory { limit } => write!(
                 f,
                 "ended because it needed more memory than a worker may use ({} MiB)",

@@ -13,17 +13,19 @@ use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
-use super::{Confinement, WorkerOptions};
+use super::{Confinement, WorkerOptions, command};
 use crate::load::Loader;
 use crate::open::LibraryLabel;
-use crate::{PluginError, Sha256};
+use crate::{PluginError, ProgramDescription, Sha256};
 
-/// The library that a worker opens.
+/// The library that a worker opens, or the program that it becomes.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerFile {
     pub(crate) path: PathBuf,
     pub(crate) sha256: Sha256,
     pub(crate) header: HeaderFields,
+    /// The description, where it is a program.
+    pub(crate) program: Option<ProgramDescription>,
 }
 
 /// What the worker of an instance is granted. Where that leads is looked at each time that a process
@@ -34,6 +36,14 @@ pub(crate) struct WorkerGrants {
     pub(crate) permissions: Permissions,
     /// The directories of its session, and its own.
     pub(crate) dirs: Vec<PathBuf>,
+}
+
+/// What a process is to run.
+struct WorkerCode {
+    /// The copy of the library, or the directory of the program's files.
+    copy: PathBuf,
+    /// The program's command, with the path of what is started.
+    command: Option<Vec<String>>,
 }
 
 /// What the workers of a plugin have in common.
@@ -151,26 +161,57 @@ impl InstanceWorker {
         let host = Handle::current();
         let started = async move {
             let finder = Arc::clone(&worker);
-            let copy = tokio::task::spawn_blocking(move || {
-                let WorkerFile { path, sha256, .. } = &finder.plugin.file;
-                finder.plugin.loader.copy_of(path, sha256)
-            });
-            let copy = copy
+            let code = tokio::task::spawn_blocking(move || finder.code());
+            let code = code
                 .await
                 .map_err(|error| worker.no_process(error.to_string()))??;
-            worker.start_with(copy, &host)
+            worker.start_with(code, &host)
         };
         let runtime = runtime().map_err(|error| self.no_process(error))?;
         let started = runtime.spawn(started).await;
         started.unwrap_or_else(|error| Err(self.no_process(error.to_string())))
     }
 
-    fn start_with(&self, copy: PathBuf, host: &Handle) -> Result<Arc<WorkerProcess>, PluginError> {
+    /// What a process is to run: the store's copy of the library, or the files of the program and its
+    /// command.
+    fn code(&self) -> Result<WorkerCode, PluginError> {
+        let PluginWorkers { loader, file, .. } = &*self.plugin;
+        let copy = loader.copy_of(&file.path, &file.sha256)?;
+        let Some(program) = &file.program else {
+            return Ok(WorkerCode {
+                copy,
+                command: None,
+            });
+        };
+        let dir = loader
+            .store()
+            .unpacked(&file.sha256, &copy)
+            .map_err(|reason| self.no_process(reason))?;
+        let command =
+            command::resolve(program, &dir).map_err(|missing| PluginError::NoProgram {
+                path: file.path.clone(),
+                plugin: self.plugin.name(),
+                program: missing.program,
+                places: missing.places,
+            })?;
+        Ok(WorkerCode {
+            copy: dir,
+            command: Some(command),
+        })
+    }
+
+    fn start_with(
+        &self,
+        code: WorkerCode,
+        host: &Handle,
+    ) -> Result<Arc<WorkerProcess>, PluginError> {
         let PluginWorkers { options, file, .. } = &*self.plugin;
+        let WorkerCode { copy, command } = code;
         let confinement = match options.confined {
             true => Some(
                 self.plugin
                     .confinement(&self.grants)
+                    .map(|confinement| confinement.of_program(command.is_some()))
                     .map_err(|reason| self.not_granted(reason))?,
             ),
             false => None,
@@ -180,6 +221,7 @@ impl InstanceWorker {
             memory: options.limits.memory,
             open_files: options.limits.open_files,
             copy,
+            command,
             file: file.path.clone(),
             label: LibraryLabel::from(&file.header),
             confinement,

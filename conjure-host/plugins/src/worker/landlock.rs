@@ -79,14 +79,23 @@ pub(super) fn restrict(confinement: &Confinement, copy: &Path) -> Result<bool, R
         | read;
     let mut created = ruleset.create()?;
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
-    let system = READABLE.map(|path| (path, read));
+    // The program of the system that it becomes, and what loads that.
+    let becomes = match confinement.program {
+        true => AccessFs::Execute.into(),
+        false => BitFlags::EMPTY,
+    };
+    let system = READABLE.map(|path| (path, read | becomes));
     for (path, access) in system.into_iter().chain(DEVICES.map(|path| (path, device))) {
         // The system's own links, such as that of `/lib`, are followed.
         if let Ok(opened) = PathFd::new(path) {
             created = allow(created, opened, access)?;
         }
     }
-    let copy = (copy, AccessFs::ReadFile.into());
+    let own = match confinement.program {
+        true => read | becomes,
+        false => AccessFs::ReadFile.into(),
+    };
+    let copy = (copy, own);
     let read = confinement.read.iter().map(|path| (path.as_path(), read));
     let write = confinement.write.iter().map(|path| (path.as_path(), write));
     for (path, access) in iter::once(copy).chain(read).chain(write) {

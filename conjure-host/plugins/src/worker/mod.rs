@@ -5,12 +5,16 @@
 //! not the host. A worker opens the same copy of the same library, and speaks the operations as
 //! frames over its standard input and output ([`conjure_skill_sdk::frames`]).
 //!
+//! A program that is a plugin speaks these frames itself: there the worker becomes that program, when
+//! its limits are set and it is confined.
+//!
 //! Each instance has a worker ([`InstanceWorker`]), so a session's
 //! directories are reached by that session's plugins only. When the worker ends before its instance,
 //! calls that ran in it fail with the cause, and the next request makes the instance anew in another.
 //! `program` is the worker's own side, `confinement` what it may reach, `process` one process as the
 //! host sees it, `link` an instance in it.
 
+mod command;
 mod confinement;
 mod end;
 mod instance_worker;

@@ -26,6 +26,8 @@ const CLOSING: Duration = Duration::from_secs(2);
 const DRAINING: Duration = Duration::from_secs(5);
 /// How long the cause of an end is waited for. The streams end a moment before the process.
 const END: Duration = Duration::from_secs(2);
+/// Why a worker is ended whose frames are none.
+const VIOLATION: &str = "what it wrote to its standard output is not the protocol";
 /// Bytes of what a worker writes to standard error that are kept for its last words.
 const SAID: usize = 4096;
 
@@ -51,7 +53,7 @@ const WORKER_NAME: &str = "conjure";
 
 /// The allocator of this program, which is the plugin's in a worker, counts what it uses against the
 /// limit of memory, not what it sets apart.
-const ALLOCATOR: [(&str, &str); 1] = [("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+pub(super) const ALLOCATOR: [(&str, &str); 1] = [("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
 /// Where workers are started and their ends waited for. Apart from the host's runtime, which may not
 /// be there when a plugin is loaded, and since the system ends a worker with the thread that started
@@ -162,6 +164,10 @@ impl WorkerProcess {
     /// How it ended, if its streams did; the cause is waited for.
     pub(super) async fn ended(&self) -> Option<WorkerEnd> {
         let reason = self.client.ended()?;
+        if let Some(what) = self.client.violation() {
+            self.kill(VIOLATION);
+            return Some(WorkerEnd::violation(what));
+        }
         let mut end = self.end.clone();
         let known = tokio::time::timeout(END, end.wait_for(Option::is_some)).await;
         let known = known.ok().and_then(Result::ok).and_then(|end| end.clone());
@@ -177,7 +183,11 @@ impl WorkerProcess {
         let mut end = self.end.clone();
         let ended = end.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|end| end.clone());
-        ended.unwrap_or_else(|| WorkerEnd::unknown("nobody saw how"))
+        match self.client.violation() {
+            // It may have ended since nobody listened any more.
+            Some(what) => WorkerEnd::violation(what),
+            None => ended.unwrap_or_else(|| WorkerEnd::unknown("nobody saw how")),
+        }
     }
 
     /// A call runs in it until the guard is dropped.
@@ -297,7 +307,11 @@ impl ProcessWatch {
         }
         end_group(group);
         said.abort();
-        WorkerEnd::by_host(by_host)
+        let end = WorkerEnd::by_host(by_host);
+        if by_host == VIOLATION {
+            self.restarts.ended(end.clone());
+        }
+        end
     }
 }
 

@@ -1,8 +1,11 @@
-//! The worker's own side: opens one library and serves it over standard input and output.
+//! The worker's own side: opens one library and serves it over standard input and output, or becomes
+//! the program that does that itself.
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
@@ -13,6 +16,8 @@ use conjure_skill_sdk::frames::{PluginRoot, serve};
 use rustix::process::{Resource, Rlimit, Signal};
 
 use super::confinement::{Confinement, ConfinementGaps};
+use super::process::ALLOCATOR;
+use crate::PROTOCOL;
 use crate::open::{LibraryLabel, end_at_once, open};
 
 /// How long what runs in a worker may take to end, once its host has ended or needs it no more.
@@ -48,8 +53,10 @@ pub(super) struct WorkerArguments {
     pub(super) memory: u64,
     /// Open files.
     pub(super) open_files: u64,
-    /// The copy that is opened.
+    /// The copy that is opened, or the directory of the program's files.
     pub(super) copy: PathBuf,
+    /// What it becomes, where it is a program: the path of that, and its arguments.
+    pub(super) command: Option<Vec<String>>,
     /// The file that it is a copy of, for errors.
     pub(super) file: PathBuf,
     /// What the file's header says, for errors.
@@ -63,7 +70,9 @@ impl WorkerArguments {
     ///
     /// # Errors
     /// That a path of the confinement is not UTF-8.
-    pub(super) fn to_args(&self) -> Result<[OsString; 10], String> {
+    pub(super) fn to_args(&self) -> Result<[OsString; 11], String> {
+        let unsayable = |error| format!("what it is to run cannot be said: {error}");
+        let command = serde_json::to_string(&self.command).map_err(unsayable)?;
         let confinement = serde_json::to_string(&self.confinement)
             .map_err(|error| format!("what it may reach cannot be said: {error}"))?;
         Ok([
@@ -71,6 +80,7 @@ impl WorkerArguments {
             self.memory.to_string().into(),
             self.open_files.to_string().into(),
             self.copy.clone().into(),
+            command.into(),
             self.file.clone().into(),
             self.label.name.clone().into(),
             self.label.version.clone().into(),
@@ -84,7 +94,9 @@ impl WorkerArguments {
         let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
         let parent = u32::try_from(number()?).ok()?;
         let (memory, open_files) = (number()?, number()?);
-        let (copy, file) = (args.next()?.into(), args.next()?.into());
+        let copy = args.next()?.into();
+        let command = serde_json::from_str(args.next()?.to_str()?).ok()?;
+        let file = args.next()?.into();
         let mut text = || args.next()?.into_string().ok();
         let label = LibraryLabel {
             name: text()?,
@@ -98,6 +110,7 @@ impl WorkerArguments {
             memory,
             open_files,
             copy,
+            command,
             file,
             label,
             confinement,
@@ -111,10 +124,11 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
         .ok_or("it was not started by a host; this verb is not for people")?;
     #[cfg(target_os = "linux")]
     close_others();
+    if let Some(command) = &arguments.command {
+        return become_program(&arguments, command);
+    }
     let streams = platform::take_streams().map_err(|error| error.to_string())?;
-    end_with(arguments.parent)?;
-    limit(&arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
-    confine(&arguments)?;
+    prepare(&arguments)?;
     let root = WorkerRoot::open(&arguments);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -130,6 +144,32 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     // What does not stop is not waited for.
     runtime.shutdown_timeout(ENDING);
     served
+}
+
+/// Its limits, and what it may reach.
+fn prepare(arguments: &WorkerArguments) -> Result<(), String> {
+    end_with(arguments.parent)?;
+    limit(arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
+    confine(arguments)
+}
+
+/// Goes on as the program, which has the streams and the directory of its files.
+fn become_program(arguments: &WorkerArguments, command: &[String]) -> Result<(), String> {
+    let (program, rest) = command.split_first().ok_or("its command is empty")?;
+    std::env::set_current_dir(&arguments.copy)
+        .map_err(|error| format!("{}: {error}", arguments.copy.display()))?;
+    prepare(arguments)?;
+    // Only where it could not be done there is an answer.
+    let error = Command::new(program)
+        .args(rest)
+        .env_remove(ALLOCATOR[0].0)
+        // Where its session holds the store it could be written to, and what is added there is removed.
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("CONJURE_PROTOCOL", PROTOCOL.to_string())
+        .env("CONJURE_PLUGIN", &arguments.label.name)
+        .env("CONJURE_PLUGIN_VERSION", &arguments.label.version)
+        .exec();
+    Err(format!("{program}: {error}"))
 }
 
 /// Closes what the host itself was given and passed on without knowing.
@@ -250,6 +290,7 @@ mod tests {
             memory: 1 << 31,
             open_files: 1024,
             copy: "/store/a b.so".into(),
+            command: Some(vec!["/usr/bin/python3".to_owned(), "a b.py".to_owned()]),
             file: "/plugins/liba.so".into(),
             label: LibraryLabel {
                 name: "a".to_owned(),
@@ -268,7 +309,7 @@ mod tests {
             WorkerArguments::read(args.clone().into_iter()),
             Some(arguments)
         );
-        let short = args.iter().take(9).cloned();
+        let short = args.iter().take(10).cloned();
         assert_eq!(WorkerArguments::read(short), None);
         let long = args.into_iter().chain([OsString::from("more")]);
         assert_eq!(WorkerArguments::read(long), None);

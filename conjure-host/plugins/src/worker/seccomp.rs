@@ -133,10 +133,11 @@ const NEVER_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[i64] = &[];
 
+/// Refused to those that start no programs, unless they become one.
+const BECOME: &[i64] = &[libc::SYS_execve, libc::SYS_execveat];
+
 /// Refused to those that start no programs.
 const COMMANDS: &[i64] = &[
-    libc::SYS_execve,
-    libc::SYS_execveat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_fork,
     #[cfg(target_arch = "x86_64")]
@@ -189,6 +190,9 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Err
     }
     if !confinement.commands {
         rules.extend(COMMANDS.iter().map(|call| (*call, Vec::new())));
+        if !confinement.program {
+            rules.extend(BECOME.iter().map(|call| (*call, Vec::new())));
+        }
         // Older kernels' Landlock knows nothing of signals.
         let own = u64::from(std::process::id());
         for call in SIGNALS {

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use conjure_kit::{Cargo, Model, Workspace, repo_root};
+use conjure_kit::{Cargo, Model, Running, Workspace, repo_root};
 use conjure_mock_llm::Message;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -132,6 +132,141 @@ fn a_skill_is_made_built_called_and_used_by_a_model() {
     assert_eq!(run.unwrap().stdout, "She is greeted.\n");
     let greeted = model.last_request().tool_result_text("toolu_1");
     assert_eq!(greeted.as_deref(), Some("Hello, Grace!"));
+}
+
+#[test]
+fn a_skill_in_python_works_as_it_is_made_and_moves_on_in_a_conversation() {
+    let workspace = workspace(&[]);
+    let made = conjure(&workspace, "plugin create skill my-skill --lang python")
+        .run()
+        .unwrap();
+    assert_snapshot!(made.stdout, @r#"
+    Made my-skill.
+
+      cd my-skill && python3 -m unittest
+      conjure plugin check my-skill.plugin.toml
+      conjure call my-skill_greet --args '{"name": "Ada"}' --plugin my-skill.plugin.toml
+    "#);
+    let dir = workspace.work().join("my-skill");
+    let tested = std::process::Command::new("/usr/bin/python3")
+        .args(["-B", "-m", "unittest"])
+        .current_dir(&dir)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&tested.stderr);
+    assert!(
+        tested.status.success() && said.contains("Ran 2 tests"),
+        "{said}"
+    );
+    let plugin = dir.join("my-skill.plugin.toml");
+    let plugin = plugin.to_str().unwrap();
+    let check = conjure(&workspace, &format!("plugin check {plugin}")).run();
+    let accepted = "ok my-skill 0.1.0 (skill): a host takes it\n";
+    assert_eq!(check.unwrap().stdout, accepted);
+    let args = format!("call my-skill_greet --args {{\"name\":\"Ada\"}} --plugin {plugin}");
+    let call = conjure(&workspace, &args).run().unwrap();
+    assert_eq!(call.stdout, "Hello, Ada!\n", "{call:?}");
+    // A model calls it, and goes on with what it kept when the files of the skill are others.
+    let model = Model::start().unwrap();
+    let args = format!("chat --json --allow * --plugin-dir {}", dir.display());
+    let mut chat = asks(&workspace, &model, &args, "").start().unwrap();
+    let turn = |chat: &mut Running, id: &str, tool: &str, arguments: Value| {
+        model.calls(id, &format!("my-skill_{tool}"), arguments);
+        model.says(Message::new().text(format!("after {id}")));
+        chat.send_line("Go on.").unwrap();
+        let over = format!("\"text\":\"after {id}\"");
+        chat.wait_for_stdout(&over).unwrap();
+        model.last_request().tool_result_text(id).unwrap()
+    };
+    let greeted = turn(&mut chat, "toolu_1", "greet", json!({ "name": "Grace" }));
+    assert_eq!(greeted, "Hello, Grace!");
+    let change = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(dir.join(file)).unwrap();
+        assert!(text.contains(from), "{text}");
+        let new = dir.join("new");
+        std::fs::write(&new, text.replace(from, to)).unwrap();
+        std::fs::rename(new, dir.join(file)).unwrap();
+    };
+    change("my_skill.py", "Hello, {name}!", "Welcome, {name}!");
+    change("my-skill.plugin.toml", "0.1.0", "0.2.0");
+    chat.wait_for_stdout("0.1.0 \u{2192} 0.2.0").unwrap();
+    let greeted = turn(&mut chat, "toolu_2", "greet", json!({ "name": "Alan" }));
+    assert_eq!(greeted, "Welcome, Alan!");
+    let kept = turn(&mut chat, "toolu_3", "read", json!({ "path": "greeted" }));
+    assert_eq!(kept, "Grace\nAlan");
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
+}
+
+#[test]
+fn a_program_is_added_shown_and_rolled_back_as_a_library_is() {
+    let workspace = workspace(&[]);
+    let run = |args: &str| conjure(&workspace, args).run().unwrap();
+    run("plugin create skill my-skill --lang python");
+    let description = workspace.work().join("my-skill/my-skill.plugin.toml");
+    let add = || run(&format!("plugin add {}", description.display()));
+    assert_snapshot!(add().stdout, @r"
+    my-skill 0.1.0 is new
+      tools: greet, execute, read
+    ");
+    let listed: Value = serde_json::from_str(&run("plugin list --json").stdout).unwrap();
+    let listed = &listed["plugins"][0];
+    assert_eq!(
+        (&listed["command"], &listed["isolation"], &listed["rustc"]),
+        (
+            &json!(["python3", "my_skill.py"]),
+            &json!("process"),
+            &Value::Null
+        )
+    );
+    assert!(
+        listed["file"]
+            .as_str()
+            .unwrap()
+            .ends_with("plugins/my-skill.plugin")
+    );
+    let shown = run(&format!("plugin show {}", listed["file"].as_str().unwrap()));
+    for part in ["protocol  1", "python3 my_skill.py", "conjure_plugin.py"] {
+        assert!(shown.stdout.contains(part), "{shown:?}");
+    }
+    let text = std::fs::read_to_string(&description).unwrap();
+    std::fs::write(&description, text.replace("0.1.0", "0.2.0")).unwrap();
+    let upgraded = add().stdout;
+    assert!(
+        upgraded.starts_with("my-skill 0.1.0 \u{2192} 0.2.0\n"),
+        "{upgraded}"
+    );
+    let back = run("plugin rollback my-skill").stdout;
+    assert!(back.starts_with("my-skill 0.2.0 \u{2192} 0.1.0"), "{back}");
+    let args = "call my-skill_greet --args {\"name\":\"Ada\"}";
+    assert_eq!(run(args).stdout, "Hello, Ada!\n");
+    let trusted = run(&format!("plugin trust {}", description.display()));
+    assert_eq!(trusted.code, Some(1));
+    assert!(
+        trusted
+            .stdout
+            .contains("always runs in a process of its own"),
+        "{trusted:?}"
+    );
+    run("plugin remove my-skill");
+    assert_ne!(run(args).code, Some(0), "it is gone");
+}
+
+#[test]
+fn what_there_is_no_template_for_is_said() {
+    let workspace = workspace(&[]);
+    for (args, expected) in [
+        ("backend other --lang python", "makes skills"),
+        ("skill other --lang python --sdk 1", "one file"),
+        ("skill other --lang cobol", "cobol"),
+    ] {
+        let refused = conjure(&workspace, &format!("plugin create {args}"))
+            .run()
+            .unwrap();
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(expected), "{refused:?}");
+        assert!(!workspace.work().join("other").exists());
+    }
 }
 
 #[test]

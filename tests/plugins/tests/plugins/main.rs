@@ -13,6 +13,7 @@ mod altered;
 mod calls;
 mod confined;
 mod contributing;
+mod executables;
 mod in_place;
 mod installed;
 mod known;

@@ -34,6 +34,10 @@ pub(super) enum Check {
     Models,
     /// Cargo reads it as a manifest.
     Manifest,
+    /// The program reads it as the description of a plugin.
+    Description,
+    /// Python runs it, and it says its manifest.
+    Python,
     /// It is JSON, and a script for the provider `scripted` answers.
     Json,
     /// It is compiled, and run where it has something to run, as an example of a crate.
@@ -63,6 +67,8 @@ impl Block {
             ("toml", None) => Ok(Check::Session),
             ("toml", Some("models.toml")) => Ok(Check::Models),
             ("toml", Some("Cargo.toml")) => Ok(Check::Manifest),
+            ("toml", Some("plugin.toml")) => Ok(Check::Description),
+            ("python", None) => Ok(Check::Python),
             ("json", None) => Ok(Check::Json),
             ("rust" | "rust,no_run", None) => Ok(Check::Example),
             (language, _) => Err(format!(

@@ -27,7 +27,7 @@ const SHOWN_ADDRESS: &str = "127.0.0.1:7420";
 const DEADLINE: Duration = Duration::from_secs(240);
 
 /// Pages with commands, each run by a test below.
-const TESTED: [&str; 9] = [
+const TESTED: [&str; 10] = [
     "README.md",
     "conjure-host/docs/api.md",
     "conjure-host/docs/auths.md",
@@ -37,6 +37,7 @@ const TESTED: [&str; 9] = [
     "conjure-host/docs/replay.md",
     "conjure-host/docs/saved-sessions.md",
     "conjure-host/docs/store.md",
+    "skill-sdk/docs/any-language.md",
 ];
 
 #[test]
@@ -85,6 +86,11 @@ fn plugins() {
     let made = place.workspace.work().join("my-skill/target");
     std::os::unix::fs::symlink(made, place.workspace.work().join("target")).unwrap();
     place.run("conjure-host/docs/plugins.md");
+}
+
+#[test]
+fn any_language() {
+    Place::new().run("skill-sdk/docs/any-language.md");
 }
 
 #[test]

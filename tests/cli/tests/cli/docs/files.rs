@@ -164,6 +164,55 @@ fn manifests_are_read_by_cargo() {
 }
 
 #[test]
+fn descriptions_are_read_by_the_program() {
+    let blocks = checked_as(&Check::Description);
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let workspace = surroundings("");
+        workspace.write("plugin.toml", &block.text).unwrap();
+        let description: toml::Table = toml::from_str(&block.text).unwrap();
+        for file in description["files"].as_array().unwrap() {
+            let file = file.as_str().unwrap();
+            let file = match file.ends_with('/') {
+                true => format!("{file}a-file"),
+                false => file.to_owned(),
+            };
+            workspace.write(&file, "").unwrap();
+        }
+        let output = conjure(&workspace, "plugin show plugin.toml")
+            .run()
+            .unwrap();
+        assert_eq!(
+            output.code,
+            Some(0),
+            "{}: {}",
+            block.place(),
+            output.snapshot()
+        );
+    }
+}
+
+#[test]
+fn plugins_in_python_say_their_manifest() {
+    let blocks = checked_as(&Check::Python);
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let workspace = surroundings("");
+        workspace.write("plugin.py", &block.text).unwrap();
+        let output = Command::new("/usr/bin/python3")
+            .args(["-B", "plugin.py", "--manifest"])
+            .env("PYTHONPATH", repo_root().join("skill-sdk/python"))
+            .current_dir(workspace.work())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", block.place());
+        let manifest: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(manifest["tools"][0]["name"], "greet", "{}", block.place());
+    }
+}
+
+#[test]
 fn json_is_json_and_a_script_answers() {
     for block in checked_as(&Check::Json) {
         let values = serde_json::Deserializer::from_str(&block.text).into_iter::<Value>();

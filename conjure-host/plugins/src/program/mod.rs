@@ -1,0 +1,20 @@
+//! Plugins that are programs: any executable that speaks the worker's protocol.
+//!
+//! A program says nothing about itself before it runs, so a text file beside it does: its
+//! *description* ([`ProgramDescription`]), from which is judged what a library's header says. Both
+//! and all other files that it needs are one *bundle*, a ZIP archive: its bytes are what is hashed,
+//! copied and installed, as those of a library are. Here files become a bundle and a bundle becomes
+//! files; nothing is run here.
+
+mod bundle;
+mod description;
+mod gather;
+
+pub use description::{PROTOCOL, ProgramDescription, is_description};
+
+pub(super) use bundle::{is_bundle, judge, unpack};
+pub(super) use description::{file_dirs, parse};
+pub(super) use gather::{gather, stamp};
+
+/// The extension of a bundle.
+pub(super) const EXTENSION: &str = "plugin";

@@ -1,0 +1,92 @@
+//! From the command in a program's description to the file that is started.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use crate::ProgramDescription;
+
+/// Where the system's programs are, which every worker may run: of `PATH` the directories below these
+/// are looked at, then these.
+const PLACES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// That a program is not there.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MissingProgram {
+    pub(super) program: String,
+    /// Where it was looked for.
+    pub(super) places: String,
+}
+
+/// The command with the absolute path of what is started. `dir` holds the program's own files.
+///
+/// # Errors
+/// That a program of the system is not there.
+pub(super) fn resolve(
+    program: &ProgramDescription,
+    dir: &Path,
+) -> Result<Vec<String>, MissingProgram> {
+    let places = places(std::env::var_os("PATH").as_deref());
+    let (first, rest) = program
+        .command
+        .split_first()
+        .unwrap_or((&program.name, &[]));
+    let own = dir.join(first);
+    let found = match own.is_file() {
+        true => own,
+        false => find(first, &places).ok_or_else(|| MissingProgram {
+            program: first.clone(),
+            places: listed(&places),
+        })?,
+    };
+    let mut command = vec![found.to_string_lossy().into_owned()];
+    command.extend_from_slice(rest);
+    Ok(command)
+}
+
+/// The directories that programs are looked for in: those of `PATH` that are the system's, then those
+/// that every system has. Programs elsewhere, such as in a home, a worker does not reach.
+fn places(path: Option<&std::ffi::OsStr>) -> Vec<PathBuf> {
+    let listed = path.into_iter().flat_map(std::env::split_paths);
+    let of_system = |dir: &PathBuf| {
+        ["/usr", "/bin"]
+            .iter()
+            .any(|system| dir.starts_with(system))
+    };
+    let mut places: Vec<PathBuf> = Vec::new();
+    for dir in listed.filter(of_system).chain(PLACES.map(PathBuf::from)) {
+        if !places.contains(&dir) {
+            places.push(dir);
+        }
+    }
+    places
+}
+
+fn find(program: &str, places: &[PathBuf]) -> Option<PathBuf> {
+    let files = places.iter().map(|dir| dir.join(program));
+    let mut programs = files.filter(|file| {
+        let is_file = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
+        is_file && rustix::fs::access(file, Access::EXEC_OK).is_ok()
+    });
+    programs.next()
+}
+
+fn listed(places: &[PathBuf]) -> String {
+    let places: Vec<_> = places.iter().map(|dir| dir.display().to_string()).collect();
+    places.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_a_home_are_passed_over() {
+        let path = std::env::join_paths(["/home/ada/bin", "/usr/games", "relative"]).unwrap();
+        let expected = ["/usr/games", "/usr/local/bin", "/usr/bin", "/bin"];
+        assert_eq!(places(Some(&path)), expected.map(PathBuf::from));
+        assert_eq!(places(None), PLACES.map(PathBuf::from));
+        assert!(find("sh", &places(Some(&path))).is_some());
+        assert_eq!(find("no-such-program", &places(None)), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! The files of programs: bundles, changes while a host runs, and what is kept of them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_host::plugin::{
+    InstallAction, InstalledPlugins, LoaderOptions, PluginFile, PluginRegistry, PluginSnapshot,
+    WatchOptions, Watcher,
+};
+use conjure_plugin_tests::Bench;
+
+use super::{ODD, bench, described, options, put_odd, sdk};
+
+async fn until(
+    registry: &PluginRegistry,
+    wanted: impl Fn(&PluginSnapshot) -> bool,
+) -> Arc<PluginSnapshot> {
+    let mut changes = registry.subscribe();
+    let waited = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            let snapshot = registry.snapshot();
+            if wanted(&snapshot) {
+                return snapshot;
+            }
+            changes.changed().await.unwrap();
+        }
+    });
+    waited
+        .await
+        .unwrap_or_else(|_| panic!("not so: {:?}", registry.snapshot()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_has_programs_and_their_changes() {
+    for events in [true, false] {
+        let bench = bench();
+        let registry = bench.registry();
+        let _watcher = Watcher::start(
+            Arc::clone(&registry),
+            vec![bench.dir.clone()],
+            WatchOptions {
+                events,
+                poll: Duration::from_millis(50),
+                ..WatchOptions::default()
+            },
+        );
+        // The description is there first: what it names comes, and then it is loaded.
+        let files = ["odd.py", "lib/"];
+        let text = described("odd", "1.0.0", &["python3", "-S", "odd.py"], &files);
+        bench.put("odd.plugin.toml", text.as_bytes());
+        until(&registry, |there| !there.failed().is_empty()).await;
+        let lib = bench.dir.join("lib");
+        std::fs::create_dir(&lib).unwrap();
+        std::fs::write(lib.join("conjure_plugin.py"), sdk()).unwrap();
+        let found = format!(
+            "import sys\nsys.path.insert(0, 'lib')\n{}",
+            ODD.replace("\"count\": 0", "\"count\": 10")
+        );
+        bench.put("odd.py", found.as_bytes());
+        let loaded = until(&registry, |there| there.get("odd").is_some()).await;
+        assert!(loaded.failed().is_empty());
+        let first = Arc::clone(loaded.get("odd").unwrap());
+        let instance = bench.instance(&first).await;
+        assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "11");
+        // A change of the program is another plugin, whatever its version is.
+        bench.put(
+            "odd.py",
+            found.replace("\"count\": 10", "\"count\": 20").as_bytes(),
+        );
+        let other = |sha256| {
+            move |there: &PluginSnapshot| {
+                there.get("odd").is_some_and(|it| it.id().sha256 != sha256)
+            }
+        };
+        let changed = until(&registry, other(first.id().sha256)).await;
+        let second = Arc::clone(changed.get("odd").unwrap());
+        let next = bench.instance(&second).await;
+        assert_eq!(Bench::execute(&next, "count").await.unwrap(), "21");
+        // So is one of a file in a directory below.
+        let sdk = [sdk(), b"\n# another\n".to_vec()].concat();
+        std::fs::write(lib.join("conjure_plugin.py"), sdk).unwrap();
+        let changed = until(&registry, other(second.id().sha256)).await;
+        let third = changed.get("odd").unwrap().id().sha256;
+        // And one of the description.
+        let text = described("odd", "1.1.0", &["python3", "odd.py"], &files);
+        bench.put("odd.plugin.toml", text.as_bytes());
+        let changed = until(&registry, other(third)).await;
+        assert_eq!(changed.get("odd").unwrap().id().to_string(), "odd 1.1.0");
+        // What runs goes on as what it was, also when its process has to start again.
+        assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "12");
+        Bench::execute(&instance, "exit 1").await.unwrap_err();
+        assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "11");
+        std::fs::remove_file(bench.dir.join("odd.plugin.toml")).unwrap();
+        until(&registry, |there| there.plugins().is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_is_installed_listed_without_a_process_and_put_back() {
+    let bench = Bench::with(LoaderOptions {
+        settled: Duration::ZERO,
+        ..options()
+    });
+    let data = bench.root.path().join("data");
+    let installed = InstalledPlugins::of(&data);
+    let file = |version: &str| PluginFile::read(&put_odd(&bench, version), false).unwrap();
+    let one = file("1.0.0");
+    let added = installed.add(&one).unwrap().unwrap();
+    assert_eq!((added.action, added.from), (InstallAction::Add, None));
+    let path = installed.dir().join("odd.plugin");
+    let there = PluginFile::read(&path, false).unwrap();
+    // The bundle is what was judged: the same bytes, wherever they are.
+    assert_eq!(there.sha256, one.sha256);
+    assert!(installed.add(&one).unwrap().is_none());
+    installed.add(&file("2.0.0")).unwrap().unwrap();
+    let version = || {
+        installed
+            .file("odd")
+            .unwrap()
+            .map(|file| file.header.version)
+    };
+    assert_eq!(version().as_deref(), Some("2.0.0"));
+    installed.rollback("odd", None).unwrap();
+    assert_eq!(version().as_deref(), Some("1.0.0"));
+    // A listing that knows it starts nothing: there is no program to start any more.
+    let first = bench.loader.load(&path, false).unwrap();
+    let files = store_entries(&bench, "files");
+    assert_eq!(files.len(), 1);
+    std::fs::remove_dir_all(&files[0]).unwrap();
+    let known = Arc::new(bench.loader.load(&path, false).unwrap());
+    assert_eq!(known.manifest(), first.manifest());
+    assert_eq!(
+        store_entries(&bench, "files"),
+        [] as [std::path::PathBuf; 0]
+    );
+    // What is used is put there again, and what was altered is put right.
+    let instance = bench.instance(&known).await;
+    assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    std::fs::write(files[0].join("odd.py"), "raise SystemExit('altered')").unwrap();
+    Bench::execute(&instance, "exit 1").await.unwrap_err();
+    assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    installed.remove("odd").unwrap();
+    assert_eq!(version(), None);
+    assert!(!path.exists());
+}
+
+fn store_entries(bench: &Bench, extension: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(bench.loader.store().dir()).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let is_it = |path: &std::path::PathBuf| path.extension() == Some(extension.as_ref());
+    paths.filter(is_it).collect()
+}
+
+/// A program of its own, not run by one of the system's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_the_plugin_can_be_the_program() {
+    let bench = bench();
+    bench.put("conjure_plugin.py", &sdk());
+    bench.put("odd.py", format!("#!/usr/bin/python3\n{ODD}").as_bytes());
+    let files = ["odd.py", "conjure_plugin.py"];
+    let text = described("odd", "1.0.0", &["odd.py"], &files);
+    let path = bench.put("odd.plugin.toml", text.as_bytes());
+    let plugin = Arc::new(bench.loader.load(&path, false).unwrap());
+    let instance = bench.instance(&plugin).await;
+    assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    assert!(Path::new("/usr/bin/python3").exists());
+}
