@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_plugins::{
-    CopyStore, InstalledPlugins, Isolation, LoadedPlugin, Loader, LoaderOptions, PluginError,
+    CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginError,
     PluginFile, PluginSnapshot,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
@@ -441,14 +441,20 @@ pub(crate) fn loader(global: &Global) -> Result<Loader, CliError> {
 
 /// A loader whose plugins run where that is said.
 fn loader_in(global: &Global, isolation: Option<Isolation>) -> Result<Loader, CliError> {
+    let workers = workers(global, isolation);
+    if workers.is_none() && isolation == Some(Isolation::Process) {
+        return Err(CliError::host(
+            "the system does not say which program this is, so no plugin can run in a process of its own",
+        ));
+    }
     let store = CopyStore::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
     let operations = conjure_runtime::host_operations();
     Ok(Loader::new(
         store,
         LoaderOptions {
             operations,
-            installed: Some(InstalledPlugins::of(&global.data_dir())),
-            worker: workers(global, isolation),
+            packaged: Some(PackagedPlugins::of(&global.data_dir())),
+            worker: workers,
             ..LoaderOptions::default()
         },
     ))

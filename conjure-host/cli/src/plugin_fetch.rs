@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use conjure_config::fs;
 use conjure_packages::{FetchedPackage, Package, PackageError, PackageSource, SignerKey};
 use conjure_plugins::{
-    InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock,
+    InstallError, InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock,
+    Sha256,
 };
 use conjure_runtime::{PluginDifference, version_step};
 use serde_json::{Value, json};
@@ -13,12 +15,12 @@ use serde_json::{Value, json};
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, DIM, RESET, YELLOW};
+use super::output::{self, BOLD, DIM, RED, RESET, YELLOW};
 use super::person::agrees;
 use super::plugin::{load_and_try, loader};
 use super::plugin_args::signers;
-use super::plugin_install::told;
-use super::plugin_package::{IndexArgs, public_key, refused, who};
+use super::plugin_install::{elsewhere, told};
+use super::plugin_package::{IndexArgs, is_refusal, public_key, who};
 
 /// What to install.
 #[derive(Args)]
@@ -26,8 +28,8 @@ pub(crate) struct InstallArgs {
     /// Files, addresses, `oci://HOST/NAME:VERSION`, or `NAME[@VERSION]` of an index
     #[arg(value_name = "PACKAGE")]
     packages: Vec<String>,
-    /// Take this signer: the public key, or the file of it
-    #[arg(long, value_name = "KEY|FILE")]
+    /// Take this signer, and no other: the public key, or the file of it
+    #[arg(long, value_name = "KEY|FILE", conflicts_with = "unsigned")]
     signer: Option<String>,
     /// Take packages that nobody signed
     #[arg(long)]
@@ -56,18 +58,69 @@ pub(crate) struct UpgradeArgs {
 
 /// What is accepted of a package.
 struct Accepted {
-    /// A signer that the person named.
+    /// The only signer that is.
     signer: Option<SignerKey>,
     /// Also where nobody signed it.
     unsigned: bool,
+    /// Also a signer that nobody here has named, since the person agreed to a lock that does.
+    as_locked: bool,
     /// Whatever it asks for.
     yes: bool,
 }
 
-/// What came of one package.
-struct Installed {
-    json: Value,
-    locked: Option<LockedPlugin>,
+/// Why a package was not installed.
+enum Failure {
+    /// It is not taken.
+    Refused(String),
+    /// It cannot be had.
+    Missing(String),
+}
+
+impl From<PackageError> for Failure {
+    fn from(error: PackageError) -> Self {
+        match is_refusal(&error) {
+            true => Self::Refused(error.to_string()),
+            false => Self::Missing(error.to_string()),
+        }
+    }
+}
+
+/// What came of several packages; shown as it goes, for programs at the end.
+#[derive(Default)]
+struct Outcome {
+    installed: Vec<Value>,
+    refused: Vec<Value>,
+    is_missing: bool,
+}
+
+impl Outcome {
+    fn failed(&mut self, global: &Global, place: &str, failure: &Failure) {
+        let (word, reason) = match failure {
+            Failure::Refused(reason) => ("refused", reason),
+            Failure::Missing(reason) => ("failed", reason),
+        };
+        self.is_missing |= matches!(failure, Failure::Missing(_));
+        self.refused
+            .push(json!({ "source": place, "reason": reason }));
+        if !global.json {
+            output::line(format_args!(
+                "{RED}{word}:{RESET} {}",
+                output::clean(reason)
+            ));
+        }
+    }
+
+    fn end(self, global: &Global) -> Exit {
+        if global.json {
+            let (installed, refused) = (&self.installed, &self.refused);
+            output::json(&json!({ "installed": installed, "refused": refused }));
+        }
+        match (self.refused.is_empty(), self.is_missing) {
+            (true, _) => Exit::Fine,
+            (false, false) => Exit::No,
+            (false, true) => Exit::Usage,
+        }
+    }
 }
 
 /// Installs packages, or what a lock names.
@@ -75,48 +128,57 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit,
     let accepted = Accepted {
         signer: args.signer.as_deref().map(public_key).transpose()?,
         unsigned: args.unsigned,
+        as_locked: false,
         yes: args.yes,
     };
     if args.packages.is_empty() {
-        return from_lock(global, args, &accepted).await;
+        return from_lock(global, args, accepted).await;
     }
-    let mut done = Vec::new();
+    let mut outcome = Outcome::default();
     for place in &args.packages {
-        let source = PackageSource::read(place)?;
-        let fetched = Box::pin(source.fetch(&args.indexes.places())).await;
+        let fetched = match PackageSource::read(place) {
+            Ok(source) => Box::pin(source.fetch(&args.indexes.places())).await,
+            Err(error) => Err(error),
+        };
         let installed = match fetched {
             Ok(fetched) => one(global, &fetched, &accepted).await?,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         };
         match installed {
-            Ok(installed) => {
-                if let (Some(lock), Some(locked)) = (&args.lock, installed.locked) {
-                    let name = locked.name.clone();
-                    let set = PluginLock::at(lock).set(&name, Some(locked));
-                    set.map_err(CliError::host_from)?;
+            Ok((locked, json)) => {
+                if let Some(lock) = &args.lock {
+                    note(global, lock, locked)?;
                 }
-                done.push(installed.json);
+                outcome.installed.push(json);
             }
-            Err(reason) => return Ok(super::plugin::refused(global, Path::new(place), &reason)),
+            Err(failure) => outcome.failed(global, place, &failure),
         }
     }
-    if global.json {
-        output::json(&json!({ "installed": done }));
-    }
-    Ok(Exit::Fine)
+    Ok(outcome.end(global))
+}
+
+/// Notes what is installed in a lock of the person's own.
+fn note(global: &Global, lock: &Path, locked: LockedPlugin) -> Result<(), CliError> {
+    // One at a time, of all that this user starts.
+    let dir = global.data_dir();
+    let _alone = fs::lock(dir.join("plugin-history").join("note.lock"));
+    let name = locked.name.clone();
+    let set = PluginLock::at(lock).set(&name, Some(locked));
+    set.map_err(CliError::host_from)
 }
 
 /// Installs the very packages that a lock names.
 async fn from_lock(
     global: &Global,
     args: &InstallArgs,
-    accepted: &Accepted,
+    mut accepted: Accepted,
 ) -> Result<Exit, CliError> {
+    let own = InstalledPlugins::of(&global.data_dir()).lock().clone();
     let here = PathBuf::from(LOCK_FILE);
-    let lock = match &args.lock {
-        Some(lock) => PluginLock::at(lock),
-        None if here.is_file() => PluginLock::at(here),
-        None => InstalledPlugins::of(&global.data_dir()).lock().clone(),
+    let (lock, is_own) = match &args.lock {
+        Some(lock) => (PluginLock::at(lock), false),
+        None if here.is_file() => (PluginLock::at(here), false),
+        None => (own, true),
     };
     let plugins = lock.plugins().map_err(CliError::usage_from)?;
     if plugins.is_empty() {
@@ -124,48 +186,99 @@ async fn from_lock(
         return Err(CliError::usage(message)
             .hint("name a package: a file, an address, `oci://HOST/NAME:VERSION`"));
     }
-    let mut done = Vec::new();
+    // What this data directory has was agreed to when it was installed.
+    if !is_own && !agreed_to_lock(global, lock.path(), &plugins, accepted.yes).await {
+        return Err(CliError::usage(format!(
+            "the signers that {} names were not agreed to; nothing was installed",
+            shown(lock.path())
+        ))
+        .hint("`--yes` agrees to them"));
+    }
+    accepted.as_locked = true;
+    let mut outcome = Outcome::default();
     for locked in plugins {
-        let source = PackageSource::read(&locked.source)?;
-        let fetched = Box::pin(source.fetch(&args.indexes.places())).await?;
-        if let Err(error) = fetched.is(&locked.sha256) {
-            return Ok(refused(global, &locked.source, &error));
-        }
-        // The lock says whose it is, as whoever wrote it found out.
-        let signer = match &locked.signer {
-            Some(signer) => Some(SignerKey::read(signer)?),
-            None => None,
+        accepted.unsigned = args.unsigned || (is_own && locked.signer.is_none());
+        let indexes = places(&args.indexes, &locked);
+        let fetched = match PackageSource::read(&locked.source) {
+            Ok(source) => Box::pin(source.fetch(&indexes)).await,
+            Err(error) => Err(error),
         };
-        let is_same = fetched.package.description().signer == signer
-            && fetched.package.locked("").libraries == locked.libraries;
-        if !is_same {
-            let reason = format!(
-                "{} says other libraries or another signer of {} than its package has",
-                shown(lock.path()),
-                locked.name
-            );
-            return Ok(super::plugin::refused(global, lock.path(), &reason));
-        }
-        let accepted = Accepted {
-            unsigned: signer.is_none(),
-            signer: signer.or_else(|| accepted.signer.clone()),
-            yes: accepted.yes,
+        let installed = match fetched {
+            Ok(fetched) => match as_locked(&fetched, &locked, lock.path()) {
+                Ok(()) => one(global, &fetched, &accepted).await?,
+                Err(failure) => Err(failure),
+            },
+            Err(error) => Err(error.into()),
         };
-        match one(global, &fetched, &accepted).await? {
-            Ok(installed) => done.push(installed.json),
-            Err(reason) => {
-                return Ok(super::plugin::refused(
-                    global,
-                    Path::new(&locked.source),
-                    &reason,
-                ));
-            }
+        match installed {
+            Ok((_, json)) => outcome.installed.push(json),
+            Err(failure) => outcome.failed(global, &locked.source, &failure),
         }
+    }
+    Ok(outcome.end(global))
+}
+
+/// Where names are looked up: in the indexes that are named, else in the one of before.
+fn places(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
+    let mut places = named.places();
+    if places.is_empty() {
+        places.extend(locked.index.clone());
+    }
+    places
+}
+
+/// Whether a package is the one that a lock names.
+fn as_locked(fetched: &FetchedPackage, locked: &LockedPlugin, lock: &Path) -> Result<(), Failure> {
+    fetched.is(&locked.sha256)?;
+    let found = fetched.locked();
+    let differs = |what: &str| {
+        Failure::Refused(format!(
+            "{} says another {what} of {} than its package has",
+            shown(lock),
+            locked.name
+        ))
+    };
+    if (&found.name, &found.version) != (&locked.name, &locked.version) {
+        return Err(differs("name or version"));
+    }
+    if found.signer != locked.signer {
+        return Err(differs("signer"));
+    }
+    if found.libraries != locked.libraries {
+        return Err(differs("library"));
+    }
+    Ok(())
+}
+
+/// Whether the person agrees to whom a lock of somebody's names.
+async fn agreed_to_lock(global: &Global, lock: &Path, plugins: &[LockedPlugin], yes: bool) -> bool {
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let known = installed.lock().plugins().unwrap_or_default();
+    let is_known = |plugin: &&LockedPlugin| {
+        let is_trusted = |signer: &String| signers(global).holds(signer);
+        let is_same =
+            |known: &LockedPlugin| (&known.name, &known.signer) == (&plugin.name, &plugin.signer);
+        plugin.signer.as_ref().is_some_and(is_trusted) || known.iter().any(is_same)
+    };
+    let new: Vec<&LockedPlugin> = plugins.iter().filter(|it| !is_known(it)).collect();
+    if new.is_empty() || yes {
+        return true;
     }
     if global.json {
-        output::json(&json!({ "installed": done }));
+        return false;
     }
-    Ok(Exit::Fine)
+    output::aside(format_args!("{} names:", shown(lock)));
+    for plugin in new {
+        output::aside(format_args!(
+            "  {BOLD}{}{RESET} {} of {}, signed by {}",
+            output::clean(&plugin.name),
+            output::clean(&plugin.version),
+            output::clean(&plugin.source),
+            output::clean(plugin.signer.as_deref().unwrap_or("nobody")),
+        ));
+    }
+    let question = format!("{YELLOW}?{RESET} Are these whom you want to have it from?");
+    matches!(agrees(&question).await, Ok(true))
 }
 
 /// Upgrades what came in packages.
@@ -183,40 +296,32 @@ pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit,
             return Err(CliError::usage(message));
         }
     }
-    let accepted = Accepted {
-        signer: None,
-        unsigned: false,
-        yes: args.yes,
-    };
-    let mut done = Vec::new();
-    let mut exit = Exit::Fine;
+    let mut outcome = Outcome::default();
     let wanted = locked
         .into_iter()
         .filter(|locked| args.names.is_empty() || args.names.contains(&locked.name));
     for locked in wanted {
-        match Box::pin(newer(&locked, &args.indexes.places())).await {
-            Ok(None) => {
-                if !global.json {
-                    output::line(format_args!(
-                        "{}: nothing newer",
-                        output::clean(&locked.name)
-                    ));
-                }
-            }
+        let accepted = Accepted {
+            signer: None,
+            unsigned: locked.signer.is_none(),
+            as_locked: false,
+            yes: args.yes,
+        };
+        // One place that cannot be reached holds up no other.
+        match Box::pin(newer(&locked, &places(&args.indexes, &locked))).await {
+            Ok(None) if global.json => {}
+            Ok(None) => output::line(format_args!(
+                "{}: nothing newer",
+                output::clean(&locked.name)
+            )),
             Ok(Some(fetched)) => match one(global, &fetched, &accepted).await? {
-                Ok(installed) => done.push(installed.json),
-                Err(reason) => {
-                    exit = super::plugin::refused(global, Path::new(&fetched.source), &reason);
-                }
+                Ok((_, json)) => outcome.installed.push(json),
+                Err(failure) => outcome.failed(global, &fetched.source, &failure),
             },
-            // One place that cannot be reached holds up no other.
-            Err(error) => exit = refused(global, &locked.source, &error),
+            Err(error) => outcome.failed(global, &locked.source, &error.into()),
         }
     }
-    if global.json && matches!(exit, Exit::Fine) {
-        output::json(&json!({ "installed": done }));
-    }
-    Ok(exit)
+    Ok(outcome.end(global))
 }
 
 /// The newest package of where a plugin came from, if it is newer.
@@ -238,76 +343,105 @@ async fn newer(
         });
     }
     let version = |text: &str| semver::Version::parse(text).ok();
-    let is_newer = version(&found.version) > version(&locked.version);
+    let is_newer = match (version(&found.version), version(&locked.version)) {
+        (Some(found), Some(locked)) => found.cmp_precedence(&locked).is_gt(),
+        _ => false,
+    };
     Ok(is_newer.then_some(fetched))
 }
 
-/// Installs one package, or says why not.
+/// Installs one package, or says why not; what a lock of the person's own says of it, and for programs.
 async fn one(
     global: &Global,
     fetched: &FetchedPackage,
     accepted: &Accepted,
-) -> Result<Result<Installed, String>, CliError> {
+) -> Result<Result<(LockedPlugin, Value), Failure>, CliError> {
+    let refused = |reason: String| Ok(Err(Failure::Refused(reason)));
     let installed = InstalledPlugins::of(&global.data_dir());
     let package = &fetched.package;
     let description = package.description();
     let name = &description.name;
     let before = installed.lock().plugin(name).map_err(CliError::host_from)?;
     if let Err(error) = judge_signer(global, package, before.as_ref(), accepted) {
-        return Ok(Err(error.to_string()));
+        return Ok(Err(error.into()));
     }
     let (library, bytes) = match package.library_here() {
         Ok(found) => found,
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => return Ok(Err(error.into())),
     };
+    let elsewhere = elsewhere(global, &installed, name);
+    let is_twin = |file: &&PluginFile| file.header.version == description.version;
+    if let Some(twin) = elsewhere.iter().find(is_twin) {
+        return refused(format!(
+            "{} is in {} already, and a host takes one of a name and version",
+            description.id(),
+            shown(&twin.path)
+        ));
+    }
     let there = installed.file(name)?;
-    let old = match &there {
-        Some(there) => loader(global)?.kept_manifest(&there.sha256),
+    // Where none is installed, one that sessions have from elsewhere, such as with the program.
+    let known = there.as_ref().or(elsewhere.first());
+    let old = match known {
+        Some(known) => loader(global)?.kept_manifest(&known.sha256),
         None => None,
     };
     let is_there = there.as_ref().map(|there| there.sha256) == Some(library.file.sha256);
-    let difference = PluginDifference::of(old.as_ref(), &description.manifest);
-    let from = there.as_ref().map(|there| there.header.version.clone());
-    if !is_there && !agreed(global, package, &difference, from.as_deref(), accepted.yes).await {
-        return Ok(Err(format!(
+    let step = Step {
+        from: known.map(|known| known.header.version.clone()),
+        is_unknown: known.is_some() && old.is_none(),
+        difference: PluginDifference::of(old.as_ref(), &description.manifest),
+    };
+    if !is_there && !agreed(global, package, &step, accepted.yes).await {
+        let mut lines = step.difference.lines();
+        if lines.is_empty() {
+            lines.push("what the one that is there asks for and shows is not known".to_owned());
+        }
+        return refused(format!(
             "what it asks for and shows was not allowed: {}. `--yes` allows it",
-            difference.lines().join("; ")
-        )));
+            lines.join("; ")
+        ));
     }
     // A directory of nobody else's, from which the library is judged as any other is.
     let dir = tempfile::tempdir().map_err(CliError::host_from)?;
-    let path = dir.path().join(
-        Path::new(&library.file.path)
-            .file_name()
-            .unwrap_or_default(),
-    );
-    conjure_config::fs::write(&path, &bytes).map_err(CliError::host_from)?;
+    let file_name = Path::new(&library.file.path).file_name();
+    let path = dir.path().join(file_name.unwrap_or_default());
+    fs::write(&path, &bytes).map_err(CliError::host_from)?;
     let file = match PluginFile::read(&path, true) {
         Ok(file) if file.sha256 == library.file.sha256 => file,
-        Ok(_) => return Ok(Err("its library changed while it was looked at".to_owned())),
-        Err(error) => return Ok(Err(error.to_string())),
+        Ok(_) => return refused("its library changed while it was looked at".to_owned()),
+        Err(error) => return refused(error.to_string()),
     };
     let signer = description.signer.as_ref();
     let is_trusted = signer.is_some_and(|signer| signers(global).holds(signer.as_str()));
     let isolation = (!is_trusted).then_some(Isolation::Process);
     let tried = match load_and_try(global, &path, isolation).await? {
         Ok(plugin) => plugin,
-        Err(reason) => return Ok(Err(reason)),
+        Err(reason) => return refused(reason),
     };
-    if **tried.manifest() != description.manifest {
-        return Ok(Err(format!(
+    let is_it = tried.id().sha256 == Some(file.sha256);
+    if !is_it || **tried.manifest() != description.manifest {
+        return refused(format!(
             "the manifest of its library is not the one that {} says, which was shown and allowed",
             package.place()
-        )));
+        ));
     }
-    let locked = package.locked(&fetched.source);
-    let change = installed.install(&file, Some(locked.clone()))?;
+    let locked = fetched.locked();
+    let allowed = loader(global)?.store().manifest(&file.sha256);
+    let own = LockedPlugin {
+        manifest: allowed.map(|json| Sha256::of(&json)),
+        ..locked.clone()
+    };
+    let change = match installed.install(&file, own, before.as_ref()) {
+        Ok(change) => change,
+        Err(error @ InstallError::Overtaken { .. }) => return refused(error.to_string()),
+        Err(error) => return Err(error.into()),
+    };
     let json = json!({
         "plugin": name,
         "source": fetched.source,
         "signer": description.signer,
         "change": change,
-        "difference": difference.json(),
+        "difference": step.difference.json(),
     });
     if !global.json {
         match &change {
@@ -323,10 +457,7 @@ async fn one(
             output::clean(&signed)
         ));
     }
-    Ok(Ok(Installed {
-        json,
-        locked: Some(locked),
-    }))
+    Ok(Ok((locked, json)))
 }
 
 /// Whether whoever signed a package is one whose packages are taken.
@@ -337,43 +468,38 @@ fn judge_signer(
     accepted: &Accepted,
 ) -> Result<(), PackageError> {
     let before = before.and_then(|before| before.signer.as_deref());
-    let place = package.place().to_owned();
     let name = &package.description().name;
-    let Some(found) = &package.description().signer else {
-        return match (accepted.unsigned, before) {
-            (true, None) => Ok(()),
-            (true, Some(before)) if !accepted.yes => Err(PackageError::Signer {
-                place,
-                found: "nobody".to_owned(),
-                why: format!(
-                    "the {name} that is there by {before}: somebody else may have made it. \
-                     `--unsigned --yes` takes it all the same"
-                ),
-            }),
-            (true, Some(_)) => Ok(()),
-            (false, _) => package.signer().map(drop),
-        };
-    };
+    let found = package.description().signer.as_ref();
     let refused = |why: String| {
         Err(PackageError::Signer {
-            place: place.clone(),
-            found: found.to_string(),
+            place: package.place().to_owned(),
+            found: found.map_or_else(|| "nobody".to_owned(), ToString::to_string),
             why,
         })
     };
     if let Some(wanted) = &accepted.signer {
-        return match wanted == found {
+        return match found == Some(wanted) {
             true => Ok(()),
             false => refused(format!("{wanted} was asked for; nothing of it was used")),
         };
     }
+    let Some(found) = found else {
+        return match before {
+            _ if !accepted.unsigned => package.signer().map(drop),
+            Some(before) if !accepted.yes => refused(format!(
+                "the {name} that is there by {before}: somebody else may have made it. `--unsigned \
+                 --yes` takes it all the same"
+            )),
+            _ => Ok(()),
+        };
+    };
     match before {
         Some(before) if before == found.as_str() => Ok(()),
         Some(before) => refused(format!(
-            "the {name} that is there by {before}. Where its author has said so, `--signer {found}` \
-             takes the new key"
+            "the {name} that is there by {before}. Where its author has said so, `conjure plugin \
+             install … --signer {found}` takes the new key"
         )),
-        None if signers(global).holds(found.as_str()) => Ok(()),
+        None if accepted.as_locked || signers(global).holds(found.as_str()) => Ok(()),
         None => refused(format!(
             "nobody here has said yet that this key is its author's. Compare it with what the author \
              says, then install with `--signer {found}`"
@@ -381,32 +507,36 @@ fn judge_signer(
     }
 }
 
+/// From what is there to what would be.
+struct Step {
+    /// The version that is there.
+    from: Option<String>,
+    /// Nobody knows what that one asks for and shows.
+    is_unknown: bool,
+    difference: PluginDifference,
+}
+
 /// Whether the person allows what a package asks for and shows, which is told first.
-async fn agreed(
-    global: &Global,
-    package: &Package,
-    difference: &PluginDifference,
-    from: Option<&str>,
-    yes: bool,
-) -> bool {
+async fn agreed(global: &Global, package: &Package, step: &Step, yes: bool) -> bool {
     let description = package.description();
-    let step = from.map(|from| version_step(from, &description.version));
-    let is_downgrade = step.as_ref().is_some_and(|step| step.contains("downgrade"));
+    let difference = &step.difference;
+    let from = step.from.as_deref();
+    let words = from.map(|from| version_step(from, &description.version));
+    let is_downgrade = words.as_ref().is_some_and(|it| it.contains("downgrade"));
     let is_upgrade = from.is_some();
     if !global.json {
         output::aside(format_args!(
             "{BOLD}{}{RESET} {}",
             output::clean(&description.name),
-            step.unwrap_or_else(|| description.version.clone())
+            words.unwrap_or_else(|| description.version.clone())
         ));
-        let lines = difference.lines();
-        for line in lines.iter().map(String::as_str) {
-            output::aside(format_args!("  {}", output::clean(line)));
+        for line in difference.lines() {
+            output::aside(format_args!("  {}", output::clean(&line)));
         }
         for line in difference.details() {
             output::aside(format_args!("    {DIM}{}{RESET}", output::clean(line)));
         }
-        if !is_upgrade {
+        if !is_upgrade || step.is_unknown {
             for tool in &description.manifest.tools {
                 output::aside(format_args!(
                     "  tool {}: {}",
@@ -416,7 +546,7 @@ async fn agreed(
             }
         }
     }
-    let is_other = is_upgrade && difference.shows_other_tools();
+    let is_other = is_upgrade && (difference.shows_other_tools() || step.is_unknown);
     if yes || !(difference.asks_for_more() || is_other || is_downgrade) {
         return true;
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_plugins::{
-    InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile, Sha256,
+    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, LockedPlugin,
+    PluginFile, Sha256,
 };
 use conjure_runtime::{PluginDifference, version_step};
 use conjure_skill_sdk::protocol::Manifest;
@@ -92,12 +93,16 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         .lock()
         .plugin(&name)
         .map_err(CliError::host_from)?;
-    if let Some(signer) = locked.and_then(|locked| locked.signer)
+    if let Some(locked) = locked
         && !args.yes
     {
+        let signed = match &locked.signer {
+            Some(signer) => format!(" that {signer} signed, and nobody signed this one"),
+            None => String::new(),
+        };
         let reason = format!(
-            "the {name} that is there came in a package that {signer} signed, and nobody signed this \
-             one. Add it with `--yes` if it is to take its place"
+            "the {name} that is there came in a package{signed}. Add it with `--yes` if it is to take \
+             its place"
         );
         return Ok(refused(global, &args.file, &reason));
     }
@@ -132,7 +137,11 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
 }
 
 /// The plugins of this name that hosts find in other places.
-fn elsewhere(global: &Global, installed: &InstalledPlugins, name: &str) -> Vec<PluginFile> {
+pub(crate) fn elsewhere(
+    global: &Global,
+    installed: &InstalledPlugins,
+    name: &str,
+) -> Vec<PluginFile> {
     let (found, _) = PluginArgs::default().search_path(global).find();
     let found = found.into_iter().map(|library| library.path);
     let others = found.filter(|path| path.parent() != Some(installed.dir()));
@@ -159,10 +168,12 @@ pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exi
     let name = &args.name;
     let wanted = args.wanted.as_deref();
     let build = installed.earlier(name, wanted)?;
-    let more = match installed.file(name)? {
+    let mut more = match installed.file(name)? {
         Some(there) => more_than(global, &there.sha256, &build.sha256)?,
         None => Vec::new(),
     };
+    let locked = installed.lock().plugin(name).map_err(CliError::host_from)?;
+    more.extend(installed_otherwise(locked.as_ref(), &build));
     if !more.is_empty() && !args.yes {
         let reason = format!(
             "{name} {} asks to be allowed more than the {name} that is there: {}. Put it back with \
@@ -175,6 +186,14 @@ pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exi
     let change = installed.rollback(name, wanted)?;
     report(global, &change);
     Ok(Exit::Fine)
+}
+
+/// Where the signature of what is there is not that of what would be put back: that it is so.
+fn installed_otherwise(locked: Option<&LockedPlugin>, build: &InstalledVersion) -> Option<String> {
+    let signer = locked?.signer.as_deref()?;
+    let back = build.package.as_ref();
+    let back = back.and_then(|package| package.signer.as_deref());
+    (back != Some(signer)).then(|| format!("to be without the signature of {signer}"))
 }
 
 /// What one build asks for beyond what another does, as far as both were ever loaded here.
@@ -271,6 +290,7 @@ impl From<InstallError> for CliError {
             InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
                 Self::usage_from(error)
             }
+            InstallError::Overtaken { .. } => Self::host_from(error),
             InstallError::Altered { .. }
             | InstallError::Plugin(_)
             | InstallError::Lock(_)

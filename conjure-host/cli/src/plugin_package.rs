@@ -140,6 +140,10 @@ async fn key(global: &Global, file: &Path, no_password: bool) -> Result<Exit, Cl
         };
         written.map_err(|error| CliError::usage_from(error).context(shown(path)))
     };
+    if Path::new(&beside).exists() {
+        let message = format!("{} is there already", shown(Path::new(&beside)));
+        return Err(CliError::usage(message));
+    }
     write(file, &text, true)?;
     let pub_text = format!("untrusted comment: a key that signs plugins\n{public}\n");
     write(Path::new(&beside), &pub_text, false)?;
@@ -221,11 +225,12 @@ async fn sign(global: &Global, path: &Path, key: &Path) -> Result<Exit, CliError
 
 /// A public key as it was given, or out of the file that was named.
 pub(crate) fn public_key(text: &str) -> Result<SignerKey, CliError> {
-    match fs::read_to_string(text) {
+    // A file of that very name says nothing about who it is.
+    let key = SignerKey::read(text).or_else(|error| match fs::read_to_string(text) {
         Ok(file) => SignerKey::read(&file),
-        Err(_) => SignerKey::read(text),
-    }
-    .map_err(CliError::from)
+        Err(_) => Err(error),
+    });
+    key.map_err(CliError::from)
 }
 
 async fn verify(
@@ -238,9 +243,7 @@ async fn verify(
     let source = PackageSource::read(place)?;
     let fetched = match Box::pin(source.fetch(&indexes.places())).await {
         Ok(fetched) => fetched,
-        Err(error @ (PackageError::Form { .. } | PackageError::Signature { .. })) => {
-            return Ok(refused(global, place, &error));
-        }
+        Err(error) if is_refusal(&error) => return Ok(refused(global, place, &error)),
         Err(error) => return Err(error.into()),
     };
     let package = &fetched.package;
@@ -376,7 +379,10 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     }
     if global.json {
         output::json(&json!({ "plugins": found }));
-        return Ok(Exit::Fine);
+        return Ok(match found.is_empty() {
+            true => Exit::No,
+            false => Exit::Fine,
+        });
     }
     if found.is_empty() {
         output::line(format_args!(
@@ -400,6 +406,17 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     }
     rows.print();
     Ok(Exit::Fine)
+}
+
+/// Whether a package was there and is not taken; else it could not be had.
+pub(crate) fn is_refusal(error: &PackageError) -> bool {
+    !matches!(
+        error,
+        PackageError::Fetch { .. }
+            | PackageError::Unknown { .. }
+            | PackageError::Publish { .. }
+            | PackageError::Key(_)
+    )
 }
 
 /// Says why a package is not taken.

@@ -7,7 +7,8 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use conjure_plugins::{
-    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, NoServices, PluginFile, Sha256,
+    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, LockedPlugin, NoServices,
+    PluginFile, Sha256,
 };
 use conjure_runtime::describe::loaded_json;
 use conjure_runtime::{PluginDifference, plugin_create};
@@ -116,8 +117,8 @@ async fn add(
         blocking(move || installed.lock().plugin(&name)).await?
     };
     let locked = locked.map_err(InstallError::from)?;
-    if locked.is_some_and(|locked| locked.signer.is_some()) && !query.yes {
-        let signed = vec!["to take the place of a package that was signed".to_owned()];
+    if locked.is_some() && !query.yes {
+        let signed = vec!["to take the place of one that came in a package".to_owned()];
         return Err(asks_for_more(&plugin.id().to_string(), signed));
     }
     let change = {
@@ -253,6 +254,14 @@ async fn rollback(
             {
                 return Err(asks_for_more(&format!("{name} {}", build.version), more));
             }
+            let locked = installed.lock().plugin(&name).map_err(InstallError::from)?;
+            let signer = |locked: &LockedPlugin| locked.signer.clone();
+            let is_signed = locked.as_ref().and_then(signer);
+            if is_signed.is_some() && is_signed != build.package.as_deref().and_then(signer) && !yes
+            {
+                let more = vec!["to be without the signature of the one that is there".to_owned()];
+                return Err(asks_for_more(&format!("{name} {}", build.version), more));
+            }
             Ok(installed.rollback(&name, version)?)
         });
         rolled_back.await??
@@ -347,6 +356,7 @@ impl From<InstallError> for Problem {
                 Self::not_found(error.to_string())
             }
             InstallError::Altered { .. } => Self::conflict("altered", error.to_string()),
+            InstallError::Overtaken { .. } => Self::conflict("overtaken", error.to_string()),
             InstallError::Plugin(_) => Self::invalid(error.to_string()),
             InstallError::Io(_) | InstallError::Lock(_) => Self::host(error.to_string()),
         }

@@ -11,6 +11,9 @@ use crate::SignerKey;
 /// The number of the form.
 pub(crate) const FORM: u32 = 1;
 
+/// The most bytes of all files of a package: 2 GiB.
+const CONTENTS_LIMIT: u64 = 2 * 1024 * 1024 * 1024;
+
 /// The description of a package. The signature covers it, and it covers all the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackageDescription {
@@ -118,6 +121,12 @@ impl PackageDescription {
             if file.size > FILE_LIMIT {
                 return Some(format!("{path} has more than {FILE_LIMIT} bytes"));
             }
+        }
+        let sizes = self.all_files().map(|file| file.size);
+        if sizes.fold(0, u64::saturating_add) > CONTENTS_LIMIT {
+            return Some(format!(
+                "its files have more than {CONTENTS_LIMIT} bytes together"
+            ));
         }
         None
     }

@@ -9,15 +9,44 @@ use crate::PackageError;
 /// How long a server may say nothing.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How long all of it may take, also from a server that says a little now and then.
+const WHOLE: Duration = Duration::from_secs(3600);
+
+/// The most addresses that one leads to after another.
+const REDIRECTS: usize = 10;
+
+/// Goes where an answer leads, but from an encrypted address only to another one.
+fn never_less_private(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+    let was_private = attempt.previous().iter().any(|url| url.scheme() == "https");
+    if was_private && attempt.url().scheme() != "https" {
+        return attempt.error("it leads from an encrypted address to one that is not");
+    }
+    match attempt.previous().len() > REDIRECTS {
+        true => attempt.error("it leads from one address to another without end"),
+        false => attempt.follow(),
+    }
+}
+
+/// An address without the name and the password that may be in it.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both fail only for addresses that can have neither.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
 /// What is at an address, at most so many bytes.
 pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> {
     let failed = |reason: String| PackageError::Fetch {
-        place: url.to_string(),
+        place: shown(url),
         reason,
     };
     let client = reqwest::Client::builder()
         .connect_timeout(SILENCE)
         .read_timeout(SILENCE)
+        .timeout(WHOLE)
+        .redirect(reqwest::redirect::Policy::custom(never_less_private))
         .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| failed(error.to_string()))?;

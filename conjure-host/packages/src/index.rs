@@ -100,10 +100,15 @@ impl PluginIndex {
                 if path.is_dir() {
                     path.push(INDEX_FILE);
                 }
-                let bytes = fs::read(&path).map_err(|error| PackageError::Fetch {
+                let failed = |reason: String| PackageError::Fetch {
                     place: path.display().to_string(),
-                    reason: error.to_string(),
-                })?;
+                    reason,
+                };
+                let is_other = path.exists() && !path.is_file();
+                if is_other || fs::size(&path).is_ok_and(|size| size > LIMIT) {
+                    return Err(failed(format!("it is no file of at most {LIMIT} bytes")));
+                }
+                let bytes = fs::read(&path).map_err(|error| failed(error.to_string()))?;
                 (IndexPlace::File(path), bytes)
             }
         };
@@ -130,9 +135,15 @@ impl PluginIndex {
         let mut named = self.entries.iter().filter(|entry| entry.name == name);
         let version = match version {
             Some(version) => version,
-            None => newest(named.clone().map(|entry| entry.version.as_str()), "0.0.0-0")?,
+            None => newest(named.clone().map(|entry| entry.version.as_str()))?,
         };
         named.find(|entry| entry.version == version)
+    }
+
+    /// The newest version of a plugin that is newer than one.
+    pub(crate) fn newer(&self, name: &str, than: &str) -> Option<&str> {
+        let named = self.entries.iter().filter(|entry| entry.name == name);
+        newer(named.map(|entry| entry.version.as_str()), than)
     }
 
     /// Where the package of an entry is, for [`PackageSource`](crate::PackageSource) to read.
@@ -189,10 +200,24 @@ impl PluginIndex {
         };
         let mut entries = lines(&index.display().to_string(), &text)?;
         let path = dir.join(package.file_name());
-        fs::write_atomic_for_all(&path, package.bytes()).map_err(failed)?;
         let entry = IndexEntry::of(package, package.file_name());
+        let is_same =
+            |known: &&IndexEntry| (&known.name, &known.version) == (&entry.name, &entry.version);
+        if let Some(known) = entries.iter().find(is_same)
+            && known.sha256 != entry.sha256
+        {
+            return Err(PackageError::Publish {
+                place: dir.display().to_string(),
+                reason: format!(
+                    "it has another package of {} {}, which locks of others may name; give this one \
+                     another version",
+                    entry.name, entry.version
+                ),
+            });
+        }
         entries.retain(|known| (&known.name, &known.version) != (&entry.name, &entry.version));
         entries.push(entry);
+        fs::write_atomic_for_all(&path, package.bytes()).map_err(failed)?;
         entries.sort_by(|one, two| {
             let version = |entry: &IndexEntry| Version::parse(&entry.version).ok();
             (&one.name, version(one)).cmp(&(&two.name, version(two)))
@@ -243,16 +268,25 @@ fn lines(place: &str, bytes: &[u8]) -> Result<Vec<IndexEntry>, PackageError> {
     Ok(entries)
 }
 
-/// The newest of some versions that is newer than one; those before a release only where there is no
-/// release.
-pub(crate) fn newest<'a>(versions: impl Iterator<Item = &'a str>, than: &str) -> Option<&'a str> {
-    let than = Version::parse(than).ok();
+/// The newest of some versions; one before a release only where there is no release.
+pub(crate) fn newest<'a>(versions: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let versions = versions.filter_map(|text| Some((Version::parse(text).ok()?, text)));
-    let newer = versions.filter(|(version, _)| than.as_ref().is_none_or(|than| version > than));
-    let newest = newer.max_by(|(one, _), (two, _)| {
-        let rank = |version: &Version| version.pre.is_empty();
-        rank(one).cmp(&rank(two)).then(one.cmp(two))
+    let newest = versions.max_by(|(one, _), (two, _)| {
+        let is_release = |version: &Version| version.pre.is_empty();
+        (is_release(one).cmp(&is_release(two))).then(one.cmp_precedence(two))
     });
+    newest.map(|(_, text)| text)
+}
+
+/// The newest of some versions that is newer than one: whoever has a release is offered releases.
+pub(crate) fn newer<'a>(versions: impl Iterator<Item = &'a str>, than: &str) -> Option<&'a str> {
+    let than = Version::parse(than).ok()?;
+    let versions = versions.filter_map(|text| Some((Version::parse(text).ok()?, text)));
+    let newer = versions.filter(|(version, _)| {
+        let is_offered = version.pre.is_empty() || !than.pre.is_empty();
+        is_offered && version.cmp_precedence(&than).is_gt()
+    });
+    let newest = newer.max_by(|(one, _), (two, _)| one.cmp_precedence(two));
     newest.map(|(_, text)| text)
 }
 
@@ -262,10 +296,13 @@ mod tests {
 
     #[test]
     fn the_newest_is_a_release_where_there_is_one() {
-        let all = ["1.2.0", "1.10.0", "2.0.0-rc.1", "x", "1.9.0"];
-        assert_eq!(newest(all.into_iter(), "0.0.0-0"), Some("1.10.0"));
-        assert_eq!(newest(all.into_iter(), "1.10.0"), Some("2.0.0-rc.1"));
-        assert_eq!(newest(all.into_iter(), "2.0.0"), None);
+        let all = ["1.2.0", "1.10.0", "2.0.0-rc.1", "x", "1.9.0", "2.0.0-rc.2"];
+        assert_eq!(newest(all.into_iter()), Some("1.10.0"));
+        assert_eq!(newest(["2.0.0-rc.1"].into_iter()), Some("2.0.0-rc.1"));
+        assert_eq!(newer(all.into_iter(), "1.9.0"), Some("1.10.0"));
+        assert_eq!(newer(all.into_iter(), "1.10.0"), None);
+        assert_eq!(newer(all.into_iter(), "2.0.0-rc.1"), Some("2.0.0-rc.2"));
+        assert_eq!(newer(["1.0.0+b"].into_iter(), "1.0.0+a"), None);
     }
 
     #[test]

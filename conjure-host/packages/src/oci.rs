@@ -25,48 +25,94 @@ const LAYER: &str = "application/vnd.conjure.plugin.v1+zip";
 /// What a description is called.
 const CONFIG: &str = "application/vnd.conjure.plugin.config.v1+json";
 
-/// How many versions of one plugin are looked at.
-const TAGS: usize = 10_000;
+/// How many tags are asked for at once, and how often.
+const PAGE: usize = 1_000;
+const PAGES: usize = 100;
 
 /// A place in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegistryPlace(Reference);
+pub struct RegistryPlace {
+    reference: Reference,
+    /// Whether it says which version.
+    is_exact: bool,
+}
 
 impl RegistryPlace {
     /// Reads `oci://HOST/NAME[:TAG][@sha256:DIGEST]`.
     pub(crate) fn read(text: &str) -> Result<Self, PackageError> {
-        let reference = text.strip_prefix(SCHEME).unwrap_or(text);
-        let parsed = reference.parse::<Reference>();
-        let is_whole = reference.contains('/');
-        match parsed {
-            Ok(reference) if is_whole => Ok(Self(reference)),
-            Ok(_) => Err(unreadable(text, "it has no name of a registry")),
+        let named = text.strip_prefix(SCHEME).unwrap_or(text);
+        let Some((host, rest)) = named.split_once('/') else {
+            return Err(unreadable(text, "it has no name of a registry"));
+        };
+        // Anything else is taken for a name at Docker's own registry.
+        if host != "localhost" && !host.contains(['.', ':']) {
+            let reason = format!("`{host}` is no whole name of a registry");
+            return Err(unreadable(text, &reason));
+        }
+        let last = rest.rsplit('/').next().unwrap_or_default();
+        let is_exact = last.contains([':', '@']);
+        match named.parse::<Reference>() {
+            Ok(reference) => Ok(Self {
+                reference,
+                is_exact,
+            }),
             Err(error) => Err(unreadable(text, &error.to_string())),
         }
     }
 
-    /// The same place with the tag of a version, where it has none of its own.
-    fn for_version(&self, text: &str, version: &str) -> Reference {
-        let last = text.rsplit('/').next().unwrap_or_default();
-        if last.contains([':', '@']) {
-            return self.0.clone();
-        }
-        self.with_tag(version)
-    }
-
-    fn with_tag(&self, version: &str) -> Reference {
+    /// The same place with the tag of a version.
+    fn with_tag(&self, version: &str) -> Self {
         // A tag has no `+`.
         let tag = version.replace('+', "_");
-        let (registry, repository) = (self.0.registry(), self.0.repository());
-        Reference::with_tag(registry.to_owned(), repository.to_owned(), tag)
+        let (registry, repository) = (self.reference.registry(), self.reference.repository());
+        Self {
+            reference: Reference::with_tag(registry.to_owned(), repository.to_owned(), tag),
+            is_exact: true,
+        }
+    }
+
+    /// The same place with the newest version that is there, where it says none.
+    pub(crate) async fn exact(&self) -> Result<Self, PackageError> {
+        if self.is_exact {
+            return Ok(self.clone());
+        }
+        let versions = self.versions().await?;
+        match super::index::newest(versions.iter().map(String::as_str)) {
+            Some(version) => Ok(self.with_tag(version)),
+            None => Err(PackageError::Fetch {
+                place: self.to_string(),
+                reason: "it has no version there".to_owned(),
+            }),
+        }
+    }
+
+    /// The versions that there are.
+    async fn versions(&self) -> Result<Vec<String>, PackageError> {
+        let place = self.to_string();
+        let (client, auth) = (client(&self.reference), auth(&self.reference));
+        let mut tags: Vec<String> = Vec::new();
+        for _ in 0..PAGES {
+            let last = tags.last().cloned();
+            let page = client
+                .list_tags(&self.reference, &auth, Some(PAGE), last.as_deref())
+                .await;
+            let page = page.map_err(|error| fetch_error(&place, &error))?.tags;
+            // One that knows no pages says the same again.
+            let is_over = page.is_empty() || page.last() == last.as_ref();
+            tags.extend(page);
+            if is_over {
+                break;
+            }
+        }
+        Ok(tags.into_iter().map(|tag| tag.replace('_', "+")).collect())
     }
 
     /// The package there.
     pub(crate) async fn fetch(&self) -> Result<Package, PackageError> {
         let place = self.to_string();
         let failed = |error: &dyn std::error::Error| fetch_error(&place, error);
-        let (client, auth) = (client(&self.0), auth(&self.0));
-        let pulled = client.pull_image_manifest(&self.0, &auth).await;
+        let (client, auth) = (client(&self.reference), auth(&self.reference));
+        let pulled = client.pull_image_manifest(&self.reference, &auth).await;
         let (manifest, _) = pulled.map_err(|error| failed(&error))?;
         let layer = match manifest.layers.as_slice() {
             [layer] if layer.media_type == LAYER => layer,
@@ -80,7 +126,7 @@ impl RegistryPlace {
         if u64::try_from(layer.size).is_ok_and(|size| size > PACKAGE_LIMIT) {
             return Err(too_large(&place));
         }
-        let stream = client.pull_blob_stream(&self.0, layer).await;
+        let stream = client.pull_blob_stream(&self.reference, layer).await;
         let mut stream = stream.map_err(|error| failed(&error))?;
         let mut bytes = Vec::new();
         while let Some(piece) = stream.try_next().await.map_err(|error| failed(&error))? {
@@ -95,7 +141,11 @@ impl RegistryPlace {
     /// Puts a package there; without a tag under its version. Says where it is.
     pub(crate) async fn publish(text: &str, package: &Package) -> Result<String, PackageError> {
         let place = Self::read(text)?;
-        let reference = place.for_version(text, &package.description().version);
+        let place = match place.is_exact {
+            true => place,
+            false => place.with_tag(&package.description().version),
+        };
+        let reference = place.reference;
         let failed = |reason: String| PackageError::Publish {
             place: format!("{SCHEME}{reference}"),
             reason,
@@ -128,21 +178,15 @@ impl RegistryPlace {
 
     /// The newest version there that is newer than one, if any is.
     pub(crate) async fn newer(&self, version: &str) -> Result<Option<Self>, PackageError> {
-        let place = self.to_string();
-        let tags = client(&self.0);
-        let tags = tags
-            .list_tags(&self.0, &auth(&self.0), Some(TAGS), None)
-            .await;
-        let tags = tags.map_err(|error| fetch_error(&place, &error))?.tags;
-        let versions: Vec<String> = tags.into_iter().map(|tag| tag.replace('_', "+")).collect();
-        let newest = super::index::newest(versions.iter().map(String::as_str), version);
-        Ok(newest.map(|version| Self(self.with_tag(version))))
+        let versions = self.versions().await?;
+        let newest = super::index::newer(versions.iter().map(String::as_str), version);
+        Ok(newest.map(|version| self.with_tag(version)))
     }
 }
 
 impl std::fmt::Display for RegistryPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{SCHEME}{}", self.0)
+        write!(f, "{SCHEME}{}", self.reference)
     }
 }
 
@@ -162,11 +206,14 @@ fn fetch_error(place: &str, error: &dyn std::error::Error) -> PackageError {
 
 fn help(reason: &str) -> String {
     let lower = reason.to_lowercase();
-    match ["unauthorized", "authenticat", "denied", "401", "403"]
+    match ["unauthorized", "authentication", "denied"]
         .iter()
         .any(|word| lower.contains(word))
     {
-        true => format!("{reason}. `docker login` keeps a password for the registry"),
+        true => format!(
+            "{reason}. A password for the registry is taken from Docker's `config.json`, where `docker \
+             login` without a helper keeps it"
+        ),
         false => reason.to_owned(),
     }
 }
@@ -175,7 +222,8 @@ fn help(reason: &str) -> String {
 fn client(reference: &Reference) -> Client {
     let registry = reference.resolve_registry();
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
-    let is_here = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
     let protocol = match is_here {
         true => ClientProtocol::HttpsExcept(vec![registry.to_owned()]),
         false => ClientProtocol::Https,
@@ -201,7 +249,11 @@ fn auth(reference: &Reference) -> RegistryAuth {
 
 fn kept_auth(text: &str, registry: &str) -> Option<RegistryAuth> {
     let config: Value = serde_json::from_str(text).ok()?;
-    let auth = config.get("auths")?.get(registry)?.get("auth")?.as_str()?;
+    let key = match registry {
+        "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
+        registry => registry,
+    };
+    let auth = config.get("auths")?.get(key)?.get("auth")?.as_str()?;
     let auth = base64::engine::general_purpose::STANDARD
         .decode(auth)
         .ok()?;
@@ -216,19 +268,19 @@ mod tests {
 
     #[test]
     fn places_are_read_and_a_version_is_their_tag_where_they_have_none() {
-        let tagged = |text: &str| {
-            let place = RegistryPlace::read(text).unwrap();
-            place.for_version(text, "1.2.3+x").to_string()
-        };
-        assert_eq!(
-            tagged("oci://localhost:5000/a/b"),
-            "localhost:5000/a/b:1.2.3_x"
-        );
-        assert_eq!(
-            tagged("oci://localhost:5000/a/b:mine"),
-            "localhost:5000/a/b:mine"
-        );
-        for other in ["oci://", "oci://b", "oci://h/A B", "oci://h/../x"] {
+        let read = |text: &str| RegistryPlace::read(text).unwrap();
+        let bare = read("oci://localhost:5000/a/b");
+        assert!(!bare.is_exact);
+        let tagged = bare.with_tag("1.2.3+x").to_string();
+        assert_eq!(tagged, "oci://localhost:5000/a/b:1.2.3_x");
+        assert!(read("oci://localhost:5000/a/b:mine").is_exact);
+        for other in [
+            "oci://",
+            "oci://b",
+            "oci://h.x/A B",
+            "oci://h.x/../x",
+            "oci://registry/plugins/x",
+        ] {
             RegistryPlace::read(other).unwrap_err();
         }
     }

@@ -51,6 +51,12 @@ impl Package {
             place: place.clone(),
             reason: error.to_string(),
         };
+        if path.exists() && !path.is_file() {
+            return Err(PackageError::Fetch {
+                place,
+                reason: "it is not a file".to_owned(),
+            });
+        }
         let size = fs::size(path).map_err(failed)?;
         if size > PACKAGE_LIMIT {
             return Err(too_large(&place));
@@ -196,15 +202,17 @@ impl Package {
     }
 
     /// What a lock says of it.
-    pub fn locked(&self, source: &str) -> LockedPlugin {
+    pub(crate) fn locked(&self, source: &str) -> LockedPlugin {
         let description = &self.description;
         let libraries = description.libraries.iter();
         LockedPlugin {
             name: description.name.clone(),
             version: description.version.clone(),
             source: source.to_owned(),
+            index: None,
             sha256: self.sha256,
             signer: description.signer.as_ref().map(ToString::to_string),
+            manifest: None,
             libraries: libraries
                 .map(|library| (library.target.clone(), library.file.sha256))
                 .collect(),
@@ -223,11 +231,27 @@ fn opened(bytes: &[u8]) -> Result<Archive<'_>, String> {
     if !bytes.starts_with(b"PK\x03\x04") {
         return Err("it is no zip archive".to_owned());
     }
+    // Before the list of them is read, which can be long.
+    match said_files(bytes) {
+        Some(0..=FILES) => {}
+        Some(files) => return Err(format!("it has {files} files, and {FILES} are enough")),
+        None => return Err("its end is missing".to_owned()),
+    }
     let archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
     match archive.len() {
         0..=FILES => Ok(archive),
         files => Err(format!("it has {files} files, and {FILES} are enough")),
     }
+}
+
+/// How many files the end of an archive says that there are.
+fn said_files(bytes: &[u8]) -> Option<usize> {
+    const END: usize = 22;
+    const COMMENT: usize = 65_535;
+    let tail = bytes.get(bytes.len().saturating_sub(END + COMMENT)..)?;
+    let at = tail.windows(4).rposition(|four| four == b"PK\x05\x06")?;
+    let count = tail.get(at + 10..at + 12)?;
+    Some(usize::from(u16::from_le_bytes(count.try_into().ok()?)))
 }
 
 /// A file of an archive, of which at most so many bytes are read.

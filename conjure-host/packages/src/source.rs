@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use conjure_plugins::Sha256;
+use conjure_plugins::{LockedPlugin, Sha256};
 use reqwest::Url;
 
 use crate::http;
@@ -34,6 +34,8 @@ pub struct FetchedPackage {
     pub package: Package,
     /// Where it is, in the form that [`PackageSource::read`] reads: the very version.
     pub source: String,
+    /// The index that named it.
+    pub index: Option<String>,
 }
 
 impl PackageSource {
@@ -76,14 +78,21 @@ impl PackageSource {
         let package = match self {
             Self::File(path) => {
                 let package = Package::open(path)?;
-                let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
                 return Ok(FetchedPackage {
                     package,
-                    source: whole.display().to_string(),
+                    source: whole(path),
+                    index: None,
                 });
             }
             Self::Address(url) => at_address(url).await?,
-            Self::Registry(place) => Box::pin(place.fetch()).await?,
+            Self::Registry(place) => {
+                let place = Box::pin(place.exact()).await?;
+                return Ok(FetchedPackage {
+                    package: Box::pin(place.fetch()).await?,
+                    source: place.to_string(),
+                    index: None,
+                });
+            }
             Self::Indexed { name, version } => {
                 return Box::pin(indexed(name, version.as_deref(), indexes)).await;
             }
@@ -91,6 +100,7 @@ impl PackageSource {
         Ok(FetchedPackage {
             package,
             source: self.to_string(),
+            index: None,
         })
     }
 
@@ -108,19 +118,19 @@ impl PackageSource {
             Self::File(_) | Self::Address(_) => Ok(Some(self.clone())),
             Self::Registry(place) => Ok(place.newer(version).await?.map(Self::Registry)),
             Self::Indexed { name, .. } => {
+                let mut looked = Vec::new();
                 for place in indexes {
                     let index = PluginIndex::read(place).await?;
-                    let Some(newest) = index.find(name, None) else {
+                    if index.find(name, None).is_none() {
+                        looked.push(index.place());
                         continue;
-                    };
-                    let newest =
-                        super::index::newest([newest.version.as_str()].into_iter(), version);
-                    return Ok(newest.map(|newest| Self::Indexed {
+                    }
+                    return Ok(index.newer(name, version).map(|newest| Self::Indexed {
                         name: name.clone(),
                         version: Some(newest.to_owned()),
                     }));
                 }
-                Ok(None)
+                Err(unknown(name.clone(), &looked))
             }
         }
     }
@@ -130,7 +140,7 @@ impl std::fmt::Display for PackageSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Address(url) => url.fmt(f),
+            Self::Address(url) => f.write_str(&http::shown(url)),
             Self::Registry(place) => place.fmt(f),
             Self::Indexed { name, version } => match version {
                 Some(version) => write!(f, "{name}@{version}"),
@@ -142,7 +152,7 @@ impl std::fmt::Display for PackageSource {
 
 async fn at_address(url: &Url) -> Result<Package, PackageError> {
     let bytes = http::get(url, PACKAGE_LIMIT).await?;
-    Package::read(url.as_str(), bytes)
+    Package::read(&http::shown(url), bytes)
 }
 
 async fn indexed(
@@ -154,25 +164,34 @@ async fn indexed(
     for place in indexes {
         let index = PluginIndex::read(place).await?;
         if let Some(entry) = index.find(name, version) {
-            return of_entry(&index, entry).await;
+            return of_entry(&index, place, entry).await;
         }
         looked.push(index.place());
     }
-    Err(PackageError::Unknown {
-        wanted: match version {
-            Some(version) => format!("{name} {version}"),
-            None => name.to_owned(),
-        },
+    let wanted = match version {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_owned(),
+    };
+    Err(unknown(wanted, &looked))
+}
+
+fn unknown(wanted: String, looked: &[String]) -> PackageError {
+    PackageError::Unknown {
+        wanted,
         looked: match looked.is_empty() {
             true => "none is known; name one with `--index`, or a file or an address of a package"
                 .to_owned(),
             false => format!("looked in {}", looked.join(", ")),
         },
-    })
+    }
 }
 
 /// The package that an index names, if it is the one that is there.
-async fn of_entry(index: &PluginIndex, entry: &IndexEntry) -> Result<FetchedPackage, PackageError> {
+async fn of_entry(
+    index: &PluginIndex,
+    named: &str,
+    entry: &IndexEntry,
+) -> Result<FetchedPackage, PackageError> {
     let place = index.place_of(entry)?;
     let package = match PackageSource::read(&place)? {
         PackageSource::File(path) => Package::open(&path)?,
@@ -201,11 +220,28 @@ async fn of_entry(index: &PluginIndex, entry: &IndexEntry) -> Result<FetchedPack
     }
     Ok(FetchedPackage {
         source: format!("{}@{}", entry.name, entry.version),
+        index: Some(match Path::new(named).exists() {
+            true => whole(Path::new(named)),
+            false => named.to_owned(),
+        }),
         package,
     })
 }
 
+fn whole(path: &Path) -> String {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole.display().to_string()
+}
+
 impl FetchedPackage {
+    /// What a lock says of it.
+    pub fn locked(&self) -> LockedPlugin {
+        LockedPlugin {
+            index: self.index.clone(),
+            ..self.package.locked(&self.source)
+        }
+    }
+
     /// Whether it is the package with this digest.
     ///
     /// # Errors

@@ -259,10 +259,10 @@ pub enum PluginError {
         /// Where it was looked for.
         places: String,
     },
-    /// A program, and the host has no workers.
+    /// A program, or a stranger's library, and the host has no workers.
     #[error(
-        "{}: {name} is a program, which runs in a process of its own, and this host runs no workers. \
-         Load it in a host that does", path.display()
+        "{}: {name} is a program or came in a package, so it runs in a process of its own, and this \
+         host runs no workers. Load it in a host that does", path.display()
     )]
     NeedsWorker {
         /// The file.
@@ -468,6 +468,18 @@ pub enum PluginError {
         name: String,
         /// What it says.
         reason: String,
+    },
+    /// The same library says something else of itself than when it was allowed.
+    #[error(
+        "{}: {name} says something else of itself than when it was installed and allowed, though its \
+         library is the same, so it is not used. Ask its author why; `conjure plugin install` shows and \
+         allows what it says now", path.display()
+    )]
+    OtherManifest {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's name.
+        name: String,
     },
     /// The manifest is not one.
     #[error(

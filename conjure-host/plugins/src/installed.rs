@@ -15,8 +15,8 @@ use conjure_config::platform::LIBRARY_EXTENSION;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LOCK_FILE, LockError, LockedPlugin, PluginError, PluginFile, PluginLock, Sha256, libraries,
-    program,
+    LockError, LockedPlugin, PackagedPlugins, PluginError, PluginFile, PluginLock, Sha256,
+    libraries, program,
 };
 
 /// Changes of one plugin whose libraries are kept.
@@ -27,7 +27,7 @@ const KEPT: usize = 10;
 pub struct InstalledPlugins {
     plugins: PathBuf,
     history: PathBuf,
-    lock: PluginLock,
+    packaged: PackagedPlugins,
 }
 
 /// One build of a plugin.
@@ -115,6 +115,15 @@ pub enum InstallError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody else installed or removed it meanwhile.
+    #[error(
+        "{name} became another one while this one was looked at, so nothing was changed: install it \
+         again to have it compared with the one that is there now"
+    )]
+    Overtaken {
+        /// The plugin.
+        name: String,
+    },
     /// What the packages were that plugins came in is not known.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -132,7 +141,7 @@ impl InstalledPlugins {
         Self {
             plugins: data_dir.join("plugins"),
             history: data_dir.join("plugin-history"),
-            lock: PluginLock::at(data_dir.join(LOCK_FILE)),
+            packaged: PackagedPlugins::of(data_dir),
         }
     }
 
@@ -146,57 +155,19 @@ impl InstalledPlugins {
     /// # Errors
     /// The system's.
     pub fn file(&self, name: &str) -> Result<Option<PluginFile>, InstallError> {
-        for path in self.installed()? {
-            // What is no plugin is none of this name.
-            if let Ok(file) = PluginFile::read(&path, true)
-                && file.header.name == name
-            {
-                return Ok(Some(file));
-            }
-        }
-        Ok(None)
+        Ok(self.files(name)?.into_iter().next())
+    }
+
+    /// Every file of this name; what is no plugin has none.
+    fn files(&self, name: &str) -> io::Result<Vec<PluginFile>> {
+        let paths = self.installed()?.into_iter();
+        let files = paths.filter_map(|path| PluginFile::read(&path, true).ok());
+        Ok(files.filter(|file| file.header.name == name).collect())
     }
 
     /// What the plugins are that came in packages.
     pub fn lock(&self) -> &PluginLock {
-        &self.lock
-    }
-
-    /// What the lock says of a library at a path: nothing where it is not one of these, or came in no
-    /// package.
-    ///
-    /// # Errors
-    /// [`PluginError::Locked`] where it has other bytes than the lock says, and
-    /// [`PluginError::Lock`] where nobody knows what the lock says.
-    pub(crate) fn judge(
-        &self,
-        path: &Path,
-        name: &str,
-        sha256: &Sha256,
-    ) -> Result<Option<LockedPlugin>, PluginError> {
-        let is_here = path.parent().is_some_and(|dir| {
-            dir == self.plugins
-                || matches!(
-                    (dir.canonicalize(), self.plugins.canonicalize()),
-                    (Ok(dir), Ok(plugins)) if dir == plugins
-                )
-        });
-        if !is_here {
-            return Ok(None);
-        }
-        let locked = self.lock.plugin(name).map_err(|error| PluginError::Lock {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
-        match locked {
-            Some(locked) if !locked.holds(sha256) => Err(PluginError::Locked {
-                path: path.to_owned(),
-                name: name.to_owned(),
-                version: locked.version,
-                lock: self.lock.path().to_owned(),
-            }),
-            locked => Ok(locked),
-        }
+        self.packaged.lock()
     }
 
     /// What is installed: libraries and bundles. Whoever describes a program there keeps its files
@@ -213,24 +184,44 @@ impl InstalledPlugins {
     /// # Errors
     /// The system's; what was there before is then as it was.
     pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
-        self.install(file, None)
+        let _lock = self.one_at_a_time()?;
+        self.put(file, None)
     }
 
-    /// As [`InstalledPlugins::add`], of what came in a package.
+    /// As [`InstalledPlugins::add`], of what came in a package. `before` is what the lock said of it
+    /// when that was judged.
     ///
     /// # Errors
-    /// As [`InstalledPlugins::add`].
+    /// As [`InstalledPlugins::add`], and [`InstallError::Overtaken`].
     pub fn install(
+        &self,
+        file: &PluginFile,
+        package: LockedPlugin,
+        before: Option<&LockedPlugin>,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        if self.lock().plugin(&file.header.name)?.as_ref() != before {
+            return Err(InstallError::Overtaken {
+                name: file.header.name.clone(),
+            });
+        }
+        self.packaged.note(&package)?;
+        self.put(file, Some(package))
+    }
+
+    fn put(
         &self,
         file: &PluginFile,
         package: Option<LockedPlugin>,
     ) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.one_at_a_time()?;
         let name = &file.header.name;
         let before = self.file(name)?;
-        let is_same = |before: &PluginFile| before.sha256 == file.sha256;
-        if before.as_ref().is_some_and(is_same) {
-            self.lock.set(name, package)?;
+        if let Some(before) = before.as_ref().filter(|it| it.sha256 == file.sha256) {
+            if self.lock().plugin(name)? != package {
+                self.lock().set(name, package)?;
+                // Another file with the same bytes, so that hosts look at it again.
+                self.place(&before.path, &before.bytes)?;
+            }
             return Ok(None);
         }
         let to = InstalledVersion {
@@ -249,7 +240,11 @@ impl InstalledPlugins {
     pub fn remove(&self, name: &str) -> Result<InstallChange, InstallError> {
         let _lock = self.one_at_a_time()?;
         let Some(before) = self.file(name)? else {
-            return Err(self.not_installed(name));
+            if self.lock().plugin(name)?.is_none() {
+                return Err(self.not_installed(name));
+            }
+            // Its library is lost.
+            return self.replace(InstallAction::Remove, name, None, None);
         };
         self.replace(InstallAction::Remove, name, Some(&before), None)
     }
@@ -379,7 +374,10 @@ impl InstalledPlugins {
         before: Option<&PluginFile>,
         to: Option<(&[u8], &InstalledVersion)>,
     ) -> Result<InstallChange, InstallError> {
-        if let Some(before) = before {
+        // What its lock does not know is nothing to put back.
+        let is_known = |before: &PluginFile| self.version(before).is_some();
+        let is_altered = before.is_some_and(|before| !is_known(before));
+        if let Some(before) = before.filter(|_| !is_altered) {
             let kept = self.kept_as(&before.sha256, extension(&before.bytes));
             fs::write_atomic(kept, &before.bytes)?;
         }
@@ -396,30 +394,32 @@ impl InstalledPlugins {
             at_ms: now_ms(),
             action,
             plugin: name.to_owned(),
-            from: before.map(|before| self.version(before)).transpose()?,
+            from: before.and_then(|before| self.version(before)),
             to: to.map(|(_, version)| version.clone()),
         };
         // Where it cannot be noted nothing is changed.
         let mut history = self.open_history()?;
         // Before the library, which whoever watches loads as soon as it is there.
-        let locked = self.lock.plugin(name)?;
+        let locked = self.lock().plugin(name)?;
         let package = to.and_then(|(_, version)| version.package.as_deref().cloned());
         if to.is_some() {
-            self.lock.set(name, package)?;
+            self.lock().set(name, package)?;
         }
         let placed = match to {
             Some((bytes, _)) => self.place(&path, bytes),
-            None => std::fs::remove_file(&path).map_err(InstallError::from),
+            None => self.take_away(name),
         };
         match placed {
-            Ok(()) if to.is_none() => self.lock.set(name, None)?,
+            Ok(()) if to.is_none() => self.lock().set(name, None)?,
             Ok(()) => {
-                if let Some(other) = before.filter(|before| before.path != path) {
-                    std::fs::remove_file(&other.path)?;
+                for other in self.files(name)? {
+                    if other.path != path {
+                        std::fs::remove_file(&other.path)?;
+                    }
                 }
             }
             Err(error) => {
-                self.lock.set(name, locked)?;
+                self.lock().set(name, locked)?;
                 return Err(error);
             }
         }
@@ -434,6 +434,14 @@ impl InstalledPlugins {
     fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), InstallError> {
         fs::create_private_dir(&self.plugins)?;
         Ok(fs::write_atomic(path, bytes)?)
+    }
+
+    /// Removes every file of a plugin.
+    fn take_away(&self, name: &str) -> Result<(), InstallError> {
+        for file in self.files(name)? {
+            std::fs::remove_file(&file.path)?;
+        }
+        Ok(())
     }
 
     /// The history, at its end. What a crash left of a line ends there.
@@ -472,12 +480,14 @@ impl InstalledPlugins {
         Ok(())
     }
 
-    /// What is there, and the package that it came in.
-    fn version(&self, file: &PluginFile) -> Result<InstalledVersion, InstallError> {
-        let locked = self.lock.plugin(&file.header.name)?;
-        let package = locked.filter(|locked| locked.holds(&file.sha256));
-        Ok(InstalledVersion {
-            package: package.map(Box::new),
+    /// What is there, and the package that it came in; nothing where it is not what its lock says.
+    fn version(&self, file: &PluginFile) -> Option<InstalledVersion> {
+        let locked = self.lock().plugin(&file.header.name).ok()?;
+        if locked.as_ref().is_some_and(|it| !it.holds(&file.sha256)) {
+            return None;
+        }
+        Some(InstalledVersion {
+            package: locked.map(Box::new),
             ..version(file)
         })
     }
@@ -496,13 +506,16 @@ impl InstalledPlugins {
 
     /// A path for a plugin that is not there yet.
     fn free_path(&self, name: &str, extension: &str) -> PathBuf {
+        let is_locked = matches!(self.lock().plugin(name), Ok(Some(_)));
         let name = match extension == LIBRARY_EXTENSION {
             true => format!("lib{}", safe_name(name).replace('-', "_")),
             false => safe_name(name),
         };
         let mut path = self.plugins.join(format!("{name}.{extension}"));
         let mut number = 2;
-        while path.exists() {
+        // What is there and is no plugin was one that the lock names, and was altered.
+        let is_lost = |path: &Path| is_locked && PluginFile::read(path, true).is_err();
+        while path.exists() && !is_lost(&path) {
             path = self.plugins.join(format!("{name}_{number}.{extension}"));
             number += 1;
         }

@@ -16,10 +16,10 @@ use tokio::sync::OnceCell;
 
 use super::file::{LibraryCandidate, pin};
 use super::health::PluginLimits;
-use super::installed::InstalledPlugins;
 use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
 use super::open::{self, OpenLibrary, open_with_deadline};
+use super::packaged::{PackagedOrigin, PackagedPlugins};
 use super::worker::{Isolation, PluginWorkers, WorkerFile, WorkerOptions};
 use super::{CopyStore, Pin, PluginError, PluginFile, Sha256};
 
@@ -42,8 +42,8 @@ pub struct LoaderOptions {
     pub operations: Vec<String>,
     /// What each plugin may use.
     pub limits: PluginLimits,
-    /// The plugins of the data directory, whose lock is kept to.
-    pub installed: Option<InstalledPlugins>,
+    /// The packages of the data directory, whose lock is kept to.
+    pub packaged: Option<PackagedPlugins>,
     /// How plugins run in processes of their own; without it none does.
     pub worker: Option<WorkerOptions>,
 }
@@ -56,7 +56,7 @@ impl Default for LoaderOptions {
             library_limit: LIBRARY_LIMIT,
             operations: Vec::new(),
             limits: PluginLimits::default(),
-            installed: None,
+            packaged: None,
             worker: None,
         }
     }
@@ -118,11 +118,19 @@ impl Loader {
         let pin = pin(&library.path, named);
         refuse_unpinned(&library.path, &pin)?;
         let program = library.program.clone();
+        let origin = self.origin(&library.path, &library.sha256, &library.header)?;
         let isolation = self.isolation(
             &library.path,
             &library.sha256,
             &library.header,
             program.is_some(),
+            origin.as_ref(),
+        )?;
+        same_manifest(
+            &library.path,
+            &library.header,
+            origin.as_ref(),
+            &library.manifest,
         )?;
         let manifest = self.accept(
             &library.path,
@@ -161,7 +169,14 @@ impl Loader {
     pub fn load_file(&self, file: PluginFile) -> Result<LoadedPlugin, PluginError> {
         refuse_unpinned(&file.path, &file.pin)?;
         let is_program = file.program.is_some();
-        let isolation = self.isolation(&file.path, &file.sha256, &file.header, is_program)?;
+        let origin = self.origin(&file.path, &file.sha256, &file.header)?;
+        let isolation = self.isolation(
+            &file.path,
+            &file.sha256,
+            &file.header,
+            is_program,
+            origin.as_ref(),
+        )?;
         let (json, factory) = match isolation {
             Some(worker) => self.in_worker(worker, &file)?,
             None => {
@@ -169,6 +184,7 @@ impl Loader {
                 (library.manifest, Factory::Library(library.root))
             }
         };
+        same_manifest(&file.path, &file.header, origin.as_ref(), &json)?;
         let manifest = self.accept(&file.path, &file.header, is_program, &json)?;
         if let Err(error) = self.store.put_manifest(&file.sha256, &json) {
             tracing::debug!(
@@ -193,22 +209,31 @@ impl Loader {
         ))
     }
 
-    /// The worker that a library needs; nothing where it runs in this process. What the lock does not
-    /// know is refused.
+    /// Where a library came from, if it came in a package. What the lock does not know is refused.
+    fn origin(
+        &self,
+        path: &Path,
+        sha256: &Sha256,
+        header: &HeaderFields,
+    ) -> Result<Option<PackagedOrigin>, PluginError> {
+        match &self.options.packaged {
+            Some(packaged) => packaged.judge(path, &header.name, sha256),
+            None => Ok(None),
+        }
+    }
+
+    /// The worker that a library needs; nothing where it runs in this process.
     fn isolation(
         &self,
         path: &Path,
         sha256: &Sha256,
         header: &HeaderFields,
         is_program: bool,
+        package: Option<&PackagedOrigin>,
     ) -> Result<Option<&WorkerOptions>, PluginError> {
-        let installed = self.options.installed.as_ref();
-        let package = match installed {
-            Some(installed) => installed.judge(path, &header.name, sha256)?,
-            None => None,
-        };
+        let is_package = package.is_some();
         let Some(worker) = &self.options.worker else {
-            if is_program {
+            if is_program || is_package {
                 return Err(PluginError::NeedsWorker {
                     path: path.to_owned(),
                     name: header.name.clone(),
@@ -225,10 +250,8 @@ impl Loader {
         let fits =
             !is_program && header.panic_unwind && Self::opened() < self.options.library_limit;
         // What came in a package from elsewhere is a stranger's until its owner says otherwise.
-        let is_own = worker.isolation == Isolation::InProcess && package.is_none();
-        let signer = package
-            .as_ref()
-            .and_then(|package| package.signer.as_deref());
+        let is_own = worker.isolation == Isolation::InProcess && !is_package;
+        let signer = package.and_then(|package| package.signer.as_deref());
         let belongs_here = is_own
             || worker.trust.holds(path, sha256)
             || signer.is_some_and(|signer| worker.signers.holds(signer));
@@ -441,6 +464,23 @@ impl Loader {
             }),
         }
     }
+}
+
+/// Refuses a library that says something else of itself than what was allowed when it was installed.
+fn same_manifest(
+    path: &Path,
+    header: &HeaderFields,
+    origin: Option<&PackagedOrigin>,
+    json: &[u8],
+) -> Result<(), PluginError> {
+    let allowed = origin.and_then(|origin| origin.manifest);
+    if allowed.is_none_or(|allowed| allowed == Sha256::of(json)) {
+        return Ok(());
+    }
+    Err(PluginError::OtherManifest {
+        path: path.to_owned(),
+        name: header.name.clone(),
+    })
 }
 
 fn refuse_unpinned(path: &Path, pin: &Pin) -> Result<(), PluginError> {

@@ -30,11 +30,18 @@ pub struct LockedPlugin {
     pub version: String,
     /// Where the package came from: a path, an address, or a name in an index.
     pub source: String,
+    /// The index that names it, where the source is a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
     /// The digest of the package.
     pub sha256: Sha256,
     /// The public key that its signature was checked with; absent where a person took it unsigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
+    /// The digest of the manifest that the library for this machine gave when it was allowed; only in
+    /// the lock of a data directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Sha256>,
     /// The digest of the library for each machine that the package has one for.
     pub libraries: BTreeMap<String, Sha256>,
 }
@@ -65,8 +72,8 @@ pub enum LockError {
     },
     /// It does not have the form of one.
     #[error(
-        "{} is not a lock of plugins: {reason}. Put back the file as it was; where nobody has it, \
-         remove it and install the plugins again",
+        "{} is not a lock of plugins: {reason}. Put back the file as it was, or move it away and \
+         install the plugins again",
         path.display()
     )]
     Form {
@@ -193,7 +200,9 @@ mod tests {
             version: "1.0.0".to_owned(),
             source: "./p.conjure-plugin".to_owned(),
             sha256: Sha256::of(name.as_bytes()),
+            index: None,
             signer: Some("RWQ".to_owned()),
+            manifest: None,
             libraries: [("x86_64-unknown-linux-gnu".to_owned(), Sha256::of(b"l"))].into(),
         }
     }

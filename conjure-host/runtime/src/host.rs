@@ -42,7 +42,7 @@ use crate::session::{
 };
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
-    CopyStore, InstalledPlugins, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginRegistry,
+    CopyStore, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginError, PluginRegistry,
     SearchPath, WatchOptions, Watcher, WorkerOptions,
 };
 use conjure_providers::Clients;
@@ -478,7 +478,7 @@ impl HostBuilder {
         let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
         let options = LoaderOptions {
             operations,
-            installed: Some(InstalledPlugins::of(&self.data_dir)),
+            packaged: Some(PackagedPlugins::of(&self.data_dir)),
             worker: self.workers,
             ..LoaderOptions::default()
         };

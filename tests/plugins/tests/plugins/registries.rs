@@ -110,10 +110,13 @@ fn a_registry_keeps_packages_and_upgrades_come_from_it() {
     assert!(upgraded.contains("0.1.0 → 0.2.0"), "{upgraded}");
     let lock = fs::read_to_string(team.lock()).unwrap();
     assert!(lock.contains(&format!("{place}:0.2.0")), "{lock}");
+    let another = Team::new();
+    another.does(["install", &place, "--signer", &author.key()]);
+    assert_eq!(another.loaded().as_deref(), Some("0.2.0"), "the newest");
     let same = team.does(["upgrade"]);
     assert!(same.contains("nothing newer"), "{same}");
     let missing = team.run(["install", &format!("{place}:7.0.0")]);
-    assert_ne!(missing.code, Some(0));
+    assert_eq!(missing.code, Some(2));
     assert!(
         missing.stdout.contains("cannot be had"),
         "{}",
