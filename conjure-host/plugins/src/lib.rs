@@ -32,6 +32,7 @@ mod store;
 mod watch;
 mod worker;
 
+pub use elf::LibraryContents;
 pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, emit_channel};
 pub use error::PluginError;
 pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};

@@ -6,6 +6,7 @@
 //! reads, follows or writes must lie in its memory. Reads ELF and Mach-O, whichever this platform
 //! loads, and judges nothing about code and data.
 
+mod contents;
 mod dynamic;
 mod image;
 mod relocations;
@@ -22,6 +23,8 @@ use object::{
     Architecture, Endianness, FileKind, Object as _, ObjectSection as _, ObjectSymbol as _,
 };
 
+pub use contents::LibraryContents;
+pub(super) use contents::contents;
 use dynamic::Dynamic;
 use image::Image;
 use symbols::Symbols;
