@@ -38,6 +38,7 @@ mod plugin_args;
 mod plugin_check;
 mod plugin_crate;
 mod plugin_create;
+mod plugin_dev;
 mod plugin_install;
 mod plugin_test;
 mod plugin_trust;

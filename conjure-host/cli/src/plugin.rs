@@ -18,6 +18,7 @@ use super::output::{self, BOLD, DIM, RED, RESET, Table};
 use super::plugin_args::{PluginArgs, workers};
 use super::plugin_check;
 use super::plugin_create;
+use super::plugin_dev;
 use super::plugin_install;
 use super::plugin_test;
 use super::plugin_trust;
@@ -63,6 +64,10 @@ enum PluginVerb {
     /// Exit code 0: all of it holds; 1: something does not, and it is said what was expected and what
     /// was there.
     Test(plugin_test::PluginTestArgs),
+    /// Build a crate at every save, try it, and load it into a session or into running hosts
+    ///
+    /// What the compiler and hosts say is shown at each round, with how long it took. Ctrl-C ends it.
+    Dev(plugin_dev::PluginDevArgs),
     /// Install a plugin in the data directory, or upgrade the one that is there
     ///
     /// Loads it and makes an instance first, as `plugin check` does, and says what another build
@@ -139,6 +144,7 @@ pub(crate) fn run_without_host(
         | PluginVerb::Show { .. }
         | PluginVerb::Check { .. }
         | PluginVerb::Test(_)
+        | PluginVerb::Dev(_)
         | PluginVerb::Add(_) => Ok(Exit::Fine),
     }
 }
@@ -148,6 +154,7 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
         PluginVerb::List(plugins) => list(global, plugins).await,
         PluginVerb::Show { file, load } => show(global, file, *load),
         PluginVerb::Check { file } => plugin_check::check(global, file).await,
+        PluginVerb::Dev(args) => Box::pin(plugin_dev::run(global, args)).await,
         PluginVerb::Test(args) => Box::pin(plugin_test::run(global, args)).await,
         PluginVerb::Add(args) => plugin_install::add(global, args).await,
         _ => run_without_host(global, &args),

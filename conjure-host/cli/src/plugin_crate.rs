@@ -1,7 +1,6 @@
 //! An author's crate: where it is, and building it with cargo.
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -76,11 +75,7 @@ impl PluginCrate {
         command
             .args(["build", "--lib", "--message-format=json-render-diagnostics"])
             .args(release.then_some("--release"))
-            .arg("--color")
-            .arg(match std::io::stdout().is_terminal() {
-                true => "always",
-                false => "never",
-            })
+            .args(["--color", "never"])
             .current_dir(&self.dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -160,10 +155,8 @@ fn diagnostics(said: &str) -> String {
         "Fresh",
     ];
     let is_progress = |line: &str| {
-        let plain = conjure_core::foreign_text::clean(line);
-        let first = plain.split_whitespace().next().unwrap_or_default();
-        let word = first.rsplit('m').next().unwrap_or_default();
-        PROGRESS.contains(&first) || PROGRESS.contains(&word)
+        let first = line.split_whitespace().next().unwrap_or_default();
+        PROGRESS.contains(&first)
     };
     let kept = said.lines().filter(|line| !is_progress(line));
     kept.collect::<Vec<_>>().join("\n").trim().to_owned()

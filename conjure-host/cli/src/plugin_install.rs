@@ -119,7 +119,11 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
 }
 
 /// The plugins of this name that hosts find in other places.
-fn elsewhere(global: &Global, installed: &InstalledPlugins, name: &str) -> Vec<PluginFile> {
+pub(crate) fn elsewhere(
+    global: &Global,
+    installed: &InstalledPlugins,
+    name: &str,
+) -> Vec<PluginFile> {
     let (found, _) = PluginArgs::default().search_path(global).find();
     let found = found.into_iter().map(|library| library.path);
     let others = found.filter(|path| path.parent() != Some(installed.dir()));

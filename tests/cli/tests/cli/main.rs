@@ -54,6 +54,8 @@ mod plugin_check;
 #[cfg(test)]
 mod plugin_create;
 #[cfg(test)]
+mod plugin_dev;
+#[cfg(test)]
 mod plugin_test;
 #[cfg(test)]
 mod policy;
