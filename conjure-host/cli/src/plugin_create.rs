@@ -319,7 +319,7 @@ export_skill!(skill);
 "#;
 
 /// In a file of its own, since it is a whole machine.
-const EXECUTOR: &str = include_str!("../templates/executor.rs");
+const EXECUTOR: &str = include_str!("../templates/executor.rs.in");
 
 const BACKEND: &str = r##"//! {{title}}: a backend for Conjure.
 

@@ -52,6 +52,9 @@ pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) 
     }
 }
 
+/// What is in it and nowhere else.
+pub(super) const FOLDER_WORD: &str = "greensleeves";
+
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time beyond the limit that a request is told, to end what runs and say how it went.
@@ -63,7 +66,7 @@ const SHUTDOWN: Duration = Duration::from_secs(5);
 pub(super) const FOLDER: &str = "sample";
 /// What its `SKILL.md` says.
 pub(super) const FOLDER_TEXT: &str =
-    "---\nname: sample\ndescription: A folder of the contract's.\n---\nThe sample says hello.\n";
+    "---\nname: sample\ndescription: A folder of the contract's.\n---\nThe word is greensleeves.\n";
 
 /// An instance and what is around it.
 pub(super) struct Bench {
@@ -118,9 +121,9 @@ impl Bench {
         let root = tempfile::tempdir_in(scratch)?;
         for session in SESSIONS {
             fs::create_dir_all(root.path().join(session).join("work"))?;
-            fs::create_private_dir(&root.path().join(session).join("exchange"))?;
+            fs::create_private_dir(root.path().join(session).join("exchange"))?;
         }
-        fs::create_private_dir(&root.path().join("own"))?;
+        fs::create_private_dir(root.path().join("own"))?;
         let folder = root.path().join("skills").join(FOLDER);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("SKILL.md"), FOLDER_TEXT)?;

@@ -88,7 +88,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> Checked {
                     // Also an answer for the model may say that nothing fits.
                     Ok(reply) => {
                         let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
-                        let says_so = reply["is_error"] == true;
+                        let says_so = reply.get("is_error") == Some(&Value::Bool(true));
                         expect(says_so, expected, || {
                             let sent = String::from_utf8_lossy(garbage);
                             format!("a reply to `{sent}`")

@@ -10,7 +10,9 @@ use conjure_skill_sdk::protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, BenchSession, Broken, Checked, FOLDER, expect, short, shortened};
+use super::bench::{
+    Bench, BenchSession, Broken, Checked, FOLDER, FOLDER_WORD, expect, short, shortened,
+};
 use super::{Check, CheckKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -322,7 +324,7 @@ async fn folder(session: &BenchSession<'_>, ready: &ExecutorReady) -> Checked {
     };
     let viewed: Viewed = session.answer(op::EXECUTOR_VIEW, &view).await?;
     expect(
-        viewed.content.contains("The sample says hello."),
+        viewed.content.contains(FOLDER_WORD),
         "the text of the skill's `SKILL.md` from `executor.view`",
         || format!("{:?}", shortened(&viewed.content, 200)),
     )

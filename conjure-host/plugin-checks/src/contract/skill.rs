@@ -62,8 +62,9 @@ pub(super) async fn refuses(
 /// Arguments that a schema does not allow: none at all where some are required, and each of those as
 /// what it is not.
 pub(super) fn misfits(schema: &Value) -> Vec<Value> {
-    let required: Vec<&str> = schema["required"]
-        .as_array()
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
@@ -73,7 +74,9 @@ pub(super) fn misfits(schema: &Value) -> Vec<Value> {
     }
     let mut misfits = vec![json!({})];
     for name in required {
-        let wrong = match schema["properties"][name]["type"].as_str() {
+        let property = schema.get("properties").and_then(|all| all.get(name));
+        let kind = property.and_then(|property| property.get("type"));
+        let wrong = match kind.and_then(Value::as_str) {
             Some("string") => json!(7),
             Some("integer" | "number" | "boolean" | "array") => json!({}),
             Some("object") => json!("text"),
