@@ -8,7 +8,7 @@ use conjure_plugins::{
     CopyStore, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginFile, PluginSnapshot,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
-use conjure_skill_sdk::protocol::{Create, Manifest};
+use conjure_skill_sdk::protocol::Manifest;
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
@@ -259,7 +259,7 @@ async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
         bad: Vec::new(),
     };
     for plugin in snapshot.plugins() {
-        match try_instance(global, plugin, "list").await {
+        match try_instance(global, plugin).await {
             Ok(()) => tried.good.push(Arc::clone(plugin)),
             Err(reason) => tried.bad.push((Arc::clone(plugin), reason.to_string())),
         }
@@ -389,22 +389,13 @@ pub(crate) async fn load_and_try(
             return Err(CliError::host_from(error).context("the check ended early"));
         }
     };
-    let tried = try_instance(global, &plugin, "check").await;
+    let tried = try_instance(global, &plugin).await;
     Ok(tried.map(|()| plugin).map_err(|error| error.to_string()))
 }
 
 /// Makes an instance as a session would, with the directory that is the plugin's own.
-async fn try_instance(
-    global: &Global,
-    plugin: &Arc<LoadedPlugin>,
-    instance: &str,
-) -> Result<(), PluginError> {
-    let own = conjure_config::file_name::safe_name(&plugin.manifest().name);
-    let own = global.data_dir().join("plugin-data").join(own);
-    let create = Create {
-        data_dir: Some(own.display().to_string()),
-        ..conjure_runtime::plugin_create(Some(instance))
-    };
+async fn try_instance(global: &Global, plugin: &Arc<LoadedPlugin>) -> Result<(), PluginError> {
+    let create = conjure_runtime::plugin_trial(&global.data_dir(), &plugin.manifest().name);
     let services = Arc::new(conjure_plugins::NoServices);
     let instance = plugin.create(&create, services).await?;
     instance.close(std::time::Duration::from_secs(2)).await;
