@@ -9,7 +9,7 @@ use conjure_kit::{Cargo, Cli, Output, Workspace, repo_root};
 use serde_json::Value;
 
 use crate::plugin_create::{built, checkout};
-use crate::stage::{CACHE, FETCHER, conjure, json, workspace};
+use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
 
 /// Runs the checks of a library.
 fn tested(workspace: &Workspace, library: &str, more: &str) -> (Output, Value) {
@@ -109,7 +109,7 @@ fn a_skill_of_the_template_holds_its_contract_with_the_sdk_of_the_program() {
 }
 
 #[test]
-fn an_executor_of_the_template_holds_its_contract_and_is_told_what_it_lacks() {
+fn an_executor_of_the_template_holds_its_contract_and_has_files_and_skills() {
     let workspace = workspace(&[]);
     let library = built(&workspace, "executor", "tested-executor", &checkout());
     let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
@@ -276,5 +276,15 @@ fn examples_find_the_files_that_they_are_given_and_build_on_each_other() {
     workspace.write("given/app.log", log).unwrap();
     let more = "--only example --working-dir given";
     let (output, said) = tested(&workspace, &library.to_string(), more);
+    assert_eq!(output.code, Some(0), "{said:#}");
+}
+
+#[test]
+fn the_local_executor_holds_the_contract_of_its_kind() {
+    let workspace = workspace(&[LOCAL]);
+    let library = workspace.plugins().join("libconjure_backend_local.so");
+    // Its manifest asks for nothing: it is one that runs in the host's process.
+    let more = "--isolation in-process";
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), more);
     assert_eq!(output.code, Some(0), "{said:#}");
 }
