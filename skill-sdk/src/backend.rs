@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::export::{Exported, object};
 use crate::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Complete, Completions, Contribute, Contribution,
-    Empty, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
+    Empty, Example, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
     PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead, ResourceWatch,
     Resources as ResourceList, State, StateScope, ToolResult, op,
 };
@@ -156,6 +156,7 @@ pub struct BackendPlugin<B> {
     description: String,
     make: Box<dyn FnOnce(Setup) -> Result<B> + Send>,
     config_schema: Option<Value>,
+    examples: Vec<Example>,
     requires: Vec<String>,
     threads: usize,
     starts_in_place: bool,
@@ -176,6 +177,7 @@ impl<B: Backend> BackendPlugin<B> {
             description: description.into(),
             make: Box::new(make),
             config_schema: None,
+            examples: Vec::new(),
             requires: Vec::new(),
             threads: THREADS,
             starts_in_place: false,
@@ -189,6 +191,21 @@ impl<B: Backend> BackendPlugin<B> {
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
         self.config_schema = Some(schema);
+        self
+    }
+
+    /// An example of a call, for people and for tests: `result` is in what comes out.
+    /// `conjure plugin test` runs it in a session of its own.
+    #[must_use]
+    pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
+        self.examples.push(Example::new(tool, arguments, result));
+        self
+    }
+
+    /// An example of a call that fails: `says` is in what it says.
+    #[must_use]
+    pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
+        self.examples.push(Example::failing(tool, arguments, says));
         self
     }
 
@@ -431,7 +448,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             config_schema: self.config_schema.clone(),
             state: StateScope::Shared,
             tools: Vec::new(),
-            examples: Vec::new(),
+            examples: self.examples.clone(),
         })
     }
 

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::export::{Exported, object};
 use crate::guard::guard;
 use crate::protocol::{
-    Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, Manifest, Permissions,
-    Requires, StateScope, StrReplace, View, Viewed, Written, op,
+    Bash, BashOutput, CreateFile, Empty, Example, ExecutorInit, ExecutorReady, FileRef, FilesGet,
+    FilesPut, Manifest, Permissions, Requires, StateScope, StrReplace, View, Viewed, Written, op,
 };
 use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, THREADS};
 use crate::setup::Setup;
@@ -166,12 +166,38 @@ impl<T: BlockingExecutor> Executor for Blocking<T> {
     }
 }
 
+/// [`Files`] for code that blocks, beside [`BlockingExecutor`].
+pub trait BlockingFiles: Send + Sync + 'static {
+    /// As [`Files::put`].
+    ///
+    /// # Errors
+    /// As there.
+    fn put(&self, cx: &Cx, request: FilesPut) -> Result<FileRef>;
+
+    /// As [`Files::get`].
+    ///
+    /// # Errors
+    /// As there.
+    fn get(&self, cx: &Cx, request: FilesGet) -> Result<FileRef>;
+}
+
+impl<T: BlockingFiles> Files for Blocking<T> {
+    async fn put(&self, cx: Cx, request: FilesPut) -> Result<FileRef> {
+        self.run(move |files| files.put(&cx, request)).await
+    }
+
+    async fn get(&self, cx: Cx, request: FilesGet) -> Result<FileRef> {
+        self.run(move |files| files.get(&cx, request)).await
+    }
+}
+
 /// Builds an executor plugin.
 pub struct ExecutorPlugin<E> {
     name: String,
     description: String,
     make: Box<dyn FnOnce(Setup) -> Result<E> + Send>,
     config_schema: Option<Value>,
+    examples: Vec<Example>,
     requires: Vec<String>,
     threads: usize,
     starts_in_place: bool,
@@ -191,6 +217,7 @@ impl<E: Executor> ExecutorPlugin<E> {
             description: description.into(),
             make: Box::new(make),
             config_schema: None,
+            examples: Vec::new(),
             requires: Vec::new(),
             threads: THREADS,
             starts_in_place: false,
@@ -203,6 +230,21 @@ impl<E: Executor> ExecutorPlugin<E> {
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
         self.config_schema = Some(schema);
+        self
+    }
+
+    /// An example of a call, for people and for tests: `result` is in what comes out.
+    /// `conjure plugin test` runs it in a session of its own.
+    #[must_use]
+    pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
+        self.examples.push(Example::new(tool, arguments, result));
+        self
+    }
+
+    /// An example of a call that fails: `says` is in what it says.
+    #[must_use]
+    pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
+        self.examples.push(Example::failing(tool, arguments, says));
         self
     }
 
@@ -286,7 +328,7 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
             config_schema: self.config_schema.clone(),
             state: StateScope::Shared,
             tools: Vec::new(),
-            examples: Vec::new(),
+            examples: self.examples.clone(),
         })
     }
 

@@ -62,7 +62,7 @@ pub use backend::{
 pub use cx::Cx;
 pub use error::{Error, Result};
 #[cfg(feature = "async")]
-pub use executor::{Blocking, BlockingExecutor, Executor, ExecutorPlugin};
+pub use executor::{Blocking, BlockingExecutor, BlockingFiles, Executor, ExecutorPlugin};
 pub use export::Exported;
 pub use output::{IntoToolResult, Json};
 pub use setup::Setup;

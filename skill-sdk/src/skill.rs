@@ -271,14 +271,18 @@ impl Skill {
         self
     }
 
-    /// An example of a call, for people and for tests.
+    /// An example of a call, for people and for tests: `result` is in what comes out.
+    /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.examples.push(Example {
-            tool: tool.to_owned(),
-            arguments,
-            result: (!result.is_empty()).then(|| result.to_owned()),
-        });
+        self.examples.push(Example::new(tool, arguments, result));
+        self
+    }
+
+    /// An example of a call that fails: `says` is in what it says.
+    #[must_use]
+    pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
+        self.examples.push(Example::failing(tool, arguments, says));
         self
     }
 

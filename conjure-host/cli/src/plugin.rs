@@ -9,17 +9,20 @@ use conjure_plugins::{
     PluginFile, PluginSnapshot,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
-use conjure_skill_sdk::protocol::{Create, Manifest};
+use conjure_skill_sdk::protocol::Manifest;
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
+use super::output::{self, BOLD, DIM, RED, RESET, Table};
 use super::plugin_args::{PluginArgs, workers};
+use super::plugin_check;
 use super::plugin_create;
+use super::plugin_dev;
 use super::plugin_install;
 use super::plugin_package;
+use super::plugin_test;
 use super::plugin_trust;
 
 /// Lists plugins, shows or checks one, creates one.
@@ -50,11 +53,23 @@ enum PluginVerb {
     },
     /// Load a plugin, make an instance, and say whether a host would take it
     ///
-    /// Exit code 0: it would; 1: it is refused, and the reason says what to do.
+    /// Looks at the names and schemas of its tools as each wire to a provider does, at the file's size,
+    /// at the names that it exports, and at the licence of its crate, too. Exit code 0: a host takes
+    /// it, whatever there is to warn of; 1: it or a tool of it is refused, and the reason says what to
+    /// do.
     Check {
         /// The library, or a program's description or bundle
         file: PathBuf,
     },
+    /// Run the contract of a plugin's kind, and its examples, in process and in a worker
+    ///
+    /// Exit code 0: all of it holds; 1: something does not, and it is said what was expected and what
+    /// was there.
+    Test(plugin_test::PluginTestArgs),
+    /// Build a crate at every save, try it, and load it into a session or into running hosts
+    ///
+    /// What the compiler and hosts say is shown at each round, with how long it took. Ctrl-C ends it.
+    Dev(plugin_dev::PluginDevArgs),
     /// Install a plugin in the data directory, or upgrade the one that is there
     ///
     /// Loads it and makes an instance first, as `plugin check` does, and says what another build
@@ -133,6 +148,8 @@ pub(crate) fn run_without_host(
         | PluginVerb::Show { .. }
         | PluginVerb::Check { .. }
         | PluginVerb::Add(_)
+        | PluginVerb::Test(_)
+        | PluginVerb::Dev(_)
         | PluginVerb::Package(_) => Ok(Exit::Fine),
     }
 }
@@ -141,7 +158,9 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
     match &args.verb {
         PluginVerb::List(plugins) => list(global, plugins).await,
         PluginVerb::Show { file, load } => show(global, file, *load),
-        PluginVerb::Check { file } => check(global, file).await,
+        PluginVerb::Check { file } => plugin_check::check(global, file).await,
+        PluginVerb::Dev(args) => Box::pin(plugin_dev::run(global, args)).await,
+        PluginVerb::Test(args) => Box::pin(plugin_test::run(global, args)).await,
         PluginVerb::Add(args) => plugin_install::add(global, args).await,
         PluginVerb::Package(verb) => plugin_package::run(global, verb).await,
         _ => run_without_host(global, &args),
@@ -151,7 +170,7 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
 async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
     let host = plugins.host(global).build().await?;
     let snapshot = host.registry().snapshot();
-    let tried = tried(&snapshot).await;
+    let tried = tried(global, &snapshot).await;
     if global.json {
         let good: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
         let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
@@ -240,14 +259,13 @@ struct Tried {
     bad: Vec<(Arc<LoadedPlugin>, String)>,
 }
 
-async fn tried(snapshot: &PluginSnapshot) -> Tried {
+async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
     let mut tried = Tried {
         good: Vec::new(),
         bad: Vec::new(),
     };
-    let create = conjure_runtime::plugin_create(Some("list"));
     for plugin in snapshot.plugins() {
-        match try_instance(plugin, &create).await {
+        match try_instance(global, plugin).await {
             Ok(()) => tried.good.push(Arc::clone(plugin)),
             Err(reason) => tried.bad.push((Arc::clone(plugin), reason.to_string())),
         }
@@ -394,31 +412,15 @@ pub(crate) async fn load_and_try(
             return Err(CliError::host_from(error).context("the check ended early"));
         }
     };
-    let create = conjure_runtime::plugin_create(Some("check"));
-    let tried = try_instance(&plugin, &create).await;
+    let tried = try_instance(global, &plugin).await;
     Ok(tried.map(|()| plugin).map_err(|error| error.to_string()))
 }
 
-async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
-    let plugin = match load_and_try(global, path, None).await? {
-        Ok(plugin) => plugin,
-        Err(reason) => return Ok(refused(global, path, &reason)),
-    };
-    if global.json {
-        output::json(&json!({ "ok": true, "plugin": loaded_json(&plugin) }));
-    } else {
-        output::line(format_args!(
-            "{GREEN}ok{RESET} {} ({}): a host takes it",
-            plugin.id(),
-            plugin.manifest().kind
-        ));
-    }
-    Ok(Exit::Fine)
-}
-
-async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), PluginError> {
+/// Makes an instance as a session would, with the directory that is the plugin's own.
+async fn try_instance(global: &Global, plugin: &Arc<LoadedPlugin>) -> Result<(), PluginError> {
+    let create = conjure_runtime::plugin_trial(&global.data_dir(), &plugin.manifest().name);
     let services = Arc::new(conjure_plugins::NoServices);
-    let instance = plugin.create(create, services).await?;
+    let instance = plugin.create(&create, services).await?;
     instance.close(std::time::Duration::from_secs(2)).await;
     Ok(())
 }

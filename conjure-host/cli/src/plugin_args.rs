@@ -129,7 +129,7 @@ fn from_environment() -> Option<Isolation> {
     }
 }
 
-fn isolation(text: &str) -> Result<Isolation, String> {
+pub(crate) fn isolation(text: &str) -> Result<Isolation, String> {
     let known = [Isolation::InProcess, Isolation::Process];
     let found = known.into_iter().find(|known| known.as_str() == text);
     found.ok_or_else(|| "write `in-process` or `process`".to_owned())

@@ -88,7 +88,7 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
     let title = title(&args.name);
     let more = match args.kind {
         TemplateKind::Skill => {
-            "schemars = \"1\"\nserde = { version = \"1\", features = [\"derive\"] }\n"
+            "schemars = \"1\"\nserde = { version = \"1\", features = [\"derive\"] }\nserde_json = \"1\"\n"
         }
         TemplateKind::Executor => "",
         TemplateKind::Backend => "serde_json = \"1\"\n",
@@ -299,6 +299,7 @@ use conjure_skill_sdk::protocol::{Execute, Read};
 use conjure_skill_sdk::{export_skill, Skill, ToolOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 /// Arguments of `greet`; its schema is what the model sees.
@@ -334,79 +335,22 @@ fn skill() -> Skill {
             let greeted = greeted.lock().map_err(|_| "the list is broken")?;
             Ok::<_, &str>(greeted.join("\n"))
         })
+        // `conjure plugin test` runs these.
+        .example("greet", json!({ "name": "Ada" }), "Hello, Ada!")
+        .failing_example("execute", json!({ "command": "sing" }), "there is: forget")
 }
 
 export_skill!(skill);
 "#;
 
-const EXECUTOR: &str = r#"//! {{title}}: an executor for Conjure.
-
-use conjure_skill_sdk::protocol::{
-    Bash, BashOutput, CreateFile, FileRef, StrReplace, View, Viewed, Written,
-};
-use conjure_skill_sdk::{
-    export_executor, Blocking, BlockingExecutor, Cx, Error, ExecutorPlugin, Result,
-};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-
-/// Keeps files in memory. Put your own machine here.
-#[derive(Default)]
-struct InMemory {
-    files: Mutex<BTreeMap<String, String>>,
-}
-
-impl BlockingExecutor for InMemory {
-    fn bash(&self, cx: &Cx, request: Bash) -> Result<BashOutput> {
-        cx.stdout(b"(nothing is run here yet)\n")?;
-        Ok(BashOutput {
-            exit_code: Some(127),
-            stderr: format!("cannot run: {}", request.command),
-            ..BashOutput::default()
-        })
-    }
-
-    fn view(&self, _cx: &Cx, request: View) -> Result<Viewed> {
-        let files = self.files.lock().map_err(|_| Error::new("the files are broken"))?;
-        match files.get(&request.path) {
-            Some(text) => Ok(Viewed { content: text.clone(), ..Viewed::default() }),
-            None => Err(Error::not_found(format!("there is no file `{}`", request.path))),
-        }
-    }
-
-    fn create_file(&self, _cx: &Cx, request: CreateFile) -> Result<Written> {
-        let mut files = self.files.lock().map_err(|_| Error::new("the files are broken"))?;
-        let text = request.file_text.unwrap_or_default();
-        let replaced = files.insert(request.path.clone(), text).is_some();
-        Ok(Written { file: FileRef::lazy(request.path.clone(), request.path), replaced })
-    }
-
-    fn str_replace(&self, _cx: &Cx, request: StrReplace) -> Result<Written> {
-        let mut files = self.files.lock().map_err(|_| Error::new("the files are broken"))?;
-        let text = files
-            .get_mut(&request.path)
-            .ok_or_else(|| Error::not_found(format!("there is no file `{}`", request.path)))?;
-        match text.matches(&request.old_str).count() {
-            1 => *text = text.replacen(&request.old_str, &request.new_str, 1),
-            n => return Err(Error::invalid(format!("the passage is there {n} times, not once"))),
-        }
-        Ok(Written { file: FileRef::lazy(request.path.clone(), request.path), replaced: true })
-    }
-}
-
-fn executor() -> ExecutorPlugin<Blocking<InMemory>> {
-    ExecutorPlugin::new("{{name}}", "Keeps files in memory", |_setup| {
-        Ok(Blocking::new(InMemory::default()))
-    })
-}
-
-export_executor!(executor);
-"#;
+/// In a file of its own, since it is a whole machine.
+const EXECUTOR: &str = include_str!("../templates/executor.rs.in");
 
 const BACKEND: &str = r##"//! {{title}}: a backend for Conjure.
 
 use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, ToolDecl, ToolResult};
 use conjure_skill_sdk::{export_backend, Backend, BackendPlugin, Cx, Error, Result};
+use serde_json::json;
 
 struct Echo;
 
@@ -416,15 +360,20 @@ impl Backend for Echo {
     }
 
     async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
-        let schema = r#"{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}"#;
-        let echo = ToolDecl::new("echo", "Says what it is told", serde_json::from_str(schema)?);
+        let schema = json!({
+            "type": "object",
+            "properties": { "text": { "type": "string", "description": "What to say" } },
+            "required": ["text"],
+        });
+        let echo = ToolDecl::new("echo", "Says what it is told", schema);
         Ok(CatalogReply { tools: vec![echo], ..CatalogReply::default() })
     }
 
     async fn call(&self, _cx: Cx, request: BackendCall) -> Result<ToolResult> {
         match request.name.as_str() {
             "echo" => {
-                let text = request.arguments["text"].as_str().unwrap_or_default();
+                let text = request.arguments["text"].as_str();
+                let text = text.ok_or_else(|| Error::invalid("`text` is missing: say what to echo"))?;
                 Ok(ToolResult::text(text))
             }
             other => Err(Error::not_found(format!("there is no tool `{other}`"))),
@@ -438,6 +387,7 @@ impl Backend for Echo {
 
 fn backend() -> BackendPlugin<Echo> {
     BackendPlugin::new("{{name}}", "Says what it is told", |_setup| Ok(Echo))
+        .example("echo", json!({ "text": "hi" }), "hi")
 }
 
 export_backend!(backend);

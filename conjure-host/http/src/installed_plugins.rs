@@ -11,7 +11,7 @@ use conjure_plugins::{
     PluginFile, Sha256,
 };
 use conjure_runtime::describe::loaded_json;
-use conjure_runtime::{PluginDifference, plugin_create};
+use conjure_runtime::{PluginDifference, plugin_trial};
 use conjure_skill_sdk::protocol::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -313,7 +313,7 @@ async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin
         Ok::<_, Problem>((file, Arc::new(plugin.map_err(refused)?)))
     })
     .await??;
-    let create = plugin_create(Some("check"));
+    let create = plugin_trial(app.host.data_dir(), &plugin.manifest().name);
     let instance = plugin.create(&create, Arc::new(NoServices)).await;
     let instance = instance.map_err(|error| Problem::invalid(error.to_string()))?;
     instance.close(Duration::from_secs(2)).await;

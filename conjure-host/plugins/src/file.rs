@@ -16,7 +16,7 @@ use conjure_abi::{ABI_MAJOR, HEADER_LEN, HeaderError, HeaderFields};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::elf::{self, StructureError};
+use super::elf::{self, LibraryContents, StructureError};
 use super::program::{self, ProgramDescription};
 use super::{PluginError, Sha256};
 use conjure_config::platform;
@@ -264,6 +264,14 @@ impl PluginFile {
         whole
             .filter(is_same)
             .unwrap_or_else(|| self.header.rustc.clone())
+    }
+}
+
+impl PluginFile {
+    /// What the file holds beside what a host needs of it.
+    #[must_use]
+    pub fn contents(&self) -> LibraryContents {
+        elf::contents(&self.bytes)
     }
 }
 

@@ -37,6 +37,7 @@ mod target;
 mod watch;
 mod worker;
 
+pub use elf::LibraryContents;
 pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, emit_channel};
 pub use error::PluginError;
 pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};

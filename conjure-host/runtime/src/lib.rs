@@ -20,7 +20,7 @@ pub mod session;
 mod spans;
 
 pub use alone::StandaloneBackend;
-pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};
+pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create, plugin_trial};
 pub use one_call::OpenError;
 pub use plugin_difference::{PluginDifference, version_step};
 pub use spans::TARGET as SPAN_TARGET;

@@ -223,4 +223,27 @@ pub struct Example {
     /// What comes out, or what to look for in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// Whether the call fails, and `result` is in what it says then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+impl Example {
+    /// A call that works, with what to look for in its result; nothing where that is empty.
+    pub fn new(tool: &str, arguments: Value, result: &str) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            arguments,
+            result: (!result.is_empty()).then(|| result.to_owned()),
+            is_error: false,
+        }
+    }
+
+    /// A call that fails, with what to look for in what it says.
+    pub fn failing(tool: &str, arguments: Value, says: &str) -> Self {
+        Self {
+            is_error: true,
+            ..Self::new(tool, arguments, says)
+        }
+    }
 }

@@ -8,6 +8,8 @@ mod docker_like;
 #[cfg(test)]
 mod every_operation;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod frames;
 #[cfg(test)]
 mod frozen;

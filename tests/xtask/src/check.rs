@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{repo, tidy};
+use crate::{packages, repo, tidy};
 
 /// One check.
 pub(crate) struct Check {
@@ -16,7 +16,7 @@ pub(crate) struct Check {
 }
 
 /// All checks, the quick ones first.
-pub(crate) const CHECKS: [Check; 5] = [
+pub(crate) const CHECKS: [Check; 6] = [
     Check {
         name: "formatting",
         needs: Some(("fmt", "rustup component add rustfmt")),
@@ -36,6 +36,11 @@ pub(crate) const CHECKS: [Check; 5] = [
         name: "lints",
         needs: Some(("clippy", "rustup component add clippy")),
         run: lints,
+    },
+    Check {
+        name: "packages of the SDK",
+        needs: None,
+        run: packages::check,
     },
     Check {
         name: "documentation",

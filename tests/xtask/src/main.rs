@@ -20,6 +20,7 @@ mod fuzz;
 mod left_out;
 mod linker;
 mod order;
+mod packages;
 mod perf;
 mod repo;
 mod sanitize;
@@ -111,6 +112,11 @@ enum Command {
     /// Looks at their `unsafe`: what is used after it was freed, freed twice or leaked. CI does it as
     /// well. Needs a nightly Rust.
     Sanitize,
+    /// Package the crates that authors of plugins depend on, and build what is in the packages
+    ///
+    /// Without a network. Fails where a manifest lacks what a registry asks for, or depends on a crate
+    /// by its path alone.
+    Package,
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -127,6 +133,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Order => order::run(),
+        Command::Package => packages::check(),
         Command::Chaos(args) => chaos::run(&args),
         Command::Crashes(args) => campaign::run("crashes", &args),
         Command::Fuzz(args) => fuzz::run(&args),

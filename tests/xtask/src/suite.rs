@@ -396,7 +396,7 @@ mod tests {
             picked.left_out_lines(),
             [
                 "examples in the documentation, formatting, house rules, dependencies, lints, \
-                 documentation: only some tests were asked for; `cargo xtask test` without \
+                 packages of the SDK, documentation: only some tests were asked for; `cargo xtask test` without \
                  arguments runs all, `cargo xtask check` the checks"
             ]
         );

@@ -7,6 +7,7 @@
 //! loads, and judges nothing about code and data.
 
 pub(super) mod any_machine;
+mod contents;
 mod dynamic;
 mod image;
 mod relocations;
@@ -23,6 +24,8 @@ use object::{
     Architecture, Endianness, FileKind, Object as _, ObjectSection as _, ObjectSymbol as _,
 };
 
+pub use contents::LibraryContents;
+pub(super) use contents::contents;
 use dynamic::Dynamic;
 use image::Image;
 use symbols::Symbols;

@@ -50,7 +50,13 @@ mod odd_replies;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]
+mod plugin_check;
+#[cfg(test)]
 mod plugin_create;
+#[cfg(test)]
+mod plugin_dev;
+#[cfg(test)]
+mod plugin_test;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]

@@ -299,14 +299,22 @@ fn a_plugin_is_checked() {
             .unwrap();
         story.push_str(&output.snapshot());
     }
-    assert_snapshot!(story, @r"
+    assert_snapshot!(redact(&workspace).apply(&story), @r"
     exit code 0
     --- stdout
     ok cache-manager 0.1.0 (skill): a host takes it
+      tools     2, which every wire takes
+      size      [SIZE], [SIZE] of it for debuggers
+      exports   none but the two of the SDK
+      licence   not known: its crate is not around the file
     --- stderr
     exit code 0
     --- stdout
     ok local 0.1.0 (executor): a host takes it
+      tools     those of every executor
+      size      [SIZE], [SIZE] of it for debuggers
+      exports   none but the two of the SDK
+      licence   not known: its crate is not around the file
     --- stderr
     ");
 }

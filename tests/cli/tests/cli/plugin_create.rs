@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::stage::{asks, conjure, workspace};
 
 /// Makes a crate with an SDK, the program's own where none is named, and builds it.
-fn built(workspace: &Workspace, kind: &str, name: &str, sdk: &str) -> PathBuf {
+pub(crate) fn built(workspace: &Workspace, kind: &str, name: &str, sdk: &str) -> PathBuf {
     let made = conjure(workspace, &format!("plugin create {kind} {name} {sdk}"))
         .run()
         .unwrap();
@@ -25,7 +25,7 @@ fn built(workspace: &Workspace, kind: &str, name: &str, sdk: &str) -> PathBuf {
 }
 
 /// The SDK of this checkout, which is built once for all that name it.
-fn checkout() -> String {
+pub(crate) fn checkout() -> String {
     format!("--sdk {}", repo_root().join("skill-sdk").display())
 }
 
@@ -108,8 +108,10 @@ fn a_skill_is_made_built_called_and_used_by_a_model() {
     let check = conjure(&workspace, &format!("plugin check {library}"))
         .run()
         .unwrap();
-    assert_eq!(
-        check.stdout, "ok my-skill 0.1.0 (skill): a host takes it\n",
+    assert!(
+        check
+            .stdout
+            .starts_with("ok my-skill 0.1.0 (skill): a host takes it\n"),
         "{check:?}"
     );
     let args = format!("call my-skill_greet --args {{\"name\":\"Ada\"}} --plugin {library}");

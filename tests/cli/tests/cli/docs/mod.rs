@@ -6,6 +6,7 @@
 mod blocks;
 mod commands;
 mod files;
+mod snippets;
 
 use blocks::{Check, blocks, checked_as, pages};
 use conjure_kit::repo_root;

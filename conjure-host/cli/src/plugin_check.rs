@@ -1,0 +1,103 @@
+//! `conjure plugin check`: whether a host takes a library, and what else is to be said of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_plugin_checks::{FindingLevel, Judgement, Licence, tools_of};
+use conjure_plugins::{LoadedPlugin, PluginFile};
+use conjure_runtime::describe::loaded_json;
+use serde_json::json;
+
+use super::args::{Global, shown};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, GREEN, RED, RESET, YELLOW};
+use super::plugin::{load_and_try, refused};
+
+/// Loads a library, makes an instance, and judges its file and its tools.
+pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
+    let file = match PluginFile::read(path, true) {
+        Ok(file) => file,
+        Err(error) => return Ok(refused(global, path, &error.to_string())),
+    };
+    let plugin = match load_and_try(global, path, None).await? {
+        Ok(plugin) => plugin,
+        Err(reason) => return Ok(refused(global, path, &reason)),
+    };
+    let (tools, untold) = match Box::pin(tools_of(&plugin)).await {
+        Ok(tools) => (tools, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    let judgement = Judgement::of(&file, &tools);
+    let holds = !judgement.refuses();
+    if global.json {
+        output::json(&json!({
+            "ok": holds,
+            "plugin": loaded_json(&plugin),
+            "tools": tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "tools_untold": untold,
+            "judgement": judgement,
+        }));
+    } else {
+        print(&plugin, &judgement, tools.len(), untold.as_deref());
+    }
+    Ok(if holds { Exit::Fine } else { Exit::No })
+}
+
+fn print(plugin: &Arc<LoadedPlugin>, judgement: &Judgement, tools: usize, untold: Option<&str>) {
+    let kind = &plugin.manifest().kind;
+    output::line(format_args!(
+        "{GREEN}ok{RESET} {} ({kind}): a host takes it",
+        plugin.id(),
+    ));
+    let extra = judgement.debug_bytes + judgement.symbol_bytes;
+    let size = output::size(judgement.size as u64);
+    let size = match extra {
+        0 => format!("{size}, stripped"),
+        extra => format!("{size}, {} of it for debuggers", output::size(extra)),
+    };
+    let licence = match &judgement.licence {
+        Licence::Named { licence, manifest } => format!("{licence} ({})", place(manifest)),
+        Licence::NotNamed { manifest } => format!("none ({})", place(manifest)),
+        Licence::NoCrate => "not known: its crate is not around the file".to_owned(),
+    };
+    let refusals = judgement.findings.iter();
+    let refusals = refusals.filter(|finding| finding.level == FindingLevel::Refusal);
+    let tools = match (kind.as_str(), untold, refusals.count()) {
+        (_, Some(reason), _) => format!("not looked at: {}", output::clean(reason)),
+        ("executor", None, _) => "those of every executor".to_owned(),
+        (_, None, 0) => format!("{tools}, which every wire takes"),
+        (_, None, _) => format!("{tools}, of which not every wire takes all"),
+    };
+    let symbols = match judgement.other_symbols {
+        0 => "none but the two of the SDK".to_owned(),
+        other => format!("{other} beside the two of the SDK"),
+    };
+    for (name, value) in [
+        ("tools", tools),
+        ("size", size),
+        ("exports", symbols),
+        ("licence", licence),
+    ] {
+        output::line(format_args!("  {name:<9} {}", output::clean(&value)));
+    }
+    for finding in &judgement.findings {
+        let (color, word) = match finding.level {
+            FindingLevel::Warning => (YELLOW, "warning"),
+            FindingLevel::Refusal => (RED, "refused"),
+        };
+        output::line(format_args!(
+            "{color}{word}:{RESET} {}: {}",
+            finding.about,
+            output::clean(&finding.message)
+        ));
+    }
+}
+
+fn place(manifest: &Path) -> String {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    let relative: Option<PathBuf> = here
+        .ok()
+        .and_then(|here| manifest.strip_prefix(here).ok().map(Path::to_owned));
+    relative.as_deref().map_or_else(|| shown(manifest), shown)
+}

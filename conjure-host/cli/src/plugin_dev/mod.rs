@@ -1,0 +1,347 @@
+//! `conjure plugin dev`: an author's loop. Each save is built, tried and put where it is used, and what
+//! the compiler or a host says about it stands where the author looks.
+
+mod place;
+mod sources;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use conjure_plugin_checks::{FindingLevel, Judgement, tools_of};
+use conjure_plugins::{
+    CopyStore, Isolation, Loader, LoaderOptions, PluginFile, PluginTrust, WorkerOptions,
+};
+use serde_json::{Value, json};
+
+use super::args::{Global, shown};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
+use super::plugin_args::workers;
+use super::plugin_crate::{BuiltPlugin, PluginCrate};
+use super::signals::Signals;
+use place::Place;
+use sources::{SourceState, Sources};
+
+/// Builds a crate at every change of its sources, tries it, and loads it.
+///
+/// Without `--serve` it goes into a session of its own, in which the model `tool-walk` calls each tool
+/// once. With it, it is installed in the data directory, where every host that runs takes it over;
+/// at the end what was there before is there again.
+#[derive(Args)]
+pub(crate) struct PluginDevArgs {
+    /// The crate [default: the current directory]
+    dir: Option<PathBuf>,
+    /// Install it in the data directory, for the hosts that use that
+    #[arg(long)]
+    serve: bool,
+    /// Leave it installed at the end
+    #[arg(long, requires = "serve")]
+    keep: bool,
+    /// Build in release
+    #[arg(long)]
+    release: bool,
+    /// Look at this directory too, such as that of a crate that it depends on
+    #[arg(long, value_name = "DIR")]
+    watch: Vec<PathBuf>,
+}
+
+/// One round that came to its end.
+enum Round {
+    /// The plugin is there.
+    Live(LiveRound),
+    /// It is not, and what was there before still is.
+    Failed { stage: &'static str, said: String },
+}
+
+struct LiveRound {
+    plugin: String,
+    built: Duration,
+    checked: Duration,
+    put: Duration,
+    /// Since the newest source was written.
+    since_saved: Option<Duration>,
+    warnings: Vec<String>,
+    compiler: String,
+    name: String,
+    kind: String,
+}
+
+pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, CliError> {
+    let mut signals = Signals::listen()?;
+    let here = PathBuf::from(".");
+    let plugin = PluginCrate::at(args.dir.as_ref().unwrap_or(&here))?;
+    let mut dirs = vec![plugin.dir().to_owned()];
+    for dir in &args.watch {
+        dirs.push(dir.canonicalize().map_err(CliError::usage_from)?);
+    }
+    let sources = Sources::new(dirs);
+    let Some(workers) = workers(global, Some(Isolation::Process)) else {
+        return Err(CliError::usage(
+            "the system does not say which program this is",
+        ));
+    };
+    // What crashes is to end its own process, also where the author trusts it.
+    let workers = WorkerOptions {
+        trust: PluginTrust::default(),
+        ..workers
+    };
+    let tried = tempfile::tempdir().map_err(CliError::host_from)?;
+    let store = CopyStore::open(tried.path().join("store")).map_err(CliError::host_from)?;
+    let options = LoaderOptions {
+        operations: conjure_runtime::host_operations(),
+        worker: Some(workers.clone()),
+        ..LoaderOptions::default()
+    };
+    let place = match args.serve {
+        true => Place::served(global, args.keep),
+        false => Place::scratch(workers).await?,
+    };
+    let mut author = Author {
+        global,
+        plugin,
+        release: args.release,
+        loader: Loader::new(store, options),
+        place,
+    };
+    let done = author.rounds(&sources, &mut signals).await;
+    // Whatever ended it, what was there before comes back.
+    let ended = author.place.end();
+    done?;
+    for line in ended? {
+        if global.json {
+            output::json_line(&json!({ "type": "end", "text": line }));
+        } else {
+            output::line(output::clean(&line));
+        }
+    }
+    Ok(signals
+        .last()
+        .map_or(Exit::Fine, super::signals::Signal::exit))
+}
+
+/// What a round needs.
+struct Author<'a> {
+    global: &'a Global,
+    plugin: PluginCrate,
+    release: bool,
+    loader: Loader,
+    place: Place,
+}
+
+impl Author<'_> {
+    /// Round after round, until a signal comes.
+    async fn rounds(&mut self, sources: &Sources, signals: &mut Signals) -> Result<(), CliError> {
+        let mut state = sources.state().await;
+        let mut first = true;
+        loop {
+            let built = tokio::select! {
+                biased;
+                _ = signals.next() => return Ok(()),
+                newer = sources.changed_from(&state) => {
+                    // The newer one wins: this build ends here.
+                    self.say("changed again while it was built");
+                    (state, first) = (newer, false);
+                    continue;
+                }
+                built = Box::pin(self.build()) => built?,
+            };
+            let round = tokio::select! {
+                biased;
+                _ = signals.next() => return Ok(()),
+                round = Box::pin(self.live(built, &state, first)) => round?,
+            };
+            self.report(&round);
+            if let Round::Live(live) = &round {
+                let walked = tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(()),
+                    newer = sources.changed_from(&state) => {
+                        (state, first) = (newer, false);
+                        continue;
+                    }
+                    walked = Box::pin(self.walk(live)) => walked,
+                };
+                if let Some(walked) = walked {
+                    self.say_walk(&walked);
+                }
+            }
+            if first && !self.global.json {
+                output::aside(format_args!(
+                    "{DIM}Waiting for changes in {}; Ctrl-C ends.{RESET}",
+                    shown(self.plugin.dir())
+                ));
+            }
+            state = tokio::select! {
+                biased;
+                _ = signals.next() => return Ok(()),
+                newer = sources.changed_from(&state) => newer,
+            };
+            first = false;
+        }
+    }
+
+    async fn build(&self) -> Result<(Result<BuiltPlugin, String>, Duration), CliError> {
+        let begun = Instant::now();
+        let built = self.plugin.build(self.release).await?;
+        Ok((built, begun.elapsed()))
+    }
+
+    /// Tries what was built, and puts it where it is used.
+    async fn live(
+        &mut self,
+        (built, took): (Result<BuiltPlugin, String>, Duration),
+        state: &SourceState,
+        first: bool,
+    ) -> Result<Round, CliError> {
+        let failed = |stage, said| Ok(Round::Failed { stage, said });
+        let built = match built {
+            Ok(built) => built,
+            Err(said) => return failed("build", said),
+        };
+        let begun = Instant::now();
+        let file = match PluginFile::read(&built.library, true) {
+            Ok(file) => file,
+            Err(error) => return failed("check", error.to_string()),
+        };
+        let (name, kind) = (
+            file.header.name.clone(),
+            file.header.kind.as_str().to_owned(),
+        );
+        let version = file.header.version.clone();
+        let (loader, path) = (self.loader.clone(), built.library.clone());
+        let loading = tokio::task::spawn_blocking(move || loader.load(&path, true));
+        let loaded = match loading.await.map_err(CliError::host_from)? {
+            Ok(loaded) => std::sync::Arc::new(loaded),
+            Err(error) => return failed("check", error.to_string()),
+        };
+        let warnings = match Box::pin(tools_of(&loaded)).await {
+            Ok(tools) => notable(&Judgement::of(&file, &tools)),
+            Err(reason) => vec![format!("its tools could not be listed: {reason}")],
+        };
+        let checked = begun.elapsed();
+        let begun = Instant::now();
+        if let Err(reason) = self.place.put(self.global, file).await? {
+            return failed("load", reason);
+        }
+        Ok(Round::Live(LiveRound {
+            plugin: format!("{name} {version}"),
+            built: took,
+            checked,
+            put: begun.elapsed(),
+            since_saved: state.age().filter(|_| !first),
+            warnings,
+            compiler: built.warnings,
+            name,
+            kind,
+        }))
+    }
+
+    /// What came of calling each tool, where there is a session for that.
+    async fn walk(&self, live: &LiveRound) -> Option<Result<String, CliError>> {
+        match &self.place {
+            Place::Scratch(scratch) => Some(scratch.walk(&live.name, &live.kind).await),
+            Place::Installed(_) => None,
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.global.json {
+            output::json_line(&json!({ "type": "note", "text": text }));
+        } else {
+            output::line(format_args!("{DIM}{text}{RESET}"));
+        }
+    }
+
+    fn say_walk(&self, walked: &Result<String, CliError>) {
+        let (ok, text) = match walked {
+            Ok(text) => (true, text.clone()),
+            Err(error) => (false, error.to_string()),
+        };
+        if self.global.json {
+            output::json_line(&json!({ "type": "walk", "ok": ok, "text": text }));
+            return;
+        }
+        for line in text.lines() {
+            output::line(format_args!("  {}", output::clean(line)));
+        }
+    }
+
+    fn report(&self, round: &Round) {
+        if self.global.json {
+            output::json_line(&self.round_json(round));
+            return;
+        }
+        match round {
+            Round::Live(live) => {
+                if !live.compiler.is_empty() {
+                    output::line(output::clean(&live.compiler));
+                }
+                for warning in &live.warnings {
+                    output::line(format_args!(
+                        "{YELLOW}warning:{RESET} {}",
+                        output::clean(warning)
+                    ));
+                }
+                let total = live.built + live.checked + live.put;
+                let total = live.since_saved.unwrap_or(total);
+                let place = match &self.place {
+                    Place::Scratch(_) => String::new(),
+                    Place::Installed(served) => format!(" in {}", shown(served.dir())),
+                };
+                output::line(format_args!(
+                    "{GREEN}live{RESET} {BOLD}{}{RESET}{place} after {} (build {}, check {}, load {})",
+                    output::clean(&live.plugin),
+                    words(total),
+                    words(live.built),
+                    words(live.checked),
+                    words(live.put),
+                ));
+            }
+            Round::Failed { stage, said } => {
+                output::line(output::clean(said));
+                let what = match *stage {
+                    "build" => "does not build",
+                    "check" => "builds, and a host does not take it",
+                    _ => "builds, and is not loaded",
+                };
+                output::line(format_args!(
+                    "{RED}{} {what}{RESET}; what was loaded before stays",
+                    shown(self.plugin.dir())
+                ));
+            }
+        }
+    }
+
+    fn round_json(&self, round: &Round) -> Value {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        match round {
+            Round::Live(live) => json!({
+                "type": "round", "ok": true, "plugin": live.plugin,
+                "build_ms": ms(live.built), "check_ms": ms(live.checked), "load_ms": ms(live.put),
+                "since_saved_ms": live.since_saved.map(ms),
+                "warnings": live.warnings, "compiler": live.compiler,
+            }),
+            Round::Failed { stage, said } => json!({
+                "type": "round", "ok": false, "stage": stage, "said": said,
+            }),
+        }
+    }
+}
+
+/// What an author should know while a debug build is worked on: nothing of its size.
+fn notable(judgement: &Judgement) -> Vec<String> {
+    let findings = judgement.findings.iter();
+    let findings = findings.filter(|finding| {
+        let is_refused = finding.level == FindingLevel::Refusal;
+        is_refused || !["size", "licence"].contains(&finding.about)
+    });
+    findings
+        .map(|finding| format!("{}: {}", finding.about, finding.message))
+        .collect()
+}
+
+fn words(duration: Duration) -> String {
+    output::duration(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}

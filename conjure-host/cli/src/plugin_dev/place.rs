@@ -1,0 +1,179 @@
+//! Where an author's plugin goes when it was built: into a session of its own, or into the data
+//! directory of hosts that run.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_core::routing::Pattern;
+use conjure_plugins::{InstalledPlugins, PluginFile, WorkerOptions};
+use conjure_runtime::Host;
+
+use crate::args::Global;
+use crate::error::CliError;
+use crate::plugin_install;
+
+/// Where a plugin goes.
+pub(super) enum Place {
+    /// A host of its own, whose sessions call every tool once.
+    Scratch(Box<ScratchHost>),
+    /// The plugins of a data directory, which hosts that run watch.
+    Installed(ServedDir),
+}
+
+/// A host that nobody else has.
+pub(super) struct ScratchHost {
+    host: Host,
+    dir: tempfile::TempDir,
+    loaded: Option<PathBuf>,
+}
+
+/// The plugins of a data directory, and what was there before.
+pub(super) struct ServedDir {
+    installed: InstalledPlugins,
+    before: BTreeMap<String, Option<PluginFile>>,
+    keep: bool,
+}
+
+impl Place {
+    pub(super) async fn scratch(workers: WorkerOptions) -> Result<Self, CliError> {
+        let dir = tempfile::Builder::new()
+            .prefix("conjure-plugin-dev-")
+            .tempdir()
+            .map_err(CliError::host_from)?;
+        let host = Host::builder()
+            .data_dir(dir.path().join("data"))
+            .workers(workers);
+        Ok(Self::Scratch(Box::new(ScratchHost {
+            host: host.build().await?,
+            dir,
+            loaded: None,
+        })))
+    }
+
+    pub(super) fn served(global: &Global, keep: bool) -> Self {
+        Self::Installed(ServedDir {
+            installed: InstalledPlugins::of(&global.data_dir()),
+            before: BTreeMap::new(),
+            keep,
+        })
+    }
+
+    /// Puts a build there; the inner error says why a host does not take it.
+    pub(super) async fn put(
+        &mut self,
+        global: &Global,
+        file: PluginFile,
+    ) -> Result<Result<(), String>, CliError> {
+        match self {
+            Self::Scratch(scratch) => scratch.put(file).await,
+            Self::Installed(served) => served.put(global, &file),
+        }
+    }
+
+    /// Takes everything away again.
+    pub(super) fn end(self) -> Result<Vec<String>, CliError> {
+        match self {
+            Self::Scratch(_) => Ok(Vec::new()),
+            Self::Installed(served) => served.end(),
+        }
+    }
+}
+
+impl ScratchHost {
+    async fn put(&mut self, file: PluginFile) -> Result<Result<(), String>, CliError> {
+        let registry = std::sync::Arc::clone(self.host.registry());
+        let before = self.loaded.replace(file.path.clone());
+        let loading = tokio::task::spawn_blocking(move || {
+            // A crate that was renamed has another library.
+            if let Some(before) = before.filter(|before| *before != file.path) {
+                registry.remove(&before);
+            }
+            registry.add(&file.path, true).map(drop)
+        });
+        let loaded = loading.await.map_err(CliError::host_from)?;
+        Ok(loaded.map_err(|error| error.to_string()))
+    }
+
+    /// Opens a session that has the plugin, and lets `tool-walk` call each of its tools.
+    pub(super) async fn walk(&self, name: &str, kind: &str) -> Result<String, CliError> {
+        let work = self.dir.path().join("work");
+        conjure_config::fs::create_dir_all(&work).map_err(CliError::host_from)?;
+        let backend = match kind {
+            "skill" => BackendSpec::native([name]),
+            _ => BackendSpec::executor(name, [] as [&str; 0]),
+        };
+        let mut spec = SessionSpec::hybrid([backend]);
+        spec.provider = Some("tool-walk".to_owned());
+        spec.model = Some("tool-walk".to_owned());
+        spec.working_dir = Some(work);
+        spec.policy.allow = "*".parse::<Pattern>().into_iter().collect();
+        let session = Box::pin(self.host.session(spec)).await?;
+        let answer = Box::pin(session.chat("Call every tool.")).await;
+        session.close().await;
+        Ok(answer?.text)
+    }
+}
+
+impl ServedDir {
+    fn put(&mut self, global: &Global, file: &PluginFile) -> Result<Result<(), String>, CliError> {
+        let name = &file.header.name;
+        let others = plugin_install::elsewhere(global, &self.installed, name);
+        let twin = others
+            .iter()
+            .find(|other| other.header.version == file.header.version);
+        if let Some(twin) = twin {
+            return Ok(Err(format!(
+                "{name} {} is in {} already, and a host takes one of a name and version: give this \
+                 one another version",
+                file.header.version,
+                twin.path.display()
+            )));
+        }
+        // What a crate that was renamed left is not the author's any more.
+        let renamed = self.before.keys().filter(|known| *known != name);
+        for old in renamed.cloned().collect::<Vec<_>>() {
+            self.restore(&old)?;
+        }
+        if !self.before.contains_key(name) {
+            let before = self.installed.file(name)?;
+            self.before.insert(name.clone(), before);
+        }
+        self.installed.add(file)?;
+        Ok(Ok(()))
+    }
+
+    /// Puts back what was there under this name.
+    fn restore(&mut self, name: &str) -> Result<Option<String>, CliError> {
+        let Some(before) = self.before.remove(name) else {
+            return Ok(None);
+        };
+        let there = self.installed.file(name)?;
+        Ok(match before {
+            Some(before) => self
+                .installed
+                .add(&before)?
+                .map(|_| format!("{name} {} is back", before.header.version)),
+            None if there.is_some() => {
+                self.installed.remove(name)?;
+                Some(format!("{name} is removed"))
+            }
+            None => None,
+        })
+    }
+
+    fn end(mut self) -> Result<Vec<String>, CliError> {
+        if self.keep {
+            return Ok(Vec::new());
+        }
+        let mut said = Vec::new();
+        for name in self.before.keys().cloned().collect::<Vec<_>>() {
+            said.extend(self.restore(&name)?);
+        }
+        Ok(said)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.installed.dir()
+    }
+}

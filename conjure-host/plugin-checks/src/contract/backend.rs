@@ -1,0 +1,161 @@
+//! What a backend does: it opens sessions, tells what they have, answers calls, closes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::{
+    BackendCall, CatalogReply, CatalogRequest, Empty, Manifest, Open, ToolDecl, ToolResult, op,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::bench::{Bench, BenchSession, Broken, Checked, expect, refused, short};
+use super::skill::{misfits, refuses};
+use super::{Check, CheckKind};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BackendCheck {
+    Catalog,
+    Arguments,
+    UnknownTool,
+    TwoSessions,
+    Watch,
+}
+
+/// How long a watch must stay pending.
+const PENDING: Duration = Duration::from_millis(500);
+
+pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
+    let mut checks = vec![
+        ("a session opens and has a catalog", BackendCheck::Catalog),
+        (
+            "its tools refuse arguments that do not fit their schemas",
+            BackendCheck::Arguments,
+        ),
+        (
+            "a tool that it does not have is refused",
+            BackendCheck::UnknownTool,
+        ),
+        (
+            "a session that closes leaves the others open",
+            BackendCheck::TwoSessions,
+        ),
+    ];
+    if manifest.has("backend.watch/1") {
+        checks.push(("a watch stays pending", BackendCheck::Watch));
+    }
+    checks
+        .into_iter()
+        .map(|(name, check)| Check::new(name, CheckKind::Backend(check)))
+        .collect()
+}
+
+pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
+    let session = bench.session(false);
+    open(&session).await?;
+    let catalog = catalog(&session).await?;
+    match check {
+        BackendCheck::Catalog => well_formed(&catalog.tools)?,
+        BackendCheck::Arguments => {
+            let mut seen = false;
+            for tool in &catalog.tools {
+                for arguments in misfits(&tool.input_schema) {
+                    seen = true;
+                    let call = call(tool, arguments.clone());
+                    refuses(&session, tool, op::BACKEND_CALL, &call, &arguments).await?;
+                }
+            }
+            if !seen {
+                return Err(Broken::left_out("no tool of it requires an argument"));
+            }
+        }
+        BackendCheck::UnknownTool => {
+            let tool = ToolDecl::new("no-such-tool", "", json!({}));
+            let call = call(&tool, json!({}));
+            let expected = "an error result or a fault that says so";
+            match session.ask::<ToolResult>(op::BACKEND_CALL, &call).await {
+                Ok(result) => {
+                    expect(result.is_error, expected, || short(&result.joined_text()))?;
+                }
+                Err(failure) => drop(refused(failure, expected)?),
+            }
+        }
+        BackendCheck::TwoSessions => {
+            let other = bench.session(true);
+            open(&other).await?;
+            close(&session).await?;
+            let still = self::catalog(&other).await?;
+            expect(
+                still.tools.len() == catalog.tools.len(),
+                "the same catalog in the session that is open",
+                || {
+                    format!(
+                        "{} tools, and not {}",
+                        still.tools.len(),
+                        catalog.tools.len()
+                    )
+                },
+            )?;
+            // One may open again, as after a pause.
+            open(&session).await?;
+            close(&other).await?;
+        }
+        BackendCheck::Watch => {
+            let cancel = CancellationToken::new();
+            let watched = session.asked::<Value>(op::BACKEND_WATCH, &Empty {}, PENDING, &cancel);
+            let watched = tokio::time::timeout(PENDING, watched).await;
+            if let Ok(Ok(reply)) = watched.map(|watched| watched.reply) {
+                return Err(Broken::new(
+                    format!("no reply within {} ms", PENDING.as_millis()),
+                    short(&reply),
+                ));
+            }
+        }
+    }
+    close(&session).await
+}
+
+fn call(tool: &ToolDecl, arguments: Value) -> Value {
+    let call = BackendCall {
+        name: tool.name.clone(),
+        skill: tool.skill.clone(),
+        arguments,
+        files: Vec::new(),
+    };
+    serde_json::to_value(call).unwrap_or_default()
+}
+
+async fn open(session: &BenchSession<'_>) -> Checked {
+    let Empty {} = session.answer(op::BACKEND_OPEN, &Open::default()).await?;
+    Ok(())
+}
+
+async fn close(session: &BenchSession<'_>) -> Checked {
+    let Empty {} = session.answer(op::BACKEND_CLOSE, &Empty {}).await?;
+    Ok(())
+}
+
+async fn catalog(session: &BenchSession<'_>) -> Checked<CatalogReply> {
+    let whom = CatalogRequest::default();
+    session.answer(op::BACKEND_CATALOG, &whom).await
+}
+
+/// That tools have names of their own, words, and schemas of objects.
+fn well_formed(tools: &[ToolDecl]) -> Checked {
+    let mut names = BTreeSet::new();
+    for tool in tools {
+        let name = &tool.name;
+        expect(!name.is_empty(), "a name of every tool", || short(tool))?;
+        expect(
+            names.insert((tool.skill.as_deref(), name)),
+            "another name for each tool",
+            || format!("two tools `{name}`"),
+        )?;
+        expect(
+            tool.input_schema.is_object(),
+            "JSON Schema of an object for the arguments of each tool",
+            || format!("`{name}` has {}", short(&tool.input_schema)),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! What one check works with: an instance of the plugin, sessions with directories of their own, and
+//! requests to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_abi::{EmitKind, code};
+use conjure_plugins::{
+    CallOptions, Emit, Instance, LoadedPlugin, PluginCallFailure, PluginError, emit_channel,
+};
+use conjure_skill_sdk::protocol::{Create, Request, SkillMount};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::services::BenchServices;
+
+/// What a check comes to; how it does not hold.
+pub(super) type Checked<T = ()> = Result<T, Broken>;
+
+/// How a check does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The plugin does something else than its contract says.
+    Deviates { expected: String, got: String },
+    /// The check says nothing about this plugin.
+    LeftOut { reason: String },
+}
+
+impl Broken {
+    pub(super) fn new(expected: impl Into<String>, got: impl Into<String>) -> Self {
+        Self::Deviates {
+            expected: expected.into(),
+            got: got.into(),
+        }
+    }
+
+    pub(super) fn left_out(reason: impl Into<String>) -> Self {
+        Self::LeftOut {
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Holds where `holds` does.
+pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) -> Checked {
+    match holds {
+        true => Ok(()),
+        false => Err(Broken::new(expected, got())),
+    }
+}
+
+/// What is in it and nowhere else.
+pub(super) const FOLDER_WORD: &str = "greensleeves";
+
+/// How long a request may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time beyond the limit that a request is told, to end what runs and say how it went.
+const ENDING: Duration = Duration::from_secs(3);
+/// How long the plugin has for its shutdown.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// The name of the skill folder of every bench.
+pub(super) const FOLDER: &str = "sample";
+/// What its `SKILL.md` says.
+pub(super) const FOLDER_TEXT: &str =
+    "---\nname: sample\ndescription: A folder of the contract's.\n---\nThe word is greensleeves.\n";
+
+/// An instance and what is around it.
+pub(super) struct Bench {
+    pub(super) plugin: Arc<LoadedPlugin>,
+    pub(super) instance: Arc<Instance>,
+    root: tempfile::TempDir,
+}
+
+/// A session on a bench.
+pub(super) struct BenchSession<'a> {
+    bench: &'a Bench,
+    pub(super) name: &'static str,
+    /// Absolute and without links.
+    pub(super) working_dir: PathBuf,
+    pub(super) exchange_dir: PathBuf,
+}
+
+/// What a request was answered with, and what it emitted until then.
+pub(super) struct Answered<T> {
+    pub(super) reply: Result<T, PluginCallFailure>,
+    pub(super) stdout: String,
+}
+
+/// The sessions that a bench has.
+const SESSIONS: [&str; 2] = ["one", "two"];
+
+impl Bench {
+    /// Makes an instance.
+    pub(super) async fn set_up(
+        plugin: &Arc<LoadedPlugin>,
+        config: &Value,
+        scratch: &Path,
+    ) -> Checked<Self> {
+        let made = Self::directories(scratch);
+        let root = made.map_err(|error| {
+            Broken::new(
+                "room in the directory for temporary files",
+                error.to_string(),
+            )
+        })?;
+        let instance = Self::instance_in(plugin, config, root.path()).await;
+        let instance = instance.map_err(|error| Broken::new("an instance", error.to_string()))?;
+        Ok(Self {
+            plugin: Arc::clone(plugin),
+            instance,
+            root,
+        })
+    }
+
+    fn directories(scratch: &Path) -> std::io::Result<tempfile::TempDir> {
+        use conjure_config::fs;
+        let root = tempfile::tempdir_in(scratch)?;
+        for session in SESSIONS {
+            fs::create_dir_all(root.path().join(session).join("work"))?;
+            fs::create_private_dir(root.path().join(session).join("exchange"))?;
+        }
+        fs::create_private_dir(root.path().join("own"))?;
+        let folder = root.path().join("skills").join(FOLDER);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("SKILL.md"), FOLDER_TEXT)?;
+        Ok(root)
+    }
+
+    async fn instance_in(
+        plugin: &Arc<LoadedPlugin>,
+        config: &Value,
+        root: &Path,
+    ) -> Result<Arc<Instance>, PluginError> {
+        let is_skill = plugin.manifest().kind == "skill";
+        let base = conjure_runtime::plugin_create((!is_skill).then_some("test"));
+        let [session, _] = SESSIONS;
+        let create = Create {
+            session: is_skill.then(|| session.to_owned()),
+            config: config.clone(),
+            data_dir: Some(root.join("own").display().to_string()),
+            ..base
+        };
+        // In a worker it reaches these, and what its manifest names.
+        plugin
+            .create_in(&create, Arc::new(BenchServices::default()), &[root])
+            .await
+    }
+
+    /// Another instance with the same directories.
+    pub(super) async fn another_instance(&self, config: &Value) -> Checked<Arc<Instance>> {
+        let made = Self::instance_in(&self.plugin, config, self.root.path()).await;
+        made.map_err(|error| Broken::new("a second instance", error.to_string()))
+    }
+
+    /// One of the sessions.
+    pub(super) fn session(&self, second: bool) -> BenchSession<'_> {
+        let [one, two] = SESSIONS;
+        let name = if second { two } else { one };
+        let dir = self.root.path().join(name);
+        BenchSession {
+            bench: self,
+            name,
+            working_dir: real(&dir.join("work")),
+            exchange_dir: real(&dir.join("exchange")),
+        }
+    }
+
+    /// The skill folder, as the host sees it.
+    pub(super) fn folder(&self) -> SkillMount {
+        SkillMount {
+            name: FOLDER.to_owned(),
+            dir: real(&self.root.path().join("skills").join(FOLDER))
+                .display()
+                .to_string(),
+        }
+    }
+
+    /// Ends the instance.
+    pub(super) async fn take_down(self) {
+        self.instance.close(SHUTDOWN).await;
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+impl BenchSession<'_> {
+    /// The instance that it is on.
+    pub(super) fn instance(&self) -> &Arc<Instance> {
+        &self.bench.instance
+    }
+
+    /// A request in the protocol's envelope.
+    pub(super) fn envelope(&self, body: &impl Serialize, limit: Duration) -> Vec<u8> {
+        let mut request = Request::new(serde_json::to_value(body).unwrap_or_default());
+        request.session = Some(self.name.to_owned());
+        request.call_id = Some("call-1".to_owned());
+        request.turn_id = Some("turn-1".to_owned());
+        request.working_dir = Some(self.working_dir.display().to_string());
+        request.exchange_dir = Some(self.exchange_dir.display().to_string());
+        request.deadline_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        serde_json::to_vec(&request).unwrap_or_default()
+    }
+
+    /// Asks, and takes what a request of this operation is answered with.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        op: &str,
+        body: &impl Serialize,
+    ) -> Result<T, PluginCallFailure> {
+        self.asked(op, body, PATIENCE, &CancellationToken::new())
+            .await
+            .reply
+    }
+
+    /// The same where it must be answered.
+    pub(super) async fn answer<T: DeserializeOwned>(
+        &self,
+        op: &str,
+        body: &impl Serialize,
+    ) -> Checked<T> {
+        let reply = self.ask(op, body).await;
+        reply.map_err(|failure| Broken::new(format!("a reply to `{op}`"), failure.to_string()))
+    }
+
+    /// The same where it must be refused, with words about it and not by a panic or an end.
+    pub(super) async fn refusal(
+        &self,
+        op: &str,
+        body: &impl Serialize,
+        expected: &str,
+    ) -> Checked<String> {
+        match self.ask::<Value>(op, body).await {
+            Ok(reply) => Err(Broken::new(
+                expected,
+                format!("the reply {}", short(&reply)),
+            )),
+            Err(failure) => refused(failure, expected),
+        }
+    }
+
+    /// Asks for so long at the most, or until it is cancelled.
+    pub(super) async fn asked<T: DeserializeOwned>(
+        &self,
+        op: &str,
+        body: &impl Serialize,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Answered<T> {
+        let (sink, mut stream) = emit_channel();
+        let options = CallOptions {
+            // As much longer as a host gives for the end of what runs.
+            deadline: Some(limit + ENDING),
+            sink: Some(sink),
+            cancel: cancel.clone(),
+            ..CallOptions::default()
+        };
+        let json = self.envelope(body, limit);
+        let request = self.bench.instance.request(op, json, options);
+        tokio::pin!(request);
+        let mut stdout = Vec::new();
+        let mut take = |piece: Emit| {
+            if piece.kind == EmitKind::Stdout {
+                stdout.extend(piece.bytes);
+            }
+        };
+        let reply = loop {
+            tokio::select! {
+                biased;
+                Some(piece) = stream.next() => take(piece),
+                reply = &mut request => break reply,
+            }
+        };
+        while let Some(piece) = stream.try_next() {
+            take(piece);
+        }
+        let plugin = self.bench.plugin.id().to_string();
+        let reply = reply.and_then(|bytes| {
+            serde_json::from_slice(&bytes).map_err(|error| PluginCallFailure::BadReply {
+                plugin,
+                reason: format!("it is no reply of `{op}`: {error}"),
+            })
+        });
+        Answered {
+            reply,
+            stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        }
+    }
+}
+
+/// A refusal in words: no panic, and no end of the plugin.
+pub(super) fn refused(failure: PluginCallFailure, expected: &str) -> Checked<String> {
+    match failure {
+        PluginCallFailure::Fault { code, message, .. } if code != code::PANIC => Ok(message),
+        other => Err(Broken::new(expected, other.to_string())),
+    }
+}
+
+/// A value, as a person reads it in a line.
+pub(super) fn short(value: &impl Serialize) -> String {
+    const MOST: usize = 400;
+    let text = serde_json::to_string(value).unwrap_or_default();
+    shortened(&text, MOST)
+}
+
+/// The beginning of a text.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,102 @@
+//! What the host of a bench does for a plugin: it keeps values, takes files and progress, and answers
+//! no question. What needs a whole host, such as secrets and HTTP, is there for declared examples only.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conjure_abi::{Fault, code};
+use conjure_plugins::{CallMeta, HostServices, PluginId};
+use conjure_skill_sdk::protocol::{
+    Elicited, Empty, KvKey, KvKeys, KvList, KvSet, KvValue, RegisterFile, Registered, Roots,
+    host_op,
+};
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The services of one instance.
+#[derive(Debug, Default)]
+pub(super) struct BenchServices {
+    kept: Arc<Mutex<BenchState>>,
+}
+
+#[derive(Debug, Default)]
+struct BenchState {
+    values: BTreeMap<String, Value>,
+    files: usize,
+}
+
+impl HostServices for BenchServices {
+    fn host(
+        &self,
+        _plugin: &PluginId,
+        _call: &CallMeta,
+        op: &str,
+        json: Vec<u8>,
+    ) -> BoxFuture<'static, Result<Vec<u8>, Fault>> {
+        let mut state = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(std::future::ready(answer(&mut state, op, &json)))
+    }
+}
+
+fn answer(state: &mut MutexGuard<'_, BenchState>, op: &str, json: &[u8]) -> Result<Vec<u8>, Fault> {
+    match op {
+        host_op::PROGRESS => reply(&Empty {}),
+        host_op::ROOTS => reply(&Roots::default()),
+        host_op::FILE => {
+            let RegisterFile { .. } = read(op, json)?;
+            state.files += 1;
+            reply(&Registered {
+                artifact: format!("file-{}", state.files),
+            })
+        }
+        host_op::KV_GET => {
+            let KvKey { key } = read(op, json)?;
+            reply(&KvValue {
+                value: state.values.get(&key).cloned(),
+            })
+        }
+        host_op::KV_SET => {
+            let KvSet { key, value } = read(op, json)?;
+            state.values.insert(key, value);
+            reply(&Empty {})
+        }
+        host_op::KV_DELETE => {
+            let KvKey { key } = read(op, json)?;
+            state.values.remove(&key);
+            reply(&Empty {})
+        }
+        host_op::KV_LIST => {
+            let KvList { prefix } = read(op, json)?;
+            let keys = state.values.keys();
+            reply(&KvKeys {
+                keys: keys
+                    .filter(|key| key.starts_with(&prefix))
+                    .cloned()
+                    .collect(),
+            })
+        }
+        host_op::ELICIT => reply(&Elicited {
+            action: "cancel".to_owned(),
+            content: BTreeMap::new(),
+        }),
+        _ => Err(Fault::new(
+            code::DENIED,
+            format!("`{op}` is not there while a contract is checked"),
+        )),
+    }
+}
+
+fn read<T: DeserializeOwned>(op: &str, json: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(json).map_err(|error| {
+        Fault::new(
+            code::INVALID,
+            format!("the request for `{op}` does not fit: {error}"),
+        )
+    })
+}
+
+fn reply(reply: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    serde_json::to_vec(reply).map_err(|error| Fault::new(code::FAILED, error.to_string()))
+}

@@ -1,0 +1,290 @@
+//! `conjure plugin test`: the contract of each kind, in process and in a worker. The crates that
+//! `plugin create` makes hold it, and what does not hold it is told.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conjure_kit::{Cargo, Cli, Output, Workspace, repo_root};
+use serde_json::Value;
+
+use crate::plugin_create::{built, checkout};
+use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
+
+/// Runs the checks of a library.
+fn tested(workspace: &Workspace, library: &str, more: &str) -> (Output, Value) {
+    let args = format!("plugin test {library} --json {more}");
+    let output = conjure(workspace, &args).run().unwrap();
+    let said = json(&output);
+    (output, said)
+}
+
+/// The outcomes of one place, as `verdict check`.
+fn outcomes(said: &Value, place: usize) -> Vec<String> {
+    let checks = said["runs"][place]["checks"].as_array().unwrap();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    checks
+        .iter()
+        .map(|check| format!("{} {}", word(&check["verdict"]), word(&check["check"])))
+        .collect()
+}
+
+/// The checks that failed, in any place, with what was there.
+fn failed(said: &Value) -> Vec<(String, String)> {
+    let runs = said["runs"].as_array().unwrap();
+    let checks = runs
+        .iter()
+        .flat_map(|run| run["checks"].as_array().unwrap());
+    let checks = checks.filter(|check| check["verdict"] == "failed");
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    checks
+        .map(|check| (word(&check["check"]), word(&check["got"])))
+        .collect()
+}
+
+/// The same program where it finds the compiler of this machine, and what others have built.
+pub(crate) fn with_rust(program: Cli) -> Cli {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let target = repo_root().join("target/plugin-new");
+    let mut program = program
+        .env("CARGO", cargo)
+        .env("CARGO_TARGET_DIR", target)
+        .deadline(Duration::from_secs(240));
+    for name in ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            program = program.env(name, value);
+        }
+    }
+    program
+}
+
+/// Makes a crate, changes its source, and builds it.
+pub(crate) fn built_with(
+    workspace: &Workspace,
+    kind: &str,
+    name: &str,
+    changes: &[(&str, &str)],
+) -> PathBuf {
+    let create = format!("plugin create {kind} {name} {}", checkout());
+    let made = conjure(workspace, &create).run().unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    change(workspace, name, changes);
+    let target = repo_root().join("target/plugin-new");
+    Cargo::at(workspace.work().join(name), target)
+        .plugin(name)
+        .unwrap()
+}
+
+/// Changes the source of a crate.
+fn change(workspace: &Workspace, name: &str, changes: &[(&str, &str)]) {
+    let source = workspace.work().join(name).join("src/lib.rs");
+    let mut text = fs::read_to_string(&source).unwrap();
+    for (old, new) in changes {
+        assert!(text.contains(old), "{old}");
+        text = text.replace(old, new);
+    }
+    fs::write(&source, text).unwrap();
+}
+
+#[test]
+fn a_skill_of_the_template_holds_its_contract_with_the_sdk_of_the_program() {
+    let workspace = workspace(&[]);
+    let library = built(&workspace, "skill", "tested-skill", "");
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(said["plugin"], "tested-skill 0.1.0");
+    let places = ["in-process", "process"];
+    for (place, name) in places.into_iter().enumerate() {
+        assert_eq!(said["runs"][place]["isolation"], name);
+        let outcomes = outcomes(&said, place);
+        for check in [
+            "passed it answers a ping",
+            "passed `greet` refuses arguments that do not fit its schema",
+            "passed example: `greet` {\"name\":\"Ada\"}",
+            "passed example: `execute` {\"command\":\"sing\"}",
+        ] {
+            assert!(outcomes.iter().any(|there| there == check), "{outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn an_executor_of_the_template_holds_its_contract_and_has_files_and_skills() {
+    let workspace = workspace(&[]);
+    let library = built(&workspace, "executor", "tested-executor", &checkout());
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    for place in 0..2 {
+        let outcomes = outcomes(&said, place);
+        assert!(outcomes.len() > 20, "{outcomes:?}");
+        for check in [
+            "skill folders can be read",
+            "a file that was made can be fetched",
+            "a command that is cancelled ends with all that it started",
+        ] {
+            let wanted = format!("passed {check}");
+            assert!(outcomes.contains(&wanted), "{check}: {outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn an_executor_that_keeps_its_files_to_itself_is_found() {
+    let workspace = workspace(&[]);
+    let change = (".with_files()", "");
+    let library = built_with(&workspace, "executor", "closed-executor", &[change]);
+    let more = "--isolation in-process --only fetched";
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), more);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let [(check, got)] = &failed(&said)[..] else {
+        panic!("{said:#}");
+    };
+    assert_eq!(check, "a file that was made can be fetched");
+    assert!(got.contains("no `files.get`"), "{got}");
+}
+
+#[test]
+fn a_command_that_leaves_others_running_is_found() {
+    let workspace = workspace(&[]);
+    let change = ("-s KILL -- -{leader}", "-s KILL {leader}");
+    let library = built_with(&workspace, "executor", "leaving-executor", &[change]);
+    let more = "--isolation in-process --only cancelled";
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), more);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let failed = failed(&said);
+    assert_eq!(failed.len(), 1, "{said:#}");
+}
+
+#[test]
+fn a_backend_of_the_template_holds_its_contract() {
+    let workspace = workspace(&[]);
+    let library = built(&workspace, "backend", "tested-backend", &checkout());
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let outcomes = outcomes(&said, 1);
+    assert!(
+        outcomes.contains(&"passed example: `echo` {\"text\":\"hi\"}".to_owned()),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn a_crash_fails_its_check_and_the_others_go_on() {
+    let workspace = workspace(&[]);
+    let library = built_with(
+        &workspace,
+        "skill",
+        "crashing-skill",
+        &[
+            (
+                "greeted.push(arguments.name.clone());",
+                "if arguments.name == \"abort\" { std::process::abort() }\n\
+                 greeted.push(arguments.name.clone());",
+            ),
+            (
+                ".example(\"greet\", json!({ \"name\": \"Ada\" }), \"Hello, Ada!\")",
+                ".example(\"greet\", json!({ \"name\": \"abort\" }), \"Hello\")\n\
+                 .example(\"greet\", json!({ \"name\": \"Ada\" }), \"Bye, Ada!\")",
+            ),
+        ],
+    );
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let crash = "example: `greet` {\"name\":\"abort\"}";
+    let wrong = "example: `greet` {\"name\":\"Ada\"}";
+    let failed = failed(&said);
+    let checks: Vec<&str> = failed.iter().map(|(check, _)| check.as_str()).collect();
+    assert_eq!(checks, [crash, wrong, crash, wrong], "{failed:?}");
+    assert!(failed[0].1.contains("SIGABRT"), "{failed:?}");
+    assert!(failed[2].1.contains("SIGABRT"), "{failed:?}");
+    assert!(failed[1].1.contains("Hello, Ada!"), "{failed:?}");
+    // What comes after the crash was run all the same.
+    for place in 0..2 {
+        let outcomes = outcomes(&said, place);
+        let last = "passed example: `execute` {\"command\":\"sing\"}";
+        assert_eq!(outcomes.last().map(String::as_str), Some(last));
+    }
+}
+
+#[test]
+fn a_crate_is_built_first_and_what_the_compiler_says_is_shown() {
+    let workspace = workspace(&[]);
+    built(&workspace, "skill", "built-skill", &checkout());
+    let run = || {
+        let test = conjure(&workspace, "plugin test built-skill --only ping");
+        with_rust(test).run().unwrap()
+    };
+    let output = run();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("1 passed, 0 failed"), "{output:?}");
+    let wrong = (
+        "fn skill() -> Skill {",
+        "fn skill() -> Skill {\n    nothing;",
+    );
+    change(&workspace, "built-skill", &[wrong]);
+    let output = run();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    for part in [
+        "cannot find value `nothing`",
+        "src/lib.rs",
+        "does not build",
+    ] {
+        assert!(output.stdout.contains(part), "{part}: {output:?}");
+    }
+}
+
+#[test]
+fn what_is_no_plugin_is_refused() {
+    let workspace = workspace(&[CACHE]);
+    workspace.write("notes.txt", "Milk.\n").unwrap();
+    let output = conjure(&workspace, "plugin test notes.txt").run().unwrap();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stdout.contains("refused: notes.txt: is a text file"));
+    let output = conjure(&workspace, "plugin test .").run().unwrap();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(
+        output.stderr.contains("there is no Cargo.toml"),
+        "{output:?}"
+    );
+    let library = workspace
+        .plugins()
+        .join("libconjure_skill_cache_manager.so");
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(failed(&said).is_empty(), "{said:#}");
+    let state = "passed the state that it hands out is taken over by a new instance";
+    assert!(outcomes(&said, 0).iter().any(|it| it == state), "{said:#}");
+}
+
+#[test]
+fn examples_find_the_files_that_they_are_given_and_build_on_each_other() {
+    let workspace = workspace(&[FETCHER]);
+    let library = workspace.plugins().join("libconjure_skill_log_fetcher.so");
+    let library = library.display();
+    let output = conjure(&workspace, &format!("plugin show {library} --load --json"));
+    let manifest = json(&output.run().unwrap())["manifest"].clone();
+    assert_eq!(manifest["examples"].as_array().map(Vec::len), Some(1));
+    let (output, said) = tested(&workspace, &library.to_string(), "--only example");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(failed(&said)[0].1.contains("app.log"), "{said:#}");
+    // 477 lines that it leaves out, and 23 that it keeps.
+    let line = |number| match number < 23 {
+        true => "2026-11-01T09:00:00Z WARN late\n",
+        false => "2026-11-01T09:00:00Z INFO fine\n",
+    };
+    let log: String = (0..500).map(line).collect();
+    workspace.write("given/app.log", log).unwrap();
+    let more = "--only example --working-dir given";
+    let (output, said) = tested(&workspace, &library.to_string(), more);
+    assert_eq!(output.code, Some(0), "{said:#}");
+}
+
+#[test]
+fn the_local_executor_holds_the_contract_of_its_kind() {
+    let workspace = workspace(&[LOCAL]);
+    let library = workspace.plugins().join("libconjure_backend_local.so");
+    // Its manifest asks for nothing: it is one that runs in the host's process.
+    let more = "--isolation in-process";
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), more);
+    assert_eq!(output.code, Some(0), "{said:#}");
+}
