@@ -13,7 +13,7 @@ use conjure_host::plugin_create;
 use conjure_kit::{Engine, static_busybox};
 use serde_json::json;
 
-use super::executor_session::{COMMAND, ROUNDS, Session};
+use super::executor_session::{ROUNDS, Session};
 use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
 use crate::measured::Place;
@@ -28,6 +28,9 @@ const EXEC: f64 = 60.0;
 /// How long a session is left alone before a call that finds all at rest: far less than a model
 /// takes to ask for the next one.
 const REST: Duration = Duration::from_millis(10);
+
+/// Starts one process beside the shell.
+const COMMAND: &str = "/bin/ls /; exit 0";
 
 /// How many times `docker exec` is measured; it takes long.
 const EXECS: usize = 20;
@@ -52,8 +55,8 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
-    let samples = session.timed(None).await?;
-    let rested = session.timed(Some(REST)).await?;
+    let samples = session.timed(COMMAND, None).await?;
+    let rested = session.timed(COMMAND, Some(REST)).await?;
     let host = session.bash("cat /proc/sys/kernel/hostname").await?;
     let mut execs = Samples::default();
     for _ in 0..EXECS {

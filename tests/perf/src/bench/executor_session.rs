@@ -15,9 +15,6 @@ use crate::samples::{Samples, us};
 pub(super) const ROUNDS: usize = 600;
 const WARM_UP: usize = 50;
 
-/// Starts one process beside the shell.
-pub(super) const COMMAND: &str = "/bin/ls /; exit 0";
-
 /// A session of an executor.
 pub(super) struct Session {
     instance: Arc<Instance>,
@@ -55,15 +52,15 @@ impl Session {
         Ok(())
     }
 
-    /// Milliseconds of the command, called again and again with so much time between.
-    pub(super) async fn timed(&self, rest: Option<Duration>) -> Result<Samples> {
+    /// Milliseconds of a command, called again and again with so much time between.
+    pub(super) async fn timed(&self, command: &str, rest: Option<Duration>) -> Result<Samples> {
         let mut samples = Samples::default();
         for round in 0..WARM_UP + ROUNDS {
             if let Some(rest) = rest {
                 tokio::time::sleep(rest).await;
             }
             let begun = Instant::now();
-            self.bash(COMMAND).await?;
+            self.bash(command).await?;
             if round >= WARM_UP {
                 samples.push(us(begun.elapsed()) / 1_000.0);
             }
