@@ -136,6 +136,25 @@ impl Machine {
         }
     }
 
+    /// Ends and removes everything over there, where no stream goes on. False when nobody says so.
+    pub(crate) async fn close(&self) -> bool {
+        let agent = self.agent.path(&self.settings);
+        let script = open_script(&agent, &self.dir, self.settings.waits_seconds());
+        let Ok(process) = self.run(&script, None).await else {
+            return false;
+        };
+        if process.mark != "there" {
+            return false;
+        }
+        let mut connection = Relayed::new(process);
+        let hello = self.greet(&mut connection, &KeptStream::new()).await;
+        if !matches!(hello, Some(RelayFrame::Vacant)) {
+            return false;
+        }
+        connection.say(&RelayFrame::Close).await;
+        matches!(connection.hear().await, Some(RelayFrame::Closed))
+    }
+
     async fn run(&self, script: &str, first: Option<&[u8]>) -> Result<SshProcess, Explained> {
         let run = SshProcess::run(&self.settings, script, first).await;
         run.map_err(|failure| explained(&self.settings, &failure))

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -92,6 +93,8 @@ pub(crate) struct SshSession {
     machine: Arc<Machine>,
     calls: Arc<RunningCalls>,
     slot: Arc<AsyncMutex<Option<Arc<RemoteAgent>>>>,
+    /// Whether something was begun over there.
+    begun: AtomicBool,
     over: watch::Sender<bool>,
 }
 
@@ -127,6 +130,7 @@ impl SshSession {
             )),
             calls,
             slot: Arc::default(),
+            begun: AtomicBool::new(false),
             over: watch::Sender::new(false),
         }
     }
@@ -178,6 +182,7 @@ impl SshSession {
         let host = self.machine.settings.host.clone();
         let stream = Arc::new(KeptStream::new());
         let connection = Box::pin(self.machine.open(&stream)).await?;
+        self.begun.store(true, Ordering::Relaxed);
         let input = Box::pin(StreamInput(Arc::clone(&stream)));
         let (runs, machine) = (Arc::clone(&stream), Arc::clone(&self.machine));
         let link = AgentLink::new(input, |feed| runs.run(machine, connection, feed));
@@ -229,20 +234,31 @@ impl SshSession {
     pub(crate) async fn end(&self) -> Result<()> {
         self.over.send_replace(true);
         self.calls.ended(END).await;
-        let Some(agent) = self.slot.lock().await.take() else {
+        let agent = self.slot.lock().await.take();
+        if !self.begun.load(Ordering::Relaxed) {
             return Ok(());
-        };
-        let waits = match agent.stream.lost_for() {
-            Some(_) => END,
-            None => CLOSES,
-        };
-        if agent.stream.close(waits).await {
+        }
+        let is_open = |agent: &&Arc<RemoteAgent>| agent.link.is_open();
+        let mut closed = false;
+        if let Some(agent) = agent.as_ref().filter(is_open) {
+            let waits = match agent.stream.lost_for() {
+                Some(_) => END,
+                None => CLOSES,
+            };
+            closed = agent.stream.close(waits).await;
+        }
+        if !closed && agent.as_ref().filter(is_open).is_none() {
+            // Its agent is gone, what it worked in is not.
+            let closing = Box::pin(self.machine.close());
+            closed = tokio::time::timeout(CLOSES, closing).await == Ok(true);
+        }
+        if closed {
             return Ok(());
         }
         Err(Error::new(format!(
             "{} did not say that the session's directory {} is removed; what is left there ends \
              by itself within {} s, and is removed then",
-            agent.host,
+            self.machine.settings.host,
             self.machine.dir,
             self.machine.settings.waits_seconds()
         )))

@@ -62,6 +62,21 @@ fn a_relay_that_is_killed_is_told_and_takes_the_agent_along() {
 }
 
 #[test]
+fn a_session_that_ends_after_its_agent_or_its_relay_leaves_nothing() {
+    for verb in ["serve-relayed", "relay"] {
+        let Some(world) = world(&json!({})) else {
+            return;
+        };
+        world.bash("echo 1 >kept");
+        kill(world.agents(verb)[0]);
+        until("it is noticed", || world.agents("open").is_empty());
+        world.call("executor.cleanup", json!({})).reply.unwrap();
+        assert_eq!(world.sessions().len(), 0, "{verb}");
+        until("nobody is left", || world.agents("relay").is_empty());
+    }
+}
+
+#[test]
 fn an_agent_that_stands_still_is_replaced() {
     let Some(world) = world(&json!({})) else {
         return;

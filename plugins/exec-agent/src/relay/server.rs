@@ -99,6 +99,16 @@ struct RelayState {
     closed: bool,
 }
 
+/// What a connection is for, with its number.
+enum Begun {
+    /// It has the stream.
+    Stream(u64),
+    /// It ends everything.
+    Closes(u64),
+    /// Whoever came has gone.
+    Nothing,
+}
+
 struct Connection {
     number: u64,
     socket: UnixStream,
@@ -173,10 +183,13 @@ impl Relay {
         let Ok(mut reads) = ConnectionReader::new(socket) else {
             return;
         };
-        let begun = self.begin(&mut reads, socket);
-        let number = match begun {
-            Ok(Some(number)) => number,
-            Ok(None) => return,
+        let number = match self.begin(&mut reads, socket) {
+            Ok(Begun::Stream(number)) => number,
+            Ok(Begun::Closes(number)) => {
+                self.leave(number);
+                return self.close(socket);
+            }
+            Ok(Begun::Nothing) => return,
             Err(error) => {
                 let refused = RelayFrame::Refused(error.to_string()).encode();
                 let _ = (&*socket).write_all(&refused);
@@ -192,26 +205,31 @@ impl Relay {
         self.leave(number);
         let _ = writing.map(thread::JoinHandle::join);
         if closes {
-            self.end_agent();
-            let removed = match self.remove() {
-                Ok(()) => RelayFrame::Closed,
-                Err(error) => RelayFrame::Refused(error.to_string()),
-            };
-            let _ = (&*socket).write_all(&removed.encode());
-            lock(&self.state).closed = true;
-            self.closed.wake();
+            self.close(socket);
         }
     }
 
-    /// Hears who comes, and gives him the stream; nothing when he goes at once.
+    /// Ends and removes everything, and says so.
+    fn close(&self, mut socket: &UnixStream) {
+        self.end_agent();
+        let removed = match self.remove() {
+            Ok(()) => RelayFrame::Closed,
+            Err(error) => RelayFrame::Refused(error.to_string()),
+        };
+        let _ = socket.write_all(&removed.encode());
+        lock(&self.state).closed = true;
+        self.closed.wake();
+    }
+
+    /// Hears who comes, and gives him the stream.
     fn begin(
         self: &Arc<Self>,
         reads: &mut ConnectionReader,
         socket: &UnixStream,
-    ) -> io::Result<Option<u64>> {
+    ) -> io::Result<Begun> {
         socket.set_read_timeout(Some(HELLO))?;
         let Some(hello) = reads.next()? else {
-            return Ok(None);
+            return Ok(Begun::Nothing);
         };
         let RelayFrame::Hello {
             version,
@@ -247,17 +265,22 @@ impl Relay {
         let goes_on = lock(&self.state).stream == Some(stream);
         let begun = match goes_on {
             true => self.resume(number, received).map(Some),
-            false => self.begin_stream(number, stream, reads, socket),
+            false => match self.begin_stream(number, stream, reads, socket) {
+                Ok(Begun::Stream(_)) => Ok(Some(0)),
+                Ok(Begun::Closes(_)) => return Ok(Begun::Closes(number)),
+                Ok(Begun::Nothing) => Ok(None),
+                Err(error) => Err(error),
+            },
         };
         let begun = begun.and_then(|begun| match begun {
             Some(received) => {
                 (&*socket).write_all(&RelayFrame::Welcome(received).encode())?;
                 socket.set_read_timeout(None)?;
-                Ok(Some(number))
+                Ok(Begun::Stream(number))
             }
-            None => Ok(None),
+            None => Ok(Begun::Nothing),
         });
-        if !matches!(begun, Ok(Some(_))) {
+        if !matches!(begun, Ok(Begun::Stream(_))) {
             self.leave(number);
         }
         begun
@@ -284,14 +307,17 @@ impl Relay {
         stream: u64,
         reads: &mut ConnectionReader,
         mut socket: &UnixStream,
-    ) -> io::Result<Option<u64>> {
+    ) -> io::Result<Begun> {
         socket.write_all(&RelayFrame::Vacant.encode())?;
         let skills = self.dir.join(SKILLS);
         let mut folders: Option<IncomingFolders> = None;
         let dir = loop {
             let Some(frame) = reads.next()? else {
-                return Ok(None);
+                return Ok(Begun::Nothing);
             };
+            if frame == RelayFrame::Close {
+                return Ok(Begun::Closes(number));
+            }
             // Who only looks whether the stream is there changes nothing.
             let folders = match &mut folders {
                 Some(folders) => folders,
@@ -324,7 +350,7 @@ impl Relay {
             // Somebody newer begins one. It runs nothing yet.
             drop((incoming, state));
             agent.kill()?;
-            return agent.wait().map(|_| None);
+            return agent.wait().map(|_| Begun::Nothing);
         }
         *incoming = Incoming {
             agent: agent.stdin.take(),
@@ -342,7 +368,7 @@ impl Relay {
             let thread = thread::Builder::new().stack_size(STACK);
             thread.spawn(move || relay.listen(stream, agent, said))?;
         }
-        Ok(Some(0))
+        Ok(Begun::Stream(number))
     }
 
     /// Reads what a connection says, to its end. Whether it closed all.
