@@ -238,20 +238,24 @@ impl SshSession {
         if !self.begun.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let is_open = |agent: &&Arc<RemoteAgent>| agent.link.is_open();
-        let mut closed = false;
-        if let Some(agent) = agent.as_ref().filter(is_open) {
-            let waits = match agent.stream.lost_for() {
-                Some(_) => END,
-                None => CLOSES,
-            };
-            closed = agent.stream.close(waits).await;
-        }
-        if !closed && agent.as_ref().filter(is_open).is_none() {
+        let closed = match agent.filter(|agent| agent.link.is_open()) {
+            Some(agent) => {
+                let waits = match agent.stream.lost_for() {
+                    Some(_) => END,
+                    None => CLOSES,
+                };
+                agent.stream.close(waits).await
+            }
+            None => Some(false),
+        };
+        let closed = match closed {
             // Its agent is gone, what it worked in is not.
-            let closing = Box::pin(self.machine.close());
-            closed = tokio::time::timeout(CLOSES, closing).await == Ok(true);
-        }
+            Some(false) => {
+                let closing = Box::pin(self.machine.close());
+                tokio::time::timeout(CLOSES, closing).await == Ok(true)
+            }
+            closed => closed == Some(true),
+        };
         if closed {
             return Ok(());
         }

@@ -36,8 +36,8 @@ pub(crate) struct KeptStream {
     news: Notify,
     /// Since when the connection is lost, if it is.
     lost: watch::Sender<Option<Instant>>,
-    /// Whether the relay has ended everything.
-    closed: watch::Sender<bool>,
+    /// Once the stream is over: whether the relay has ended everything.
+    closed: watch::Sender<Option<bool>>,
 }
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl KeptStream {
             state: Mutex::default(),
             news: Notify::new(),
             lost: watch::Sender::new(None),
-            closed: watch::Sender::new(false),
+            closed: watch::Sender::new(None),
         }
     }
 
@@ -81,14 +81,14 @@ impl KeptStream {
         self.lost.borrow().map(|since| since.elapsed())
     }
 
-    /// Ends everything over there, once all that was sent is there. False when nobody said so in
-    /// this time.
-    pub(crate) async fn close(&self, within: Duration) -> bool {
+    /// Ends everything over there, once all that was sent is there. Says whether that was done
+    /// before the stream was over; nothing when neither came about in this time.
+    pub(crate) async fn close(&self, within: Duration) -> Option<bool> {
         self.lock().closing = true;
         self.news.notify_one();
         let mut closed = self.closed.subscribe();
-        let closed = closed.wait_for(|closed| *closed);
-        matches!(tokio::time::timeout(within, closed).await, Ok(Ok(_)))
+        let _ = tokio::time::timeout(within, closed.wait_for(Option::is_some)).await;
+        *self.closed.borrow()
     }
 
     /// Keeps the stream going, over this connection and others, to its end. Says why that came
@@ -97,8 +97,18 @@ impl KeptStream {
         self: Arc<Self>,
         machine: Arc<Machine>,
         first: Relayed,
-        mut feed: Feed,
+        feed: Feed,
     ) -> String {
+        let why = self.keep_going(&machine, first, feed).await;
+        self.closed.send_if_modified(|closed| {
+            let was_open = closed.is_none();
+            closed.get_or_insert(false);
+            was_open
+        });
+        why
+    }
+
+    async fn keep_going(&self, machine: &Machine, first: Relayed, mut feed: Feed) -> String {
         let mut connection = first;
         loop {
             if let ConnectionEnd::Over(how) = self.carry(&mut connection, &mut feed).await {
@@ -116,7 +126,7 @@ impl KeptStream {
                  connection is made again",
                 machine.settings.host
             ));
-            connection = match self.reconnect(&machine, since).await {
+            connection = match self.reconnect(machine, since).await {
                 Ok(connection) => connection,
                 Err(why) => return why,
             };
@@ -197,7 +207,7 @@ impl KeptStream {
                     Ok(RelayFrame::Taken(count)) => self.confirm(count),
                     Ok(RelayFrame::Over(how)) => return ConnectionEnd::Over(how),
                     Ok(RelayFrame::Closed) => {
-                        self.closed.send_replace(true);
+                        self.closed.send_replace(Some(true));
                         return ConnectionEnd::Over("the session was closed".to_owned());
                     }
                     Ok(RelayFrame::Refused(why)) => return ConnectionEnd::Over(why),
