@@ -206,7 +206,7 @@ impl Machine {
                 return Ok(Some(refused));
             }
             let text = format!("cannot get the session's skills: {error}");
-            return Err(Explained::lasting(&self.settings, &text));
+            return Err(Explained::refused(&self.settings, &text));
         }
         let begin = RelayFrame::Begin(self.settings.working_dir.clone());
         connection.say(&begin).await;
@@ -227,7 +227,7 @@ impl Machine {
                     _ => "",
                 };
                 let text = format!("does not take the session: {why}{hint}");
-                Explained::lasting(&self.settings, &text)
+                Explained::refused(&self.settings, &text)
             }
             _ => explained(&self.settings, &connection.process.end().await),
         }

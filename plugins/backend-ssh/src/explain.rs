@@ -20,6 +20,8 @@ pub(crate) enum FailureKind {
     HostKey,
     /// Nothing that waiting changes.
     Lasting,
+    /// There is a relay, and it does not take the session.
+    Refused,
     /// There is no relay any more.
     Gone,
 }
@@ -37,6 +39,14 @@ impl Explained {
         Self {
             kind: FailureKind::Lasting,
             text: format!("the machine {} {text}", settings.host),
+        }
+    }
+
+    /// One whose relay does not take the session.
+    pub(crate) fn refused(settings: &SshSettings, text: &str) -> Self {
+        Self {
+            kind: FailureKind::Refused,
+            ..Self::lasting(settings, text)
         }
     }
 

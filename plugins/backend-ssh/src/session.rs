@@ -15,6 +15,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::config::SshSettings;
 use crate::connect::{AgentProgram, Machine};
+use crate::explain::FailureKind;
 use crate::stream::{KeptStream, StreamInput};
 
 /// How long the end of a session waits for its calls.
@@ -181,7 +182,17 @@ impl SshSession {
         *slot = None;
         let host = self.machine.settings.host.clone();
         let stream = Arc::new(KeptStream::new());
-        let connection = Box::pin(self.machine.open(&stream)).await?;
+        let connection = match Box::pin(self.machine.open(&stream)).await {
+            Ok(connection) => connection,
+            Err(failed) => {
+                // Nothing is left of a session that never began.
+                let never = !self.begun.load(Ordering::Relaxed);
+                if never && failed.kind == FailureKind::Refused {
+                    Box::pin(self.machine.close()).await;
+                }
+                return Err(failed.into());
+            }
+        };
         self.begun.store(true, Ordering::Relaxed);
         let input = Box::pin(StreamInput(Arc::clone(&stream)));
         let (runs, machine) = (Arc::clone(&stream), Arc::clone(&self.machine));

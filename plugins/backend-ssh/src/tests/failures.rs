@@ -154,10 +154,14 @@ fn a_shell_that_talks_is_not_minded_and_no_shell_is_told() {
 
 #[test]
 fn a_directory_that_is_missing_or_cannot_be_written_is_told() {
-    said(
-        &json!({ "working_dir": "/nowhere/at all" }),
+    let Some(world) = world(&json!({ "working_dir": "/nowhere/at all" })) else {
+        return;
+    };
+    says(
+        &world,
         &["/nowhere/at all", "make it there", "`working_dir`"],
     );
+    assert_eq!(world.sessions().len(), 0);
     said(
         &json!({ "scratch_dir": "/proc" }),
         &["/proc/conjure-", "`scratch_dir`"],
