@@ -1,28 +1,22 @@
 //! Files in the session's container: showing, writing, replacing, bringing and fetching.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Cursor, Read, Write as _};
+use std::io::{Cursor, Read};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Instant;
 
-use conjure_exec_agent::client::RemoteCall;
+use conjure_exec_agent::client::{ByteSource, TransferError, remote_file, remote_path, transfer};
 use conjure_exec_agent::files::{self, CallRoots};
-use conjure_exec_agent::frame::AgentFrame;
 use conjure_exec_agent::message::{AgentReply, AgentRequest};
-use conjure_exec_agent::{PIECE, WINDOW};
 use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written,
 };
 use conjure_skill_sdk::{Cx, Error, Result};
 
 use crate::container::Container;
-use crate::session::{BackendState, CallGuard, DockerSession, cancelled};
+use crate::session::{BackendState, CallGuard, DockerSession};
 use crate::to_error;
-
-/// How long the agent may take beyond the call's own time to say that it gave up.
-const ENDING: Duration = Duration::from_secs(5);
 
 /// A call about files, in its session's container.
 pub(crate) struct FileCall<'a> {
@@ -32,9 +26,6 @@ pub(crate) struct FileCall<'a> {
     until: Instant,
     _running: CallGuard,
 }
-
-/// Bytes that go in.
-type ByteSource<'s> = Option<Box<dyn Read + Send + 's>>;
 
 impl<'a> FileCall<'a> {
     pub(crate) async fn new(
@@ -130,13 +121,8 @@ impl<'a> FileCall<'a> {
             .create_new(true)
             .open(&request.to)
             .map_err(|error| Error::new(format!("{} cannot be written: {error}", request.to)))?;
-        let path = match request.id.split_once(':') {
-            Some((number, path)) if number.bytes().all(|byte| byte.is_ascii_digit()) => path,
-            _ => request.id.as_str(),
-        };
-        let asked = AgentRequest::Get {
-            path: path.to_owned(),
-        };
+        let path = remote_path(&request.id).to_owned();
+        let asked = AgentRequest::Get { path };
         match self.ask(&asked, None, Some(&mut to)).await {
             Ok(AgentReply::Sent(size)) => Ok(FileRef {
                 size: Some(size),
@@ -188,81 +174,18 @@ impl<'a> FileCall<'a> {
         &self,
         request: &AgentRequest,
         source: ByteSource<'_>,
-        mut to: Option<&mut File>,
+        to: Option<&mut File>,
     ) -> Result<AgentReply> {
-        let mut call = self.container.link.call(request);
-        let mut sending = Sending {
-            source,
-            credit: WINDOW as usize,
-        };
-        let ending = async {
-            tokio::select! {
-                () = cancelled(self.cx) => {}
-                () = self.session.over() => {}
-            }
-        };
-        let mut ending = std::pin::pin!(ending);
-        let mut limit = std::pin::pin!(tokio::time::sleep_until(self.until.into()));
-        // Whether it was told to stop, and whether its time was over then.
-        let (mut told, mut late) = (false, false);
-        loop {
-            sending.send(&call)?;
-            let is_late = tokio::select! {
-                frame = call.next() => match frame {
-                    Some(AgentFrame::Credit(more)) => {
-                        sending.credit += more as usize;
-                        continue;
-                    }
-                    Some(AgentFrame::Data(bytes)) => {
-                        if let Some(file) = &mut to {
-                            tokio::task::block_in_place(|| file.write_all(&bytes))?;
-                        }
-                        continue;
-                    }
-                    Some(AgentFrame::Reply(bytes)) => {
-                        return AgentReply::decode(&bytes).map_err(|error| to_error(&error.into()));
-                    }
-                    Some(AgentFrame::Fault(_)) if late => return Err(took_too_long()),
-                    Some(AgentFrame::Fault(error)) => return Err(to_error(&error)),
-                    Some(_) => continue,
-                    None => return Err(self.container.gone().await),
-                },
-                () = &mut ending, if !told => false,
-                () = &mut limit => true,
-            };
-            if told {
-                return Err(self.container.give_up().await);
-            }
-            (told, late) = (true, is_late);
-            call.send(&AgentFrame::Cancel);
-            limit.as_mut().reset((Instant::now() + ENDING).into());
+        let (link, over) = (&self.container.link, self.session.over());
+        let asked = transfer(self.cx, link, request, source, to, over, self.until).await;
+        match asked {
+            Ok(reply) => Ok(reply),
+            Err(TransferError::Fault(error)) => Err(to_error(&error)),
+            Err(TransferError::File(error)) => Err(error.into()),
+            Err(TransferError::Late) => Err(took_too_long()),
+            Err(TransferError::Gone) => Err(self.container.gone().await),
+            Err(TransferError::Stuck) => Err(self.container.give_up().await),
         }
-    }
-}
-
-/// What goes in, as far as there is credit.
-struct Sending<'s> {
-    source: ByteSource<'s>,
-    credit: usize,
-}
-
-impl Sending<'_> {
-    fn send(&mut self, call: &RemoteCall) -> Result<()> {
-        while let Some(source) = &mut self.source
-            && self.credit > 0
-        {
-            let mut piece = vec![0; self.credit.min(PIECE)];
-            let length = tokio::task::block_in_place(|| source.read(&mut piece))?;
-            if length == 0 {
-                self.source = None;
-                call.send(&AgentFrame::End);
-            } else {
-                piece.truncate(length);
-                self.credit -= length;
-                call.send(&AgentFrame::Data(piece));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -272,18 +195,7 @@ pub(crate) fn file_ref(container: &Container, path: &str, size: u64) -> FileRef 
     let here = here.and_then(|path| path.into_os_string().into_string().ok());
     let file = match here {
         Some(here) => FileRef::at(here),
-        None => {
-            // A file that changed is another one than the one that may have been fetched, also by
-            // an earlier session on the thread.
-            static BEGUN: LazyLock<u128> = LazyLock::new(|| {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH);
-                now.unwrap_or_default().as_millis()
-            });
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let number = format!("{}{:06}", *BEGUN, NEXT.fetch_add(1, Ordering::Relaxed));
-            let name = path.rsplit('/').next().unwrap_or(path);
-            FileRef::lazy(format!("{number}:{path}"), name)
-        }
+        None => remote_file(path),
     };
     FileRef {
         size: Some(size),

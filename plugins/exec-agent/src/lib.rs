@@ -19,6 +19,7 @@ pub mod message;
 #[cfg(feature = "executor")]
 pub mod output;
 pub mod private;
+pub mod relay;
 pub mod serve;
 
 /// How many bytes of output may be under way in a call before somebody has taken them.

@@ -3,12 +3,13 @@
 //! what it starts itself.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use conjure_exec_agent::relay::{RELAY_VERSION, attach, open, relay};
 use conjure_exec_agent::serve::{AgentSettings, serve};
 use conjure_process_tree::{supervise, users_probe};
 
@@ -48,6 +49,40 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
                 skills: Vec::new(),
                 confined: (verb == "serve-confined").then_some(hidden),
             });
+        }
+        Some("serve-relayed") => {
+            let working_dir = PathBuf::from(arguments.next().ok_or_else(usage)?);
+            std::env::set_current_dir(&working_dir)?;
+            return on_standard_streams(AgentSettings {
+                quiet: None,
+                calls: CALLS_INSIDE,
+                grace: GRACE,
+                working_dir,
+                skills: arguments.map(PathBuf::from).collect(),
+                confined: None,
+            });
+        }
+        Some("open") => {
+            let dir = PathBuf::from(arguments.next().ok_or_else(usage)?);
+            let seconds = arguments.next().ok_or_else(usage)?;
+            return open(&dir, seconds.to_str().ok_or_else(usage)?);
+        }
+        Some("attach") => return attach(&PathBuf::from(arguments.next().ok_or_else(usage)?)),
+        Some("relay") => {
+            let dir = PathBuf::from(arguments.next().ok_or_else(usage)?);
+            let seconds = arguments.next().ok_or_else(usage)?;
+            let seconds = seconds.to_str().and_then(|seconds| seconds.parse().ok());
+            relay(&dir, Duration::from_secs(seconds.ok_or_else(usage)?))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some("version") => {
+            writeln!(
+                io::stdout(),
+                "{} {}",
+                conjure_exec_agent::VERSION,
+                RELAY_VERSION
+            )?;
+            return Ok(ExitCode::SUCCESS);
         }
         Some("serve") => None,
         Some("serve-at") => {
@@ -95,7 +130,8 @@ fn usage() -> io::Error {
         ErrorKind::InvalidInput,
         "usage: serve QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | serve-at SOCKET QUIET_SECONDS \
          WORKING_DIR [SKILLS_DIR…] | serve-held PIPE QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | \
-         serve-confined [HIDDEN…] | serve-unconfined | hold PIPE",
+         serve-confined [HIDDEN…] | serve-unconfined | hold PIPE | open DIR SECONDS | attach DIR | \
+         relay DIR SECONDS | serve-relayed WORKING_DIR [SKILLS_DIR…] | version",
     )
 }
 

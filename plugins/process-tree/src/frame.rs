@@ -48,6 +48,34 @@ pub mod kind {
     pub const ENDED: u8 = 51;
     /// From a supervisor: no process is left. Nothing.
     pub const GONE: u8 = 52;
+    /// To a relay, first: who comes. Version, token, number of the stream, and how far it was read.
+    pub const HELLO: u8 = 64;
+    /// To a relay: a folder of the skills. A path.
+    pub const FOLDER: u8 = 65;
+    /// To a relay: a file of the skills. A path, and whether it can be run.
+    pub const FILE: u8 = 66;
+    /// To a relay: bytes of the file before.
+    pub const CONTENT: u8 = 67;
+    /// To a relay: a link in the skills. A path, and what it says.
+    pub const LINK: u8 = 68;
+    /// To a relay: the stream begins. A working directory, or none.
+    pub const BEGIN: u8 = 69;
+    /// To a relay: everything ends. Nothing.
+    pub const CLOSE: u8 = 70;
+    /// To a relay and from it: bytes of the stream.
+    pub const STREAM: u8 = 71;
+    /// To a relay and from it: so many bytes of the stream have come. A `u64`.
+    pub const TAKEN: u8 = 72;
+    /// From a relay: the stream goes on. How far it was read, a `u64`.
+    pub const WELCOME: u8 = 80;
+    /// From a relay: there is no such stream. Nothing.
+    pub const VACANT: u8 = 81;
+    /// From a relay: why something is not possible. A text.
+    pub const REFUSED: u8 = 82;
+    /// From a relay: the agent has ended. How, a text.
+    pub const OVER: u8 = 83;
+    /// From a relay: everything has ended. Nothing.
+    pub const CLOSED: u8 = 84;
 }
 
 /// The most that a frame carries.

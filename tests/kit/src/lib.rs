@@ -14,6 +14,7 @@ mod postgres;
 mod redact;
 mod relay;
 mod search;
+mod sshd;
 mod terminal;
 mod threads;
 mod workspace;
@@ -32,6 +33,7 @@ pub use postgres::Postgres;
 pub use redact::Redactor;
 pub use relay::TokenRelay;
 pub use search::{Search, search};
+pub use sshd::{Network, Sshd};
 pub use threads::{thread_ids, thread_log};
 pub use workspace::Workspace;
 

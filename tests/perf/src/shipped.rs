@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Local,
     /// The container executor.
     Docker,
+    /// The SSH executor.
+    Ssh,
     /// The MCP backend, and a server for it.
     Mcp,
     /// Every plugin that comes with the program.
@@ -37,6 +39,7 @@ pub(crate) struct Shipped {
     program: Option<PathBuf>,
     local: Option<PathBuf>,
     docker: Option<PathBuf>,
+    ssh: Option<PathBuf>,
     mcp: Option<PathBuf>,
     mcp_server: Option<PathBuf>,
     skill: Option<PathBuf>,
@@ -45,11 +48,12 @@ pub(crate) struct Shipped {
 }
 
 /// The plugins that come with the program.
-const BUNDLED: [&str; 5] = [
+const BUNDLED: [&str; 6] = [
     "conjure-backend-anthropic",
     "conjure-backend-docker",
     "conjure-backend-local",
     "conjure-backend-mcp",
+    "conjure-backend-ssh",
     "conjure-skill-log-fetcher",
 ];
 
@@ -92,6 +96,9 @@ impl Shipped {
         if needs.contains(&Need::Docker) {
             command.args(["--package", "conjure-backend-docker"]);
         }
+        if needs.contains(&Need::Ssh) {
+            command.args(["--package", "conjure-backend-ssh"]);
+        }
         if needs.contains(&Need::Mcp) {
             command.args(["--package", "conjure-backend-mcp"]);
             command.args(["--package", "conjure-mock-mcp"]);
@@ -112,6 +119,7 @@ impl Shipped {
                 "conjure" => shipped.program = artifact.program,
                 "conjure_backend_local" => shipped.local = artifact.library,
                 "conjure_backend_docker" => shipped.docker = artifact.library,
+                "conjure_backend_ssh" => shipped.ssh = artifact.library,
                 "conjure_backend_mcp" => shipped.mcp = artifact.library.or(shipped.mcp),
                 "mock-mcp" => shipped.mcp_server = artifact.program,
                 _ => {}
@@ -136,6 +144,11 @@ impl Shipped {
     /// The container executor.
     pub(crate) fn docker(&self) -> Result<&Path> {
         there(&self.docker, "the container executor")
+    }
+
+    /// The SSH executor.
+    pub(crate) fn ssh(&self) -> Result<&Path> {
+        there(&self.ssh, "the SSH executor")
     }
 
     /// The MCP backend.

@@ -138,7 +138,7 @@ impl<'a> RemoteCommand<'a> {
 }
 
 /// Becomes ready when the call is cancelled, and never with a host that cannot tell.
-async fn cancelled(cx: &Cx) {
+pub(super) async fn cancelled(cx: &Cx) {
     cx.until_cancelled().await;
     if !cx.cancelled() {
         std::future::pending::<()>().await;

@@ -5,6 +5,8 @@
 mod command;
 mod link;
 mod outgoing;
+mod transfer;
 
 pub use command::{Lost, RemoteCommand};
 pub use link::{AgentInput, AgentLink, Feed, QUIET, RemoteCall};
+pub use transfer::{ByteSource, TransferError, remote_file, remote_path, transfer};

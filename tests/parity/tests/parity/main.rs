@@ -69,4 +69,6 @@ mod requests;
 #[cfg(test)]
 mod routing;
 #[cfg(test)]
+mod ssh;
+#[cfg(test)]
 mod stage;

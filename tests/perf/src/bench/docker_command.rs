@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use conjure_host::plugin::{CallOptions, Instance, NoServices, emit_channel};
+use conjure_host::plugin::NoServices;
 use conjure_host::plugin_create;
 use conjure_kit::{Engine, static_busybox};
-use conjure_skill_sdk::protocol::{Bash, BashOutput, Empty, ExecutorInit, Request, op};
-use serde::Serialize;
 use serde_json::json;
 
+use super::executor_session::{ROUNDS, Session};
 use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
 use crate::measured::Place;
@@ -30,13 +29,11 @@ const EXEC: f64 = 60.0;
 /// takes to ask for the next one.
 const REST: Duration = Duration::from_millis(10);
 
-const ROUNDS: usize = 600;
-const WARM_UP: usize = 50;
-/// How many times `docker exec` is measured; it takes long.
-const EXECS: usize = 20;
-
 /// Starts one process beside the shell.
 const COMMAND: &str = "/bin/ls /; exit 0";
+
+/// How many times `docker exec` is measured; it takes long.
+const EXECS: usize = 20;
 
 pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let Some(engine) = Engine::find()? else {
@@ -51,142 +48,56 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         let plugin = place.load(&library)?;
         let instance = plugin.create(&create, Arc::new(NoServices)).await?;
         let session = Session::new(&place, instance).await?;
-        let measured = session.measure(engine).await;
-        let request = session.request(Empty {})?;
-        let ended = session
-            .instance
-            .request(op::EXECUTOR_CLEANUP, request, CallOptions::default());
-        ended.await?;
+        let measured = measure(&session, engine).await;
+        session.end().await?;
         measured
     })
 }
 
-struct Session {
-    instance: Arc<Instance>,
-    working_dir: String,
-    exchange_dir: String,
-}
-
-impl Session {
-    async fn new(place: &Place, instance: Arc<Instance>) -> Result<Self> {
-        let made = |name: &str| -> Result<String> {
-            let dir = place.root.path().join(name);
-            conjure_host::fs::create_private_dir(&dir)?;
-            Ok(dir.canonicalize()?.display().to_string())
-        };
-        let session = Self {
-            instance,
-            working_dir: made("work")?,
-            exchange_dir: made("exchange")?,
-        };
-        let init = session.request(ExecutorInit::default())?;
-        session
-            .instance
-            .request(op::EXECUTOR_INIT, init, CallOptions::default())
-            .await?;
-        Ok(session)
+async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
+    let samples = session.timed(COMMAND, None).await?;
+    let rested = session.timed(COMMAND, Some(REST)).await?;
+    let host = session.bash("cat /proc/sys/kernel/hostname").await?;
+    let mut execs = Samples::default();
+    for _ in 0..EXECS {
+        let begun = Instant::now();
+        exec(host.stdout.trim())?;
+        execs.push(us(begun.elapsed()) / 1_000.0);
     }
-
-    async fn measure(&self, engine: Engine) -> Result<Vec<Figure>> {
-        let samples = self.timed(None).await?;
-        let rested = self.timed(Some(REST)).await?;
-        let host = self.bash("cat /proc/sys/kernel/hostname").await?;
-        let mut execs = Samples::default();
-        for _ in 0..EXECS {
-            let begun = Instant::now();
-            exec(host.stdout.trim())?;
-            execs.push(us(begun.elapsed()) / 1_000.0);
-        }
-        let busybox = static_busybox().context("there is no static busybox")?;
-        let mut bare = Samples::default();
-        for _ in 0..ROUNDS {
-            let begun = Instant::now();
-            alone(&busybox)?;
-            bare.push(us(begun.elapsed()) / 1_000.0);
-        }
-        let method = format!(
-            "`{COMMAND}` by executor.bash in a container of {} that runs already (configuration as \
+    let busybox = static_busybox().context("there is no static busybox")?;
+    let mut bare = Samples::default();
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        alone(&busybox)?;
+        bare.push(us(begun.elapsed()) / 1_000.0);
+    }
+    let method = format!(
+        "`{COMMAND}` by executor.bash in a container of {} that runs already (configuration as \
              it is by default, an empty working directory, an output channel), one call straight after \
              the other; median.",
-            engine.image()
-        );
-        let note = format!(
-            "the quick tenth: {} ms; the same two processes outside any container, without us: {} \
+        engine.image()
+    );
+    let note = format!(
+        "the quick tenth: {} ms; the same two processes outside any container, without us: {} \
              ms; `docker exec` of the same command: {} ms.",
-            short(samples.at(10)),
-            short(bare.median()),
-            short(execs.median()),
-        );
-        let ratio = "The same, divided by a `docker exec` of the same command in the same \
+        short(samples.at(10)),
+        short(bare.median()),
+        short(execs.median()),
+    );
+    let ratio = "The same, divided by a `docker exec` of the same command in the same \
                      container: the machine for which 1.5 ms were said does that in 60 ms.";
-        let share = |samples: &Samples| samples.median() / execs.median();
-        let at_rest =
-            "The same, each call 10 ms after the one before, so that it finds all at rest.";
-        Ok(vec![
-            Figure::new("docker_command", "ms", &samples, &method)
-                .at_most(TARGET)
-                .note(note),
-            Figure::single("docker_command_ratio", TIMES, share(&samples), ratio)
-                .at_most(TARGET / EXEC),
-            Figure::new("docker_command_rested", "ms", &rested, at_rest).at_most(TARGET),
-            Figure::single("docker_command_rested_ratio", TIMES, share(&rested), ratio)
-                .at_most(TARGET / EXEC),
-        ])
-    }
-
-    /// Milliseconds of the command, called again and again with so much time between.
-    async fn timed(&self, rest: Option<Duration>) -> Result<Samples> {
-        let mut samples = Samples::default();
-        for round in 0..WARM_UP + ROUNDS {
-            if let Some(rest) = rest {
-                tokio::time::sleep(rest).await;
-            }
-            let begun = Instant::now();
-            self.bash(COMMAND).await?;
-            if round >= WARM_UP {
-                samples.push(us(begun.elapsed()) / 1_000.0);
-            }
-        }
-        Ok(samples)
-    }
-
-    async fn bash(&self, command: &str) -> Result<BashOutput> {
-        let json = self.request(Bash {
-            command: command.to_owned(),
-            keep_bytes: Some(16 * 1024),
-            ..Bash::default()
-        })?;
-        let (sink, mut stream) = emit_channel();
-        let options = CallOptions {
-            sink: Some(sink),
-            ..CallOptions::default()
-        };
-        let answer = self.instance.request(op::EXECUTOR_BASH, json, options);
-        tokio::pin!(answer);
-        let reply = loop {
-            tokio::select! {
-                biased;
-                Some(_) = stream.next() => {}
-                answer = &mut answer => break answer?,
-            }
-        };
-        let output: BashOutput = serde_json::from_slice(&reply)?;
-        ensure!(
-            output.exit_code == Some(0),
-            "the command failed: {output:?}"
-        );
-        Ok(output)
-    }
-
-    fn request<B: Serialize>(&self, body: B) -> Result<Vec<u8>> {
-        Ok(serde_json::to_vec(&Request {
-            session: Some("perf".to_owned()),
-            working_dir: Some(self.working_dir.clone()),
-            exchange_dir: Some(self.exchange_dir.clone()),
-            deadline_ms: 30_000,
-            ..Request::new(body)
-        })?)
-    }
+    let share = |samples: &Samples| samples.median() / execs.median();
+    let at_rest = "The same, each call 10 ms after the one before, so that it finds all at rest.";
+    Ok(vec![
+        Figure::new("docker_command", "ms", &samples, &method)
+            .at_most(TARGET)
+            .note(note),
+        Figure::single("docker_command_ratio", TIMES, share(&samples), ratio)
+            .at_most(TARGET / EXEC),
+        Figure::new("docker_command_rested", "ms", &rested, at_rest).at_most(TARGET),
+        Figure::single("docker_command_rested_ratio", TIMES, share(&rested), ratio)
+            .at_most(TARGET / EXEC),
+    ])
 }
 
 /// The same programs started by nobody but this one: less than that no call can take.

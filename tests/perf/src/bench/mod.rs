@@ -4,6 +4,7 @@
 
 mod boundary;
 mod docker_command;
+mod executor_session;
 mod history;
 mod hot_add_load;
 mod in_place;
@@ -20,6 +21,7 @@ mod overlap;
 mod routing_build;
 mod routing_lookup;
 mod serve;
+mod ssh_command;
 mod streams;
 mod template;
 mod version;
@@ -100,6 +102,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Docker],
         slow: false,
         run: docker_command::run,
+    },
+    Benchmark {
+        name: "ssh_command",
+        figures: &["ssh_command"],
+        needs: &[Need::Ssh],
+        slow: false,
+        run: ssh_command::run,
     },
     Benchmark {
         name: "routing_build",

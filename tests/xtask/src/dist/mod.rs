@@ -21,11 +21,12 @@ use crate::{artifacts::Built, files, repo};
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
 /// The plugins that come with it.
-const PLUGINS: [&str; 5] = [
+const PLUGINS: [&str; 6] = [
     "conjure-backend-anthropic",
     "conjure-backend-docker",
     "conjure-backend-local",
     "conjure-backend-mcp",
+    "conjure-backend-ssh",
     "conjure-skill-log-fetcher",
 ];
 /// Where everything is made, below the root of the repository. The Debian package takes its files

@@ -1,0 +1,262 @@
+//! What a failed connection says to whoever reads it: what failed, why, and what to do.
+
+use conjure_exec_agent::relay::NOT_THERE;
+use conjure_skill_sdk::Error;
+
+use crate::config::SshSettings;
+use crate::ssh::{CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN, SshFailure};
+
+/// The exit code with which `ssh` speaks of itself.
+const OF_SSH: i32 = 255;
+/// What a shell ends with that finds no program, and one that may not run it.
+const NO_PROGRAM: [i32; 2] = [126, 127];
+
+/// What a failure means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// The machine may be reached in a moment.
+    Unreachable,
+    /// The machine is another one than it was, or not known.
+    HostKey,
+    /// Nothing that waiting changes.
+    Lasting,
+    /// There is a relay, and it does not take the session.
+    Refused,
+    /// There is no relay any more.
+    Gone,
+}
+
+/// A failure with its meaning and its words.
+#[derive(Debug, Clone)]
+pub(crate) struct Explained {
+    pub(crate) kind: FailureKind,
+    pub(crate) text: String,
+}
+
+impl Explained {
+    /// One that waiting does not change.
+    pub(crate) fn lasting(settings: &SshSettings, text: &str) -> Self {
+        Self {
+            kind: FailureKind::Lasting,
+            text: format!("the machine {} {text}", settings.host),
+        }
+    }
+
+    /// One whose relay does not take the session.
+    pub(crate) fn refused(settings: &SshSettings, text: &str) -> Self {
+        Self {
+            kind: FailureKind::Refused,
+            ..Self::lasting(settings, text)
+        }
+    }
+
+    /// One whose relay does not know the session.
+    pub(crate) fn gone(settings: &SshSettings) -> Self {
+        let failure = SshFailure {
+            code: Some(NOT_THERE.into()),
+            ..SshFailure::default()
+        };
+        explained(settings, &failure)
+    }
+}
+
+impl From<Explained> for Error {
+    fn from(explained: Explained) -> Self {
+        Self::new(explained.text)
+    }
+}
+
+/// Says what a failure means.
+pub(crate) fn explained(settings: &SshSettings, failure: &SshFailure) -> Explained {
+    let (kind, what) = meaning(settings, failure);
+    let why = match (failure.complaint.as_str(), failure.said.as_str()) {
+        ("", "") => String::new(),
+        ("", said) => format!(" (it says: {said})"),
+        (complaint, _) => format!(" ({complaint})"),
+    };
+    Explained {
+        kind,
+        text: format!("the machine {} {what}{why}", settings.host),
+    }
+}
+
+fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String) {
+    let host = &settings.host;
+    let complaint = failure.complaint.as_str();
+    let has = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
+    let lasting = |text: &str| (FailureKind::Lasting, text.to_owned());
+    if failure.late {
+        let text = "does not answer in time: see that it is up and that `connect_timeout_ms` is \
+                    long enough";
+        return (FailureKind::Unreachable, text.to_owned());
+    }
+    match failure.code {
+        None if has(&["`ssh` cannot be started"]) => lasting(
+            "cannot be reached: install OpenSSH's client, so that `ssh` is found on the PATH of \
+             the host",
+        ),
+        Some(code) if code == i32::from(NOT_THERE) => (
+            FailureKind::Gone,
+            "has no agent of this session any more: it was ended, or the machine was started \
+             again"
+                .to_owned(),
+        ),
+        Some(NO_DIRECTORY) => lasting(&format!(
+            "lets nobody make the directory `{}` for the agent: name one that can be written, with \
+             `agent_dir`",
+            settings.agent_dir
+        )),
+        Some(NOT_WRITTEN) => lasting(&format!(
+            "takes no agent into `{}`: make room there or name another directory with `agent_dir`",
+            settings.agent_dir
+        )),
+        Some(CUT) => (
+            FailureKind::Unreachable,
+            "did not get all of the agent: call again".to_owned(),
+        ),
+        Some(DOES_NOT_RUN) => lasting(&format!(
+            "runs no program in `{}`: where that file system is mounted noexec, name a directory \
+             on another one with `agent_dir`; for another processor name an agent with `agent`",
+            settings.agent_dir
+        )),
+        Some(OF_SSH) if has(&["HOST IDENTIFICATION HAS CHANGED"]) => (
+            FailureKind::HostKey,
+            format!(
+                "shows another key than the one that is known, so nothing was sent: it may be \
+                 another machine. Ask whoever runs it; if the change is right, remove the old key \
+                 (`ssh-keygen -R {host}`), connect once by hand, and call again"
+            ),
+        ),
+        Some(OF_SSH) if has(&["Host key verification failed"]) => (
+            FailureKind::HostKey,
+            format!(
+                "is not known yet: connect once by hand (`ssh {host}`) and compare its key, or \
+                 set `strict_host_key_checking = \"accept-new\"`"
+            ),
+        ),
+        Some(OF_SSH) if has(&["Permission denied", "Too many authentication failures"]) => lasting(
+            "refuses the key: name the right `user` and `identity_file`, or add the key to \
+             ssh-agent (a key with a passphrase needs that, since nobody is asked), and see that \
+             it stands in ~/.ssh/authorized_keys there",
+        ),
+        Some(OF_SSH) if has(&["Could not resolve hostname"]) => (
+            FailureKind::Unreachable,
+            "is not known by that name: correct `host`, or add it to ssh's configuration"
+                .to_owned(),
+        ),
+        Some(OF_SSH) if has(&["Connection refused"]) => (
+            FailureKind::Unreachable,
+            "refuses connections: see that sshd runs there and that `port` is right".to_owned(),
+        ),
+        Some(OF_SSH)
+            if has(&[
+                "Bad owner or permissions",
+                "Bad configuration",
+                "terminating, ",
+            ]) =>
+        {
+            lasting("cannot be reached: correct ssh's configuration")
+        }
+        Some(OF_SSH) | None => (
+            FailureKind::Unreachable,
+            "cannot be reached: see that it is up, and that `ssh` reaches it from here".to_owned(),
+        ),
+        Some(code) if NO_PROGRAM.contains(&code) => lasting(
+            "does not run the agent: give the user a shell, and see that /bin/sh is there and \
+             that programs may run in `agent_dir`",
+        ),
+        Some(_) if has(&["No space left", "quota"]) => lasting(&format!(
+            "has no room in `{}`: make some, or name another directory with `scratch_dir`",
+            settings.scratch_dir
+        )),
+        Some(_) if has(&["cannot be made"]) => lasting(
+            "lets nobody make a directory for the session: name one that can be written, with \
+             `scratch_dir`",
+        ),
+        Some(code) if complaint.is_empty() => lasting(&format!(
+            "starts no shell for this user; what it ran ended with {code}. Give the user a shell \
+             (`chsh`), or name another `user`"
+        )),
+        Some(code) => lasting(&format!("did not start the agent, which ended with {code}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_says_what_to_do() {
+        let settings = SshSettings {
+            host: "build".to_owned(),
+            ..SshSettings::default()
+        };
+        let of = |code: i32, complaint: &str| {
+            let failure = SshFailure {
+                code: Some(code),
+                complaint: complaint.to_owned(),
+                ..SshFailure::default()
+            };
+            explained(&settings, &failure)
+        };
+        for (code, complaint, kind, says) in [
+            (
+                255,
+                "ssh: Could not resolve hostname build: Name or service not known",
+                FailureKind::Unreachable,
+                "correct `host`",
+            ),
+            (
+                255,
+                "me@build: Permission denied (publickey).",
+                FailureKind::Lasting,
+                "`identity_file`",
+            ),
+            (
+                255,
+                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @; Host key verification failed.",
+                FailureKind::HostKey,
+                "ssh-keygen -R build",
+            ),
+            (
+                255,
+                "Host key verification failed.",
+                FailureKind::HostKey,
+                "accept-new",
+            ),
+            (
+                255,
+                "ssh: connect to host build port 22: Connection refused",
+                FailureKind::Unreachable,
+                "sshd",
+            ),
+            (
+                92,
+                "cat: write error: No space left on device",
+                FailureKind::Lasting,
+                "make room",
+            ),
+            (
+                91,
+                "mkdir: cannot create directory: Read-only file system",
+                FailureKind::Lasting,
+                "`agent_dir`",
+            ),
+            (94, "Permission denied", FailureKind::Lasting, "noexec"),
+            (90, "", FailureKind::Gone, "no agent"),
+            (
+                1,
+                "conjure-exec-agent: /tmp/x cannot be made: No space left on device",
+                FailureKind::Lasting,
+                "no room",
+            ),
+            (1, "", FailureKind::Lasting, "chsh"),
+        ] {
+            let explained = of(code, complaint);
+            assert_eq!(explained.kind, kind, "{}", explained.text);
+            assert!(explained.text.contains(says), "{}", explained.text);
+            assert!(explained.text.contains("build"), "{}", explained.text);
+            assert!(explained.text.contains(complaint), "{}", explained.text);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Files on the remote machine: showing, writing, replacing, bringing and fetching.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Cursor, Read};
+use std::sync::Arc;
+use std::time::Instant;
+
+use conjure_exec_agent::client::{ByteSource, TransferError, remote_file, remote_path, transfer};
+use conjure_exec_agent::files::{self, CallRoots};
+use conjure_exec_agent::message::{AgentReply, AgentRequest};
+use conjure_skill_sdk::abi::code;
+use conjure_skill_sdk::protocol::{
+    CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written,
+};
+use conjure_skill_sdk::{Cx, Error, Result};
+
+use crate::config::SshSettings;
+use crate::session::{CallGuard, RemoteAgent, SshSession};
+use crate::to_error;
+
+/// A call about files, with its session's agent.
+pub(crate) struct FileCall<'a> {
+    cx: &'a Cx,
+    session: Arc<SshSession>,
+    agent: Arc<RemoteAgent>,
+    until: Instant,
+    _running: CallGuard,
+}
+
+impl<'a> FileCall<'a> {
+    pub(crate) async fn new(
+        cx: &'a Cx,
+        session: Arc<SshSession>,
+        settings: &SshSettings,
+    ) -> Result<Self> {
+        let limit = cx.time_limit().unwrap_or(settings.timeout());
+        let until = Instant::now() + limit;
+        let running = session.running(cx);
+        Ok(Self {
+            cx,
+            agent: session.agent(cx, limit).await?,
+            session,
+            until,
+            _running: running,
+        })
+    }
+
+    /// Shows a file or a directory.
+    pub(crate) async fn view(&self, request: View) -> Result<Viewed> {
+        let request = AgentRequest::View {
+            path: request.path,
+            range: request.view_range,
+        };
+        match self.ask(&request, None, None).await? {
+            AgentReply::View {
+                content,
+                directory,
+                total_lines,
+                cut,
+            } => Ok(Viewed {
+                content,
+                directory,
+                total_lines,
+                full_content: cut.map(|(path, _, size)| file_ref(&path, size)),
+            }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Writes a file.
+    pub(crate) async fn create_file(&self, request: CreateFile) -> Result<Written> {
+        let source: Box<dyn Read + Send> = match (request.file_text, request.content) {
+            (Some(text), _) => Box::new(Cursor::new(text.into_bytes())),
+            (None, Some(content)) => Box::new(self.offered(&content)?),
+            (None, None) => return Err(Error::invalid("`file_text` is missing")),
+        };
+        let path = request.path;
+        let request = AgentRequest::Create { path };
+        written(self.ask(&request, Some(source), None).await?)
+    }
+
+    /// Replaces the only occurrence of a passage.
+    pub(crate) async fn str_replace(&self, request: StrReplace) -> Result<Written> {
+        let request = AgentRequest::Replace {
+            path: request.path,
+            old: request.old_str,
+            new: request.new_str,
+        };
+        written(self.ask(&request, None, None).await?)
+    }
+
+    /// Brings a file of the host's into the work directory. The path that comes back is the remote
+    /// machine's.
+    pub(crate) async fn put(&self, request: &FilesPut) -> Result<FileRef> {
+        let source = Box::new(self.offered(&request.file)?);
+        let name = request.file.name.clone();
+        let asked = AgentRequest::Put { name };
+        match self.ask(&asked, Some(source), None).await? {
+            AgentReply::Written { path, size, .. } => Ok(FileRef {
+                id: Some(path.clone()),
+                size: Some(size),
+                ..FileRef::at(path)
+            }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Fetches a file to a path that does not exist yet.
+    pub(crate) async fn get(&self, request: FilesGet) -> Result<FileRef> {
+        let mut options = OpenOptions::new();
+        let mut to = options
+            .write(true)
+            .create_new(true)
+            .open(&request.to)
+            .map_err(|error| Error::new(format!("{} cannot be written: {error}", request.to)))?;
+        let path = remote_path(&request.id).to_owned();
+        match self
+            .ask(&AgentRequest::Get { path }, None, Some(&mut to))
+            .await
+        {
+            Ok(AgentReply::Sent(size)) => Ok(FileRef {
+                size: Some(size),
+                ..FileRef::at(request.to)
+            }),
+            other => {
+                // Half a file is worse than none.
+                let _ = std::fs::remove_file(&request.to);
+                other.and(Err(unexpected()))
+            }
+        }
+    }
+
+    /// A file of the host's, opened without following a link, and only if it is a regular one in
+    /// the session's own directories.
+    fn offered(&self, file: &FileRef) -> Result<File> {
+        let path = file.path.as_deref().ok_or_else(|| {
+            Error::invalid(format!(
+                "the file `{}` has no path; it must be fetched first",
+                file.name
+            ))
+        })?;
+        let working = &self.session.working_dir;
+        CallRoots::new(working, std::iter::empty(), self.cx.exchange_dir())
+            .and_then(|roots| roots.resolve(path))
+            .and_then(|place| files::open_file(&place))
+            .map(|(file, _)| file)
+            .map_err(|error| to_error(&error))
+    }
+
+    /// Makes a call to its end, with what goes in and to where what comes out goes.
+    async fn ask(
+        &self,
+        request: &AgentRequest,
+        source: ByteSource<'_>,
+        to: Option<&mut File>,
+    ) -> Result<AgentReply> {
+        let (link, over) = (&self.agent.link, self.session.over());
+        match transfer(self.cx, link, request, source, to, over, self.until).await {
+            Ok(reply) => Ok(reply),
+            Err(TransferError::Fault(error)) => Err(to_error(&error)),
+            Err(TransferError::File(error)) => Err(error.into()),
+            Err(TransferError::Late) => Err(Error::with_code(
+                code::TIMEOUT,
+                "the time of the call was over before it was done",
+            )),
+            Err(TransferError::Gone) => Err(self.agent.gone()),
+            Err(TransferError::Stuck) => Err(self.session.give_up(&self.agent).await),
+        }
+    }
+}
+
+fn written(reply: AgentReply) -> Result<Written> {
+    match reply {
+        AgentReply::Written {
+            path,
+            size,
+            replaced,
+            ..
+        } => Ok(Written {
+            file: file_ref(&path, size),
+            replaced,
+        }),
+        _ => Err(unexpected()),
+    }
+}
+
+/// A file on the remote machine, which is fetched when somebody asks for it.
+pub(crate) fn file_ref(path: &str, size: u64) -> FileRef {
+    FileRef {
+        size: Some(size),
+        ..remote_file(path)
+    }
+}
+
+fn unexpected() -> Error {
+    Error::new("the agent's reply does not fit")
+}

@@ -1,0 +1,309 @@
+//! The stream to a session's agent, over one connection after another.
+//!
+//! What goes out is kept until the relay over there confirms it, and sent again over the next
+//! connection from where the relay says it is; what comes in is counted, and said to the relay. So
+//! a call never sees that a connection was lost: it waits.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use conjure_exec_agent::client::Feed;
+use conjure_exec_agent::relay::{CONFIRM, RELAY_PIECE, RelayFrame, SentStream};
+use conjure_process_tree::frame::Frames;
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{Notify, watch};
+
+use crate::connect::{Machine, Relayed};
+use crate::explain::{Explained, FailureKind};
+
+/// The most bytes that wait to be confirmed; then whoever sends waits.
+const MOST: usize = 16 * 1024 * 1024;
+/// How long the first wait before another connection is, and the longest.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The state of a stream, which its writer, its reader and its session share.
+pub(crate) struct KeptStream {
+    /// Its number, which the relay knows it by.
+    pub(crate) number: u64,
+    state: Mutex<StreamState>,
+    /// There is something to send.
+    news: Notify,
+    /// Since when the connection is lost, if it is.
+    lost: watch::Sender<Option<Instant>>,
+    /// Once the stream is over: whether the relay has ended everything.
+    closed: watch::Sender<Option<bool>>,
+}
+
+#[derive(Default)]
+struct StreamState {
+    out: SentStream,
+    received: u64,
+    confirmed: u64,
+    closing: bool,
+    /// Who waits for room.
+    waiting: Option<Waker>,
+}
+
+/// Why a connection is over.
+enum ConnectionEnd {
+    /// And with it the stream.
+    Over(String),
+    /// Another one can go on.
+    Lost,
+}
+
+impl KeptStream {
+    /// One that nothing has gone over.
+    pub(crate) fn new() -> Self {
+        let (_, number) = uuid::Uuid::new_v4().as_u64_pair();
+        Self {
+            number,
+            state: Mutex::default(),
+            news: Notify::new(),
+            lost: watch::Sender::new(None),
+            closed: watch::Sender::new(None),
+        }
+    }
+
+    /// How far it was read.
+    pub(crate) fn received(&self) -> u64 {
+        self.lock().received
+    }
+
+    /// How long the connection has been lost for, if it is.
+    pub(crate) fn lost_for(&self) -> Option<Duration> {
+        self.lost.borrow().map(|since| since.elapsed())
+    }
+
+    /// Ends everything over there, once all that was sent is there. Says whether that was done
+    /// before the stream was over; nothing when neither came about in this time.
+    pub(crate) async fn close(&self, within: Duration) -> Option<bool> {
+        self.lock().closing = true;
+        self.news.notify_one();
+        let mut closed = self.closed.subscribe();
+        let _ = tokio::time::timeout(within, closed.wait_for(Option::is_some)).await;
+        *self.closed.borrow()
+    }
+
+    /// Keeps the stream going, over this connection and others, to its end. Says why that came
+    /// about.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        machine: Arc<Machine>,
+        first: Relayed,
+        feed: Feed,
+    ) -> String {
+        let why = self.keep_going(&machine, first, feed).await;
+        self.closed.send_if_modified(|closed| {
+            let was_open = closed.is_none();
+            closed.get_or_insert(false);
+            was_open
+        });
+        why
+    }
+
+    async fn keep_going(&self, machine: &Machine, first: Relayed, mut feed: Feed) -> String {
+        let mut connection = first;
+        loop {
+            if let ConnectionEnd::Over(how) = self.carry(&mut connection, &mut feed).await {
+                return how;
+            }
+            let since = Instant::now();
+            self.lost.send_replace(Some(since));
+            let failure = connection.process.end().await;
+            let reason = match failure.complaint.as_str() {
+                "" => String::new(),
+                complaint => format!(" ({complaint})"),
+            };
+            machine.tell(&format!(
+                "the connection to {} is lost{reason}; what runs there goes on, and the \
+                 connection is made again",
+                machine.settings.host
+            ));
+            connection = match self.reconnect(machine, since).await {
+                Ok(connection) => connection,
+                Err(why) => return why,
+            };
+            self.lost.send_replace(None);
+            machine.tell(&format!(
+                "the connection to {} is back after {:.1} s; nothing was lost",
+                machine.settings.host,
+                since.elapsed().as_secs_f64()
+            ));
+        }
+    }
+
+    /// Another connection to the same stream, tried until it is time to give up.
+    async fn reconnect(&self, machine: &Machine, since: Instant) -> Result<Relayed, String> {
+        let mut wait = FIRST_WAIT;
+        loop {
+            let failed = match machine.attach(self).await {
+                Ok((connection, over_there)) => {
+                    if self.lock().out.resume(over_there) {
+                        return Ok(connection);
+                    }
+                    return Err("its relay has not kept what was sent".to_owned());
+                }
+                Err(failed) => failed,
+            };
+            let Explained { kind, text } = failed;
+            if matches!(kind, FailureKind::Gone | FailureKind::HostKey) {
+                return Err(text);
+            }
+            let limit = machine.settings.reconnect();
+            if since.elapsed() + wait >= limit {
+                return Err(format!(
+                    "the connection was lost for {} s (`reconnect_ms`), and what ran there ends; \
+                     at last {text}",
+                    limit.as_secs()
+                ));
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Carries the stream over one connection, for as long as that lasts.
+    async fn carry(&self, connection: &mut Relayed, feed: &mut Feed) -> ConnectionEnd {
+        let Relayed { process, frames } = connection;
+        let (input, output) = process.ends();
+        let Some(input) = input else {
+            return ConnectionEnd::Lost;
+        };
+        tokio::select! {
+            end = self.read(output, frames, feed) => end,
+            // The end of the connection is seen by whoever reads.
+            never = self.write(input) => match never {},
+        }
+    }
+
+    async fn read(
+        &self,
+        output: &mut ChildStdout,
+        frames: &mut Frames,
+        feed: &mut Feed,
+    ) -> ConnectionEnd {
+        let mut buffer = Vec::with_capacity(RELAY_PIECE);
+        loop {
+            loop {
+                let frame = match frames.next_frame() {
+                    Ok(None) => break,
+                    Ok(Some(frame)) => RelayFrame::decode(frame),
+                    Err(error) => Err(error),
+                };
+                match frame {
+                    Ok(RelayFrame::Stream(bytes)) => {
+                        if let Err(why) = feed.take(&bytes) {
+                            return ConnectionEnd::Over(why);
+                        }
+                        self.count(bytes.len() as u64);
+                    }
+                    Ok(RelayFrame::Taken(count)) => self.confirm(count),
+                    Ok(RelayFrame::Over(how)) => return ConnectionEnd::Over(how),
+                    Ok(RelayFrame::Closed) => {
+                        self.closed.send_replace(Some(true));
+                        return ConnectionEnd::Over("the session was closed".to_owned());
+                    }
+                    Ok(RelayFrame::Refused(why)) => return ConnectionEnd::Over(why),
+                    Ok(_) => {}
+                    Err(error) => return ConnectionEnd::Over(error.to_string()),
+                }
+            }
+            buffer.clear();
+            match output.read_buf(&mut buffer).await {
+                Ok(1..) => frames.push(&buffer),
+                Ok(0) | Err(_) => return ConnectionEnd::Lost,
+            }
+        }
+    }
+
+    /// Counts bytes that have come, and has them confirmed now and then.
+    fn count(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.received += bytes;
+        if state.received - state.confirmed >= CONFIRM {
+            drop(state);
+            self.news.notify_one();
+        }
+    }
+
+    fn confirm(&self, count: u64) {
+        let mut state = self.lock();
+        state.out.confirm(count);
+        if let Some(waiting) = state.waiting.take() {
+            waiting.wake();
+        }
+    }
+
+    async fn write(&self, input: &mut ChildStdin) -> std::convert::Infallible {
+        let mut closes = false;
+        loop {
+            let mut bytes = Vec::new();
+            {
+                let mut state = self.lock();
+                if state.received - state.confirmed >= CONFIRM {
+                    state.confirmed = state.received;
+                    bytes.extend(RelayFrame::Taken(state.received).encode());
+                }
+                if let Some(piece) = state.out.next(RELAY_PIECE) {
+                    bytes.extend(RelayFrame::Stream(piece).encode());
+                } else if state.closing && !closes {
+                    closes = true;
+                    bytes.extend(RelayFrame::Close.encode());
+                }
+            }
+            if bytes.is_empty() {
+                self.news.notified().await;
+            } else if input.write_all(&bytes).await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for KeptStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("KeptStream");
+        shown.field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// The writing end of a stream.
+#[derive(Debug)]
+pub(crate) struct StreamInput(pub(crate) Arc<KeptStream>);
+
+impl AsyncWrite for StreamInput {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.0.lock();
+        if state.out.len() >= MOST {
+            state.waiting = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        state.out.push(bytes);
+        drop(state);
+        self.0.news.notify_one();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

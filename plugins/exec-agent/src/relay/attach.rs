@@ -1,0 +1,128 @@
+//! Carries one connection to a relay: bytes of standard input to its socket, and back.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::thread;
+
+use conjure_process_tree::own_program;
+
+use super::server::SOCKET;
+use super::{RELAY_PIECE, SKILLS, WORK};
+
+/// The exit code of [`attach`] where no relay is.
+pub const NOT_THERE: u8 = 90;
+
+/// Goes to the relay of a directory, which is started where there is none. It waits for `seconds`
+/// for somebody to come back, each time that nobody is there.
+///
+/// # Errors
+/// When the directory cannot be made or is somebody else's, or the relay does not start.
+pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
+    make(dir)?;
+    std::env::set_current_dir(dir)?;
+    let socket = match UnixStream::connect(SOCKET) {
+        Ok(socket) => socket,
+        Err(_) => {
+            start(dir, seconds)?;
+            UnixStream::connect(SOCKET)?
+        }
+    };
+    carry(&socket)
+}
+
+/// Goes to the relay of a directory.
+///
+/// # Errors
+/// When bytes cannot be copied. Where no relay is, that is the exit code [`NOT_THERE`].
+pub fn attach(dir: &Path) -> io::Result<ExitCode> {
+    let there = std::env::set_current_dir(dir).and_then(|()| UnixStream::connect(SOCKET));
+    match there {
+        Ok(socket) => carry(&socket),
+        Err(_) => Ok(ExitCode::from(NOT_THERE)),
+    }
+}
+
+/// Makes the directory of a relay, in which nobody else can do anything.
+fn make(dir: &Path) -> io::Result<()> {
+    let named = |error: io::Error| {
+        let why = format!("{} cannot be made: {error}", dir.display());
+        io::Error::new(error.kind(), why)
+    };
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(dir).map_err(named)?;
+            let own = rustix::process::geteuid().as_raw();
+            if !found.is_dir() || found.uid() != own || found.mode() & 0o077 != 0 {
+                let why = format!("{} is somebody else's", dir.display());
+                return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+            }
+        }
+        made => made.map_err(named)?,
+    }
+    for inside in [WORK, SKILLS] {
+        match fs::create_dir(dir.join(inside)) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(named(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Starts a relay and waits until it listens.
+fn start(dir: &Path, seconds: &str) -> io::Result<()> {
+    let mut relay = own_program("relay")?
+        .arg(dir)
+        .arg(seconds)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut said = String::new();
+    if let Some(mut says) = relay.stdout.take() {
+        says.read_to_string(&mut said)?;
+    }
+    match said.trim() {
+        "ready" => Ok(()),
+        "" => Err(io::Error::other("the relay of the agent ended at once")),
+        why => Err(io::Error::other(format!("the relay of the agent: {why}"))),
+    }
+}
+
+fn carry(socket: &UnixStream) -> io::Result<ExitCode> {
+    let input = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    let output = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
+    let into = File::from(OwnedFd::from(socket.try_clone()?));
+    let out_of = File::from(OwnedFd::from(socket.try_clone()?));
+    let end = socket.try_clone()?;
+    thread::Builder::new().spawn(move || {
+        copy(input, into);
+        // Whoever came is gone, and so is this; the relay is told at once.
+        let _ = end.shutdown(Shutdown::Both);
+    })?;
+    copy(out_of, output);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Copies each piece as it comes, to the end of either.
+fn copy(mut from: File, mut to: File) {
+    let mut buffer = vec![0; RELAY_PIECE];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                let piece = buffer.get(..length).unwrap_or_default();
+                if to.write_all(piece).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What an executor and a relay say to each other, in frames.
+
+use conjure_process_tree::field::{Malformed, PayloadReader, PayloadWriter};
+use conjure_process_tree::frame::{self, RawFrame, kind};
+
+/// A frame between an executor and a relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayFrame {
+    /// From an executor, first: who comes.
+    Hello {
+        /// Its [`RELAY_VERSION`](super::RELAY_VERSION).
+        version: u32,
+        /// What only the one who came first knows.
+        token: String,
+        /// The number of the stream that he wants.
+        stream: u64,
+        /// How many bytes of it he has.
+        received: u64,
+    },
+    /// From an executor: a folder of the skills, by its path below them.
+    Folder(String),
+    /// From an executor: a file of the skills, empty so far.
+    File {
+        /// Its path below the skills.
+        path: String,
+        /// Whether it can be run.
+        executable: bool,
+    },
+    /// From an executor: more of the file before.
+    Content(Vec<u8>),
+    /// From an executor: a link in the skills.
+    Link {
+        /// Its path below the skills.
+        path: String,
+        /// What it says.
+        target: String,
+    },
+    /// From an executor: the stream begins, with an agent that works there; without a directory, in
+    /// the relay's own.
+    Begin(Option<String>),
+    /// From either side: bytes of the stream.
+    Stream(Vec<u8>),
+    /// From either side: so many bytes of the stream have come.
+    Taken(u64),
+    /// From an executor: the agent ends, and so does all that is here.
+    Close,
+    /// From a relay: the stream goes on here, of which it has so many bytes.
+    Welcome(u64),
+    /// From a relay: there is no such stream; it can begin.
+    Vacant,
+    /// From a relay: why this is not possible.
+    Refused(String),
+    /// From a relay: the agent has ended, and how.
+    Over(String),
+    /// From a relay: everything has ended and is removed.
+    Closed,
+}
+
+impl RelayFrame {
+    /// The bytes of the frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let writer = PayloadWriter::default();
+        let (kind, bytes) = match self {
+            Self::Hello {
+                version,
+                token,
+                stream,
+                received,
+            } => {
+                let hello = writer.u32(*version).text(token).u64(*stream).u64(*received);
+                (kind::HELLO, hello.bytes())
+            }
+            Self::Folder(path) => (kind::FOLDER, writer.text(path).bytes()),
+            Self::File { path, executable } => {
+                let file = writer.text(path).u8((*executable).into());
+                (kind::FILE, file.bytes())
+            }
+            Self::Content(bytes) => return frame::encode(kind::CONTENT, 0, &[bytes]),
+            Self::Link { path, target } => (kind::LINK, writer.text(path).text(target).bytes()),
+            Self::Begin(dir) => {
+                let begin = writer.option(dir.as_deref(), PayloadWriter::text);
+                (kind::BEGIN, begin.bytes())
+            }
+            Self::Stream(bytes) => return frame::encode(kind::STREAM, 0, &[bytes]),
+            Self::Taken(count) => (kind::TAKEN, writer.u64(*count).bytes()),
+            Self::Close => (kind::CLOSE, Vec::new()),
+            Self::Welcome(received) => (kind::WELCOME, writer.u64(*received).bytes()),
+            Self::Vacant => (kind::VACANT, Vec::new()),
+            Self::Refused(why) => (kind::REFUSED, writer.text(why).bytes()),
+            Self::Over(how) => (kind::OVER, writer.text(how).bytes()),
+            Self::Closed => (kind::CLOSED, Vec::new()),
+        };
+        frame::encode(kind, 0, &[&bytes])
+    }
+
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn decode(frame: RawFrame<'_>) -> Result<Self, Malformed> {
+        let mut reader = PayloadReader::new(frame.bytes);
+        let read = match frame.kind {
+            kind::STREAM => return Ok(Self::Stream(frame.bytes.to_vec())),
+            kind::CONTENT => return Ok(Self::Content(frame.bytes.to_vec())),
+            kind::HELLO => Self::Hello {
+                version: reader.u32()?,
+                token: reader.text()?,
+                stream: reader.u64()?,
+                received: reader.u64()?,
+            },
+            kind::FOLDER => Self::Folder(reader.text()?),
+            kind::FILE => Self::File {
+                path: reader.text()?,
+                executable: reader.u8()? == 1,
+            },
+            kind::LINK => Self::Link {
+                path: reader.text()?,
+                target: reader.text()?,
+            },
+            kind::BEGIN => Self::Begin(reader.option(PayloadReader::text)?),
+            kind::TAKEN => Self::Taken(reader.u64()?),
+            kind::CLOSE => Self::Close,
+            kind::WELCOME => Self::Welcome(reader.u64()?),
+            kind::VACANT => Self::Vacant,
+            kind::REFUSED => Self::Refused(reader.text()?),
+            kind::OVER => Self::Over(reader.text()?),
+            kind::CLOSED => Self::Closed,
+            other => {
+                return Err(Malformed::new(format!(
+                    "the stream to a relay holds a frame of the unknown kind {other}"
+                )));
+            }
+        };
+        reader.end()?;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let text = || "a \u{e9}".to_owned();
+        let all = [
+            RelayFrame::Hello {
+                version: 1,
+                token: text(),
+                stream: u64::MAX,
+                received: 7,
+            },
+            RelayFrame::Folder(text()),
+            RelayFrame::File {
+                path: text(),
+                executable: true,
+            },
+            RelayFrame::Content(vec![0, 255]),
+            RelayFrame::Link {
+                path: text(),
+                target: text(),
+            },
+            RelayFrame::Begin(Some(text())),
+            RelayFrame::Begin(None),
+            RelayFrame::Stream(vec![1; 70_000]),
+            RelayFrame::Taken(9),
+            RelayFrame::Close,
+            RelayFrame::Welcome(3),
+            RelayFrame::Vacant,
+            RelayFrame::Refused(text()),
+            RelayFrame::Over(text()),
+            RelayFrame::Closed,
+        ];
+        let mut frames = frame::Frames::default();
+        for one in &all {
+            frames.push(&one.encode());
+        }
+        for one in &all {
+            let read = frames.next_frame().unwrap().unwrap();
+            assert_eq!(RelayFrame::decode(read).as_ref(), Ok(one));
+        }
+        assert_eq!(frames.next_frame(), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_such_frame_is_refused() {
+        for (kind, bytes) in [
+            (kind::CALL, &b""[..]),
+            (kind::TAKEN, b"1"),
+            (kind::CLOSE, b"1"),
+        ] {
+            let frame = RawFrame {
+                kind,
+                call: 0,
+                bytes,
+            };
+            assert!(RelayFrame::decode(frame).is_err(), "{kind}");
+        }
+    }
+}

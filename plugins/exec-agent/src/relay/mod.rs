@@ -1,0 +1,34 @@
+//! A stream to an agent that outlives the connection which carries it.
+//!
+//! Where an executor reaches an agent over a network, a process beside the agent, the relay, keeps
+//! the stream: it numbers the bytes in both directions and keeps what was not confirmed. Whoever
+//! comes back says how far he has read, and gets what follows; so each byte arrives once, and the
+//! agent sees one stream without an end. When nobody comes for long enough the relay ends the
+//! agent, with all that it runs, and removes its directory.
+//!
+//! Each connection is carried by [`attach`], which only copies bytes. Knows nothing of calls.
+
+mod attach;
+mod folders;
+mod frame;
+mod server;
+mod stream;
+
+pub use attach::{NOT_THERE, attach, open};
+pub use frame::RelayFrame;
+pub use server::relay;
+pub use stream::SentStream;
+
+/// The version of what an executor and a relay say to each other.
+pub const RELAY_VERSION: u32 = 1;
+
+/// The most bytes of the stream in one frame.
+pub const RELAY_PIECE: usize = 64 * 1024;
+
+/// How many bytes may have come before they are confirmed.
+pub const CONFIRM: u64 = 64 * 1024;
+
+/// Below a relay's directory, where commands work when nothing else is named.
+pub const WORK: &str = "work";
+/// Below a relay's directory, where skills are.
+pub const SKILLS: &str = "skills";

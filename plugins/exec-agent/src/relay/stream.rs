@@ -1,0 +1,102 @@
+//! One direction of a stream: the bytes that were sent and not confirmed, and how far a connection
+//! has them.
+
+use std::collections::VecDeque;
+
+/// Bytes on their way out.
+#[derive(Debug, Default)]
+pub struct SentStream {
+    /// From `begin` on.
+    kept: VecDeque<u8>,
+    /// How many bytes were confirmed.
+    begin: u64,
+    /// How many bytes of the stream the current connection was given.
+    given: u64,
+}
+
+impl SentStream {
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.kept.extend(bytes);
+    }
+
+    /// How many bytes wait to be confirmed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether all was confirmed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Forgets what has come over there.
+    pub fn confirm(&mut self, count: u64) {
+        let confirmed = count.saturating_sub(self.begin);
+        let confirmed = usize::try_from(confirmed).unwrap_or(usize::MAX);
+        drop(self.kept.drain(..confirmed.min(self.kept.len())));
+        self.begin = self.begin.max(count);
+        self.given = self.given.max(self.begin);
+    }
+
+    /// Goes on from where the other side is; false when that is nowhere in what is kept.
+    #[must_use]
+    pub fn resume(&mut self, received: u64) -> bool {
+        let end = self.begin + self.kept.len() as u64;
+        if !(self.begin..=end).contains(&received) {
+            return false;
+        }
+        self.confirm(received);
+        self.given = received;
+        true
+    }
+
+    /// The next bytes for the current connection, at most so many.
+    pub fn next(&mut self, most: usize) -> Option<Vec<u8>> {
+        let from = usize::try_from(self.given.checked_sub(self.begin)?).ok()?;
+        let to = self.kept.len().min(from.checked_add(most)?);
+        let piece: Vec<u8> = self.kept.range(from..to).copied().collect();
+        self.given += piece.len() as u64;
+        (!piece.is_empty()).then_some(piece)
+    }
+
+    /// Whether the current connection was given all there is.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        self.given == self.begin + self.kept.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_given_once_to_whoever_says_how_far_he_is() {
+        let mut stream = SentStream::default();
+        stream.push(b"abcdef");
+        assert_eq!(stream.next(4).as_deref(), Some(&b"abcd"[..]));
+        // The connection is lost; three bytes have come.
+        assert!(stream.resume(3));
+        assert_eq!((stream.len(), stream.is_given()), (3, false));
+        stream.push(b"g");
+        assert_eq!(stream.next(9).as_deref(), Some(&b"defg"[..]));
+        assert_eq!(stream.next(9), None);
+        assert!(stream.is_given());
+        stream.confirm(7);
+        assert!(stream.is_empty());
+        assert!(stream.resume(7));
+    }
+
+    #[test]
+    fn nobody_goes_on_from_what_is_not_there() {
+        let mut stream = SentStream::default();
+        stream.push(b"abc");
+        stream.confirm(2);
+        assert!(!stream.resume(1), "that is forgotten");
+        assert!(!stream.resume(4), "that was never there");
+        assert!(stream.resume(2));
+    }
+}
