@@ -32,9 +32,9 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
     let mut left = FILE_LIMIT;
     for (name, file) in listed(path, &description).map_err(&wrong)? {
         let candidate = LibraryCandidate::open(&file)?;
-        // The directory of the file itself was judged with it.
+        // From the file's directory up to the description's, which was judged with that.
         let own = path.parent();
-        let between = file.ancestors().skip(2).take_while(|dir| Some(*dir) != own);
+        let between = file.ancestors().skip(1).take_while(|dir| Some(*dir) != own);
         for dir in between {
             judge_dir(&file, dir)?;
         }
