@@ -463,14 +463,24 @@ def _dump(value: Json) -> bytes:
 
 # What a plugin is.
 
+#: What every plugin of a kind answers, with nothing where its author says nothing.
+_BASICS = {
+    "skill": ("conjure.ping", "conjure.shutdown"),
+    "executor": ("conjure.ping", "conjure.shutdown", "executor.init", "executor.cleanup"),
+    "backend": ("conjure.ping", "conjure.shutdown", "backend.open", "backend.close"),
+}
+
 
 class Plugin:
     """Any plugin, at the level of the protocol: operations by their names. `Skill` is the usual one.
 
-    `version` is that of the description when it is not given.
+    Opening and closing sessions of an executor or a backend need not be written. `version` is that of
+    the description when it is not given.
     """
 
     def __init__(self, kind: str, name: str, description: str, version: Optional[str] = None) -> None:
+        if kind not in _BASICS:
+            raise ValueError(f"`{kind}` is no kind of plugin; there are {', '.join(_BASICS)}")
         self.kind, self.name, self.description = kind, name, description
         self.version = version or os.environ.get("CONJURE_PLUGIN_VERSION", "0.0.0")
         #: JSON Schema of the configuration.
@@ -525,8 +535,8 @@ class Plugin:
 
     def manifest(self) -> "dict[str, Json]":
         """What the plugin says about itself."""
-        capabilities = ["conjure.ping/1", "stream/1"]
-        for op in self._operations:
+        capabilities = ["stream/1"]
+        for op in (*_BASICS[self.kind], *self._operations):
             capability = ("skill.tool" if op.startswith("skill.tool.") else op) + "/1"
             if capability not in capabilities:
                 capabilities.append(capability)
@@ -1064,15 +1074,17 @@ class _Server:
             raise Fault("there is no such instance", Fault.GONE)
         name = op.decode("utf-8", "replace")
         run = self.plugin._operations.get(name)
-        if run is None and name in ("conjure.ping", "conjure.shutdown"):
-            return b"{}"
-        if run is None:
+        is_basic = run is None and name in _BASICS[self.plugin.kind]
+        if run is None and not is_basic:
             raise Fault(f"this plugin has no operation `{name}`", Fault.UNSUPPORTED)
         try:
             envelope = json.loads(body)
             content = envelope.pop("body")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise Fault(f"the request for `{name}` does not fit: {error}", Fault.INVALID) from error
+        if run is None:
+            is_init = name == "executor.init"
+            return _dump({"working_dir": envelope.get("working_dir") or "/"} if is_init else {})
         try:
             return _dump(run(Call(line, made[0], envelope, made[1]), content))
         except Failure as error:

@@ -144,7 +144,11 @@ pub(crate) fn elsewhere(
 ) -> Vec<PluginFile> {
     let (found, _) = PluginArgs::default().search_path(global).find();
     let found = found.into_iter().map(|library| library.path);
-    let others = found.filter(|path| path.parent() != Some(installed.dir()));
+    // A program that is described there was put there by hand.
+    let is_installed = |path: &PathBuf| {
+        path.parent() == Some(installed.dir()) && !conjure_plugins::is_description(path)
+    };
+    let others = found.filter(|path| !is_installed(path));
     let files = others.filter_map(|path| PluginFile::read(&path, false).ok());
     files.filter(|file| file.header.name == name).collect()
 }

@@ -353,6 +353,15 @@ fn examine(path: &Path, dir: &OwnedFd, file: &OwnedFd) -> Result<Stat, PluginErr
     Ok(file)
 }
 
+/// Judges who could have put a file into a directory that leads to it.
+pub(super) fn judge_dir(path: &Path, dir: &Path) -> Result<(), PluginError> {
+    let stat = rustix::fs::stat(dir).map_err(|error| PluginError::Read {
+        path: path.to_owned(),
+        source: Arc::new(error.into()),
+    })?;
+    trusted(path, "its directory", dir, &stat)
+}
+
 fn trusted(
     path: &Path,
     what: &'static str,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::bundle::{BundledFile, MOST_FILES, pack};
 use super::description::{ProgramDescription, parse};
-use crate::file::{FILE_LIMIT, FileStamp, LibraryCandidate, contents};
+use crate::file::{FILE_LIMIT, FileStamp, LibraryCandidate, contents, judge_dir};
 use crate::{PluginError, find};
 
 /// What was gathered.
@@ -32,6 +32,12 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
     let mut left = FILE_LIMIT;
     for (name, file) in listed(path, &description).map_err(&wrong)? {
         let candidate = LibraryCandidate::open(&file)?;
+        // From the file's directory up to the description's, which was judged with that.
+        let own = path.parent();
+        let between = file.ancestors().skip(1).take_while(|dir| Some(*dir) != own);
+        for dir in between {
+            judge_dir(&file, dir)?;
+        }
         let stamp = candidate.stamp();
         left = left
             .checked_sub(stamp.size)

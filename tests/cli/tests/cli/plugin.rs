@@ -180,6 +180,7 @@ fn programs_get_the_list_as_json() {
           "worker_ends": 0,
           "rustc": "rustc [VERSION]",
           "sdk": "0.1.0",
+          "command": null,
           "capabilities": [
             "conjure.ping/1",
             "stream/1",
@@ -283,6 +284,7 @@ fn programs_get_the_header_as_json() {
         "sdk": "0.1.0",
         "rustc": "rustc [VERSION]"
       },
+      "description": null,
       "manifest": null
     }
     "#);

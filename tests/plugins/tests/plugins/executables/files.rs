@@ -113,6 +113,14 @@ async fn a_bundle_is_installed_listed_without_a_process_and_put_back() {
     // The bundle is what was judged: the same bytes, wherever they are.
     assert_eq!(there.sha256, one.sha256);
     assert!(installed.add(&one).unwrap().is_none());
+    // Under any name, as where it is sent to a server.
+    let sent = bench.put("sent.so", &one.bytes);
+    let sent = PluginFile::read(&sent, true).unwrap();
+    assert_eq!(
+        (sent.sha256, sent.program),
+        (one.sha256, one.program.clone())
+    );
+    std::fs::remove_file(bench.dir.join("sent.so")).unwrap();
     installed.add(&file("2.0.0")).unwrap().unwrap();
     let version = || {
         installed

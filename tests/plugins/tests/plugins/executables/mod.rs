@@ -2,6 +2,7 @@
 //! what becomes of their files.
 
 mod files;
+mod kinds;
 mod odd;
 mod wrong;
 

@@ -209,6 +209,17 @@ async fn what_is_refused_from_the_files_has_not_run() {
         assert!(said.contains(expected), "{expected}: {said}");
         assert!(!ran.exists(), "{expected}");
     }
+    // A directory on the way to a file, in which others could put another one there.
+    let (open, deep) = (bench.dir.join("open"), bench.dir.join("open/deep"));
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("a.py"), "").unwrap();
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&open, everyone).unwrap();
+    let text = whole.replace("[\"raw.py\"]", "[\"raw.py\", \"open/deep/a.py\"]");
+    let path = bench.put("raw.plugin.toml", text.as_bytes());
+    let said = bench.loader.load(&path, false).unwrap_err().to_string();
+    assert!(said.contains("can be written by everyone"), "{said}");
+    assert!(!ran.exists());
     // Nothing else was in the way.
     let path = bench.put("raw.plugin.toml", whole.as_bytes());
     let plugin = Arc::new(bench.loader.load(&path, false).unwrap());
