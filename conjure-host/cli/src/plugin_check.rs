@@ -39,12 +39,25 @@ pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError
             "judgement": judgement,
         }));
     } else {
-        print(&plugin, &judgement, tools.len(), untold.as_deref());
+        let is_program = file.program.is_some();
+        print(
+            &plugin,
+            &judgement,
+            is_program,
+            tools.len(),
+            untold.as_deref(),
+        );
     }
     Ok(if holds { Exit::Fine } else { Exit::No })
 }
 
-fn print(plugin: &Arc<LoadedPlugin>, judgement: &Judgement, tools: usize, untold: Option<&str>) {
+fn print(
+    plugin: &Arc<LoadedPlugin>,
+    judgement: &Judgement,
+    is_program: bool,
+    tools: usize,
+    untold: Option<&str>,
+) {
     let kind = &plugin.manifest().kind;
     output::line(format_args!(
         "{GREEN}ok{RESET} {} ({kind}): a host takes it",
@@ -53,6 +66,7 @@ fn print(plugin: &Arc<LoadedPlugin>, judgement: &Judgement, tools: usize, untold
     let extra = judgement.debug_bytes + judgement.symbol_bytes;
     let size = output::size(judgement.size as u64);
     let size = match extra {
+        _ if is_program => format!("{size}, with its files"),
         0 => format!("{size}, stripped"),
         extra => format!("{size}, {} of it for debuggers", output::size(extra)),
     };
@@ -73,12 +87,15 @@ fn print(plugin: &Arc<LoadedPlugin>, judgement: &Judgement, tools: usize, untold
         0 => "none but the two of the SDK".to_owned(),
         other => format!("{other} beside the two of the SDK"),
     };
-    for (name, value) in [
+    let rows = [
         ("tools", tools),
         ("size", size),
         ("exports", symbols),
         ("licence", licence),
-    ] {
+    ];
+    // A program exports nothing, and has no crate.
+    let rows = rows.into_iter().take(if is_program { 2 } else { 4 });
+    for (name, value) in rows {
         output::line(format_args!("  {name:<9} {}", output::clean(&value)));
     }
     for finding in &judgement.findings {

@@ -269,7 +269,8 @@ fn packages_that_are_published_at_once_are_all_in_the_index() {
     });
     let lines = fs::read_to_string(author.path("public/index.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 3, "one line a version: {lines}");
-    let other = Publisher::new().package("0.1.0").display().to_string();
+    let somebody = Publisher::new();
+    let other = somebody.package("0.1.0").display().to_string();
     let refused = team.run(["publish", &other, &index]);
     assert!(
         refused.stderr.contains("another version"),

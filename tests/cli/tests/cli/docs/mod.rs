@@ -38,6 +38,8 @@ fn each_block_is_run_checked_or_has_its_reason() {
     conjure-host/docs/api.md: there is no bundle
     conjure-host/docs/cli.md: examples of the help, which show the form of a line
     conjure-host/docs/containers.md: the image is built from one that a registry has
+    conjure-host/docs/packages.md: it needs a library of your own
+    conjure-host/docs/packages.md: it needs a package of somebody else's
     conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
     conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
     skill-sdk/docs/abi.md: signatures, in no language
