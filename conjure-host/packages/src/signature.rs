@@ -89,11 +89,8 @@ impl SigningKey {
             }
             None => minisign::KeyPair::generate_unencrypted_keypair(),
         };
-        let pair = pair.map_err(of_key)?;
-        let text = pair
-            .sk
-            .to_box(Some("a key that signs plugins"))
-            .map_err(of_key)?;
+        let pair = pair?;
+        let text = pair.sk.to_box(Some("a key that signs plugins"))?;
         let text = text.into_string();
         Ok((Self::open(&text, password)?, text))
     }
@@ -109,13 +106,13 @@ impl SigningKey {
     /// # Errors
     /// [`PackageError::Key`].
     pub fn open(text: &str, password: Option<&str>) -> Result<Self, PackageError> {
-        let sealed = minisign::SecretKeyBox::from_string(text).map_err(of_key)?;
+        let sealed = minisign::SecretKeyBox::from_string(text)?;
         let secret = match password {
             Some(password) => sealed.into_secret_key(Some(password.to_owned())),
             None => sealed.into_unencrypted_secret_key(),
         };
-        let secret = secret.map_err(of_key)?;
-        let public = minisign::PublicKey::from_secret_key(&secret).map_err(of_key)?;
+        let secret = secret?;
+        let public = minisign::PublicKey::from_secret_key(&secret)?;
         Ok(Self { secret, public })
     }
 
@@ -135,12 +132,14 @@ impl SigningKey {
         let bytes = Cursor::new(bytes);
         let signature =
             minisign::sign(Some(&self.public), &self.secret, bytes, Some(comment), None);
-        Ok(signature.map_err(of_key)?.into_string())
+        Ok(signature?.into_string())
     }
 }
 
-fn of_key(error: minisign::PError) -> PackageError {
-    PackageError::Key(error.to_string())
+impl From<minisign::PError> for PackageError {
+    fn from(error: minisign::PError) -> Self {
+        Self::Key(error.to_string())
+    }
 }
 
 #[cfg(test)]

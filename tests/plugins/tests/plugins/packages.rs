@@ -148,7 +148,7 @@ fn a_manifest_that_is_not_the_librarys_is_found_before_it_is_installed() {
     let author = Publisher::new();
     let team = Team::new();
     let lying = author.lying("0.1.0", |manifest| {
-        manifest.description = "Harmless".to_owned()
+        manifest.description = "Harmless".to_owned();
     });
     let lying = lying.display().to_string();
     let refused = team.run(["install", &lying, "--signer", &author.key()]);

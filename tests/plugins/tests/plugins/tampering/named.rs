@@ -8,8 +8,14 @@ use serde_json::Value;
 
 use super::Story;
 
+/// What is done, the text that it makes of a lock's, and a word of why nothing is installed.
+type LockTampering = (&'static str, fn(&str, &Story) -> String, &'static str);
+
+/// What is done, what it makes of an entry, and a word of why nothing is installed.
+type IndexTampering = (&'static str, fn(&mut Value), &'static str);
+
 /// What is done to the lock of a team, and a word of why nothing is installed.
-const LOCKS: &[(&str, fn(&str, &Story) -> String, &str)] = &[
+const LOCKS: &[LockTampering] = &[
     (
         "the digest of the package",
         |lock, story| {
@@ -84,7 +90,7 @@ fn nothing_runs_of_a_package_that_is_not_what_a_lock_says() {
 }
 
 /// What is done to an index, and a word of why nothing is installed.
-const INDEXES: &[(&str, fn(&mut Value), &str)] = &[
+const INDEXES: &[IndexTampering] = &[
     (
         "another digest",
         |entry| entry["sha256"] = "0".repeat(64).into(),

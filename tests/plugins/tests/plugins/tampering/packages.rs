@@ -94,7 +94,7 @@ const PACKAGES: &[Tampering] = &[
         |story| {
             repacked(&story.new, |entries| {
                 description(entries, |value| {
-                    value["manifest"]["permissions"] = serde_json::json!({})
+                    value["manifest"]["permissions"] = serde_json::json!({});
                 });
             })
         },
@@ -121,7 +121,7 @@ const PACKAGES: &[Tampering] = &[
             repacked(&story.new, |entries| {
                 entries.remove(1);
                 description(entries, |value| {
-                    drop(value.as_object_mut().unwrap().remove("signer"))
+                    drop(value.as_object_mut().unwrap().remove("signer"));
                 });
             })
         },
@@ -132,7 +132,7 @@ const PACKAGES: &[Tampering] = &[
         |story| {
             repacked(&story.new, |entries| {
                 description(entries, |value| {
-                    drop(value.as_object_mut().unwrap().remove("signer"))
+                    drop(value.as_object_mut().unwrap().remove("signer"));
                 });
             })
         },
@@ -182,7 +182,7 @@ const PACKAGES: &[Tampering] = &[
         "a file more",
         |story| {
             repacked(&story.new, |entries| {
-                entries.push(("more.so".to_owned(), vec![1]))
+                entries.push(("more.so".to_owned(), vec![1]));
             })
         },
         "does not name",
@@ -203,7 +203,7 @@ const PACKAGES: &[Tampering] = &[
         "no library",
         |story| {
             repacked(&story.new, |entries| {
-                entries.retain(|(name, _)| !name.ends_with(".so"))
+                entries.retain(|(name, _)| !name.ends_with(".so"));
             })
         },
         "has no `lib/",
@@ -212,7 +212,7 @@ const PACKAGES: &[Tampering] = &[
         "a library with more bytes than are said",
         |story| {
             repacked(&story.new, |entries| {
-                find(entries, ".so").1 = vec![0; 16 << 20]
+                find(entries, ".so").1 = vec![0; 16 << 20];
             })
         },
         "more than",
@@ -221,7 +221,7 @@ const PACKAGES: &[Tampering] = &[
         "another form",
         |story| {
             repacked(&story.new, |entries| {
-                description(entries, |value| value["package"] = 2.into())
+                description(entries, |value| value["package"] = 2.into());
             })
         },
         "signature",
