@@ -1,20 +1,22 @@
 //! A description and its files as one: a ZIP archive, which anybody can make and look into.
 
+use std::collections::HashSet;
 use std::io::{Cursor, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_config::fs;
+use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
-use super::description::{ProgramDescription, is_description, is_plain, parse};
+use super::description::{ProgramDescription, dirs_above, is_description, is_plain, parse};
 use crate::PluginError;
 use crate::file::FILE_LIMIT;
 
 /// What an archive begins with.
 const MAGIC: &[u8] = b"PK\x03\x04";
-/// The most files of a plugin.
+/// The most files of a plugin, its description being one.
 pub(super) const MOST_FILES: usize = 10_000;
 /// The description's name in a bundle that a host makes.
 const DESCRIPTION: &str = "plugin.toml";
@@ -74,12 +76,27 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
         path: path.to_owned(),
         what,
     };
-    // What the archive's end says is missing may still be written.
-    let cut = |error: zip::result::ZipError| PluginError::Incomplete {
-        path: path.to_owned(),
-        what: format!("it begins as a ZIP archive and cannot be read as one ({error})"),
+    // What is missing may still be written; what is there and wrong stays so.
+    let unread = |error: &ZipError, is_short: bool| {
+        let what = format!("it begins as a ZIP archive and cannot be read as one ({error})");
+        match is_short {
+            true => PluginError::Incomplete {
+                path: path.to_owned(),
+                what,
+            },
+            false => wrong(what),
+        }
     };
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(cut)?;
+    let is_end = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+    let spoilt = |error: ZipError| {
+        let is_short = matches!(&error, ZipError::Io(error) if is_end(error));
+        unread(&error, is_short)
+    };
+    // Its end has the list of its files.
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| {
+        let is_short = !matches!(error, ZipError::UnsupportedArchive(_));
+        unread(&error, is_short)
+    })?;
     if archive.len() > MOST_FILES {
         return Err(wrong(format!(
             "it holds {} files, and a plugin has at most {MOST_FILES}",
@@ -90,19 +107,17 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     let mut files: Vec<BundledFile> = Vec::new();
     let mut left = FILE_LIMIT;
     for index in 0..archive.len() {
-        let mut member = archive.by_index(index).map_err(cut)?;
-        let name = member.name().map_err(cut)?.into_owned();
+        let mut member = archive.by_index(index).map_err(spoilt)?;
+        let name = member.name().map_err(spoilt)?.into_owned();
         if member.is_dir() {
             continue;
         }
-        if !is_plain(&name) || name.ends_with('/') || member.is_symlink() {
-            return Err(wrong(format!(
-                "it holds `{name}`, which is not a plain file below its own directory"
-            )));
+        if member.is_symlink() {
+            return Err(wrong(not_plain(&name)));
         }
         let mut content = Vec::new();
         let most = (&mut member).take(left + 1).read_to_end(&mut content);
-        most.map_err(|error| cut(error.into()))?;
+        most.map_err(|error| spoilt(error.into()))?;
         left = left
             .checked_sub(content.len() as u64)
             .ok_or_else(|| wrong(format!("its files have more than {FILE_LIMIT} bytes")))?;
@@ -115,28 +130,70 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     }
     let text = text.ok_or_else(|| wrong(format!("it holds no `{DESCRIPTION}`")))?;
     let description = parse(path, &text)?;
-    if let Some((name, _)) = files.iter().find(|(name, _)| !description.names(name)) {
-        return Err(wrong(format!(
-            "it holds `{name}`, which its description does not name"
-        )));
-    }
-    let holds = |named: &String| {
-        let is_it = |name: &String| match named.ends_with('/') {
-            true => name.starts_with(named.as_str()),
-            false => name == named,
-        };
-        files.iter().any(|(name, _)| is_it(name))
-    };
-    if let Some(name) = description.files.iter().find(|name| !holds(name)) {
-        return Err(wrong(format!(
-            "its description names `{name}`, which it does not hold"
-        )));
-    }
+    agree(&description, &files).map_err(wrong)?;
     Ok(Bundle {
         text,
         description,
         files,
     })
+}
+
+/// Judges whether a description and the files of a bundle say the same, and whether the files can all
+/// be there at once.
+///
+/// # Errors
+/// The first that does not fit.
+pub(super) fn agree(description: &ProgramDescription, files: &[BundledFile]) -> Result<(), String> {
+    if files.len() >= MOST_FILES {
+        return Err(format!(
+            "it holds {} files beside its description, and a plugin has at most {MOST_FILES} with that",
+            files.len()
+        ));
+    }
+    let mut names = HashSet::new();
+    for (name, _) in files {
+        if !is_plain(name) || name.ends_with('/') {
+            return Err(not_plain(name));
+        }
+        if !description.names(name) {
+            return Err(format!(
+                "it holds `{name}`, which its description does not name"
+            ));
+        }
+        if !names.insert(name.as_str()) {
+            return Err(format!("it holds `{name}` twice"));
+        }
+    }
+    let mut dirs = HashSet::new();
+    for name in &names {
+        for dir in dirs_above(name) {
+            if names.contains(dir) {
+                return Err(format!(
+                    "it holds `{dir}` as a file and `{name}`, which is below that"
+                ));
+            }
+            dirs.insert(dir);
+        }
+    }
+    let holds = |named: &String| match named.strip_suffix('/') {
+        Some(dir) => dirs.contains(dir),
+        None => names.contains(named.as_str()),
+    };
+    if let Some(name) = description.files.iter().find(|name| !holds(name)) {
+        return Err(format!(
+            "its description names `{name}`, which it does not hold"
+        ));
+    }
+    match description.own_program() {
+        Some(program) if !names.contains(program) => Err(format!(
+            "its command begins with `{program}`, which it does not hold"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn not_plain(name: &str) -> String {
+    format!("it holds `{name}`, which is not a plain file below its own directory")
 }
 
 /// Makes a directory hold the files of a bundle and nothing else, where it does not yet; gives its path
@@ -288,7 +345,19 @@ mod tests {
                 with(&|files| files.push(("b.plugin.toml".to_owned(), Vec::new()))),
                 "two descriptions",
             ),
+            (
+                with(&|files| files.push(("lib/deep".to_owned(), Vec::new()))),
+                "`lib/deep` as a file",
+            ),
+            (
+                with(&|files| files.push(("lib/a\\b".to_owned(), Vec::new()))),
+                "not a plain file",
+            ),
             (pack(b"", &[]).unwrap(), "missing field"),
+            (
+                pack(TEXT.replace("python3", "lib/run").as_bytes(), &whole()).unwrap(),
+                "begins with `lib/run`, which it does not hold",
+            ),
         ] {
             let said = refused(&bytes);
             assert!(said.contains(expected), "{expected}: {said}");
@@ -298,5 +367,14 @@ mod tests {
             let cut = judge(Path::new("a.plugin"), &bytes[..length]).unwrap_err();
             assert!(cut.is_transient(), "{cut}");
         }
+        // What is all there and does not fit its sum does not get better by waiting.
+        let at = bytes.windows(7).position(|there| there == b"print()");
+        let mut spoilt = bytes.clone();
+        spoilt[at.unwrap()] = b'P';
+        let spoilt = judge(Path::new("a.plugin"), &spoilt).unwrap_err();
+        assert!(
+            !spoilt.is_transient() && spoilt.to_string().contains("cannot be read"),
+            "{spoilt}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! What a program's author writes down about it, and what a host decides from that alone.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
@@ -128,6 +129,12 @@ impl ProgramDescription {
         }
     }
 
+    /// The first word of its command, where that is one of its files and no program of the system.
+    pub(crate) fn own_program(&self) -> Option<&str> {
+        let program = self.command.first()?;
+        self.names(program).then_some(program)
+    }
+
     /// Whether it names a file, itself or a directory that it is in.
     pub(super) fn names(&self, file: &str) -> bool {
         let mut named = self.files.iter();
@@ -159,7 +166,8 @@ impl ProgramDescription {
                 self.version
             ));
         }
-        for (number, file) in self.files.iter().enumerate() {
+        let mut named = HashMap::new();
+        for file in &self.files {
             if !is_plain(file) {
                 return Err(format!(
                     "its file `{file}` is not a plain path below its own directory"
@@ -168,13 +176,24 @@ impl ProgramDescription {
             if is_description(Path::new(file)) {
                 return Err(format!("its file `{file}` has the name of a description"));
             }
-            if self
-                .files
-                .iter()
-                .skip(number + 1)
-                .any(|other| other == file)
-            {
+            if named.insert(file.trim_end_matches('/'), file).is_some() {
                 return Err(format!("its file `{file}` is named twice"));
+            }
+        }
+        for file in &self.files {
+            let mut above = dirs_above(file.trim_end_matches('/'));
+            match above.find_map(|dir| named.get(dir)) {
+                None => {}
+                Some(dir) if dir.ends_with('/') => {
+                    return Err(format!(
+                        "its file `{file}` is named twice: its directory `{dir}` has it already"
+                    ));
+                }
+                Some(dir) => {
+                    return Err(format!(
+                        "its file `{dir}` cannot be a directory too, and `{file}` is below it"
+                    ));
+                }
             }
         }
         let Some(program) = self.command.first() else {
@@ -183,7 +202,8 @@ impl ProgramDescription {
         if self.command.iter().any(|word| word.contains('\0')) {
             return Err("a word of its command holds a zero byte".to_owned());
         }
-        if !self.names(program) && (program.is_empty() || program.contains('/')) {
+        let is_own = is_plain(program) && !program.ends_with('/') && self.names(program);
+        if !is_own && (program.is_empty() || program.contains('/')) {
             return Err(format!(
                 "its command begins with `{program}`, which is neither one of its files nor the plain \
                  name of a program"
@@ -191,6 +211,11 @@ impl ProgramDescription {
         }
         Ok(())
     }
+}
+
+/// The directories that a plain path leads through, from the top.
+pub(super) fn dirs_above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').filter_map(|(at, _)| path.get(..at))
 }
 
 /// Whether a path leads to something below a directory, wherever that is, and reads the same
@@ -252,6 +277,18 @@ later = "a key of a later version"
             ("[\"python3\", \"greeter.py\"]", "[]", "command is empty"),
             ("\"python3\"", "\"/usr/bin/python3\"", "plain name"),
             ("\"python3\"", "\"./other\"", "plain name"),
+            ("\"python3\"", "\"lib/../../../../tmp/x\"", "plain name"),
+            ("\"python3\"", "\"lib/./x\"", "plain name"),
+            ("\"python3\"", "\"lib//x\"", "plain name"),
+            ("\"python3\"", "\"lib/\"", "plain name"),
+            ("\"python3\"", "\"lib/x/\"", "plain name"),
+            ("\"lib/\"", "\"greeter.py/\"", "named twice"),
+            ("\"lib/\"", "\"greeter.py/a\"", "cannot be a directory too"),
+            (
+                "\"lib/\"",
+                "\"lib/\", \"lib/a.py\"",
+                "`lib/` has it already",
+            ),
             ("\"lib/\"", "\"../up\"", "`../up` is not a plain path"),
             ("\"lib/\"", "\"/etc/passwd\"", "not a plain path"),
             ("\"lib/\"", "\"a//b\"", "not a plain path"),

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use super::bundle::{BundledFile, MOST_FILES, pack};
+use super::bundle::{BundledFile, MOST_FILES, agree, pack};
 use super::description::{ProgramDescription, parse};
 use crate::file::{FILE_LIMIT, FileStamp, LibraryCandidate, contents, judge_dir};
 use crate::{PluginError, find};
@@ -45,7 +45,15 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
         stamps.push((name.clone(), Some(stamp)));
         files.push((name, contents(candidate)?));
     }
-    let bytes = pack(text, &files).map_err(wrong)?;
+    agree(&description, &files).map_err(&wrong)?;
+    let bytes = pack(text, &files).map_err(&wrong)?;
+    // As a file of its own it could not be installed.
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(wrong(format!(
+            "its bundle has {} bytes, and a plugin has at most {FILE_LIMIT}",
+            bytes.len()
+        )));
+    }
     Ok(Gathered {
         description,
         bytes,
