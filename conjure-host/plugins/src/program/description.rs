@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use conjure_abi::{HeaderFields, PluginKind};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,8 @@ pub const PROTOCOL: u16 = 1;
 
 /// The form of a description that this host reads.
 const FORM: u32 = 1;
+/// The most bytes that a description may have.
+const DESCRIPTION_LIMIT: u64 = 256 * 1024;
 /// The most bytes that a name may have, as in the header of a library.
 const NAME: usize = 64;
 
@@ -64,6 +66,7 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
         path: path.to_owned(),
         what,
     };
+    judge_size(path, text.len() as u64)?;
     let text =
         std::str::from_utf8(text).map_err(|error| wrong(format!("it is not UTF-8 ({error})")))?;
     let table: toml::Table = toml::from_str(text)
@@ -92,25 +95,18 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
     Ok(description)
 }
 
-/// The directories below a description's own in which its files are, for whoever watches them.
-pub(crate) fn file_dirs(path: &Path) -> Vec<PathBuf> {
-    let description = conjure_config::fs::read(path)
-        .ok()
-        .and_then(|text| parse(path, &text).ok());
-    let (Some(description), Some(own)) = (description, path.parent()) else {
-        return Vec::new();
-    };
-    let mut dirs: Vec<PathBuf> = Vec::new();
-    for file in &description.files {
-        let dir = match file.strip_suffix('/') {
-            Some(dir) => Some(own.join(dir)),
-            None => own.join(file).parent().map(Path::to_owned),
-        };
-        if let Some(dir) = dir.filter(|dir| dir != own && !dirs.contains(dir)) {
-            dirs.push(dir);
-        }
+/// Judges the size of a description, in bytes, before it is read.
+///
+/// # Errors
+/// That it is too large.
+pub(crate) fn judge_size(path: &Path, size: u64) -> Result<(), PluginError> {
+    match size > DESCRIPTION_LIMIT {
+        true => Err(PluginError::Description {
+            path: path.to_owned(),
+            what: format!("it has {size} bytes, and a description has at most {DESCRIPTION_LIMIT}"),
+        }),
+        false => Ok(()),
     }
-    dirs
 }
 
 impl ProgramDescription {

@@ -66,6 +66,8 @@ def execute(call: Call, command: str) -> Any:
     if verb == "count":
         call.state["count"] += 1
         return str(call.state["count"])
+    if verb == "program":
+        return sys.argv[0]
     if verb == "pid":
         return str(os.getpid())
     if verb == "print":
