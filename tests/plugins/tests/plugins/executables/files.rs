@@ -154,9 +154,14 @@ async fn a_bundle_is_installed_listed_without_a_process_and_put_back() {
     // What is used is put there again, and what was altered is put right.
     let instance = bench.instance(&known).await;
     assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    let other = bench.instance(&known).await;
     std::fs::write(files[0].join("odd.py"), "raise SystemExit('altered')").unwrap();
     Bench::execute(&instance, "exit 1").await.unwrap_err();
     assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    // In a directory of its own: what runs has the one that it was started in.
+    assert_eq!(store_entries(&bench, "files").len(), 2);
+    let reads = Bench::execute(&other, "try read odd.py").await;
+    assert_eq!(reads.unwrap(), "done");
     installed.remove("odd").unwrap();
     assert_eq!(version(), None);
     assert!(!path.exists());
