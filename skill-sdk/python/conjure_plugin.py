@@ -28,6 +28,7 @@ import dataclasses
 import enum
 import hashlib
 import inspect
+import io
 import itertools
 import json
 import os
@@ -56,6 +57,8 @@ INLINE_LIMIT = 64 * 1024
 MAX_CALLS, MAX_HOST_REQUESTS = 4096, 256
 
 _OVERHEAD = 128 * 1024
+# Bytes of a thread's stack: the usual 8 MiB of many calls at once are more than a process may have.
+_STACK = 2 * 1024 * 1024
 _KEEP_INLINE = 8 * 1024
 _HEAD = struct.Struct("<IBQ")
 _REQUEST, _REPLY, _EMIT, _CREDIT, _CANCEL, _LOG, _HOST_REQUEST, _HOST_REPLY = range(1, 9)
@@ -113,7 +116,7 @@ class Result:
         """The result as the protocol has it."""
         text = self.text
         if text is None and self.structured is not None:
-            text = json.dumps(self.structured, ensure_ascii=False)
+            text = json.dumps(self.structured, ensure_ascii=False, allow_nan=False)
         content = ([] if text is None else [{"type": "text", "text": text}]) + list(self.parts)
         reply: "dict[str, Json]" = {"content": content, "is_error": self.is_error}
         if self.structured is not None:
@@ -341,7 +344,7 @@ class Context:
             except UnicodeDecodeError:
                 request["body_file"] = self._spilled(typing.cast(bytes, body), "body")
         if isinstance(body, str) and len(body) > INLINE_LIMIT and self._exchange() is not None:
-            request["body_file"] = self._spilled(body.encode(), "body")
+            request["body_file"] = self._spilled(body.encode("utf-8", "replace"), "body")
         elif isinstance(body, str):
             request["body"] = body
         reply = self.host("http.send", request)
@@ -458,7 +461,9 @@ def _path(text: Optional[str]) -> Optional[Path]:
 
 
 def _dump(value: Json) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    """As JSON: half of a surrogate pair becomes `?`, and `ValueError` says that a number is none."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
 
 
 # What a plugin is.
@@ -565,13 +570,15 @@ class Plugin:
             )
             raise SystemExit(2)
         reader, writer = _take_streams()
+        if threading.stack_size() == 0:
+            threading.stack_size(_STACK)
         code = 0
         try:
             _Server(self, _Stream(writer)).serve(reader)
         except (Fault, OSError, struct.error) as error:
             print(f"error: {error}", file=sys.stderr)
             code = 2
-        sys.stderr.flush()
+        _flush()
         # Threads that do not stop are not waited for.
         os._exit(code)
 
@@ -699,7 +706,14 @@ class Skill(Plugin):
                 result = Result(f"The arguments do not fit: {error}.", is_error=True)
             except Failure as error:
                 result = Result(str(error), is_error=True)
-            return _small(_as_result(result).to_json(), call)
+            try:
+                reply = _as_result(result).to_json()
+                size = len(_dump(reply))
+            except (TypeError, ValueError, RecursionError) as error:
+                said = f"The tool `{declared['name']}` failed: what it gave is not JSON ({error})."
+                print(said, file=sys.stderr)
+                return Result(said, is_error=True).to_json()
+            return _small(reply, size, call)
 
         self.operation(declared["op"])(operate)
         self._tools.append(declared)
@@ -725,9 +739,9 @@ def _plain(value: Any) -> Json:
     return value
 
 
-def _small(result: "dict[str, Json]", call: Call) -> "dict[str, Json]":
+def _small(result: "dict[str, Json]", size: int, call: Call) -> "dict[str, Json]":
     """Moves large texts and data of a result to files, where there is a place for them."""
-    if call.exchange_dir is None or len(_dump(result)) <= INLINE_LIMIT:
+    if call.exchange_dir is None or size <= INLINE_LIMIT:
         return result
     for part in result["content"]:
         if part["type"] == "text" and len(part["text"]) > _KEEP_INLINE:
@@ -758,6 +772,8 @@ class _Signature:
         parameters = list(inspect.signature(run).parameters.values())
         if not parameters:
             raise TypeError(f"{getattr(run, '__name__', run)} takes no call: its first parameter is that")
+        # A model may not give what the host does.
+        self.first = parameters[0].name if parameters[0].kind is parameters[0].POSITIONAL_OR_KEYWORD else None
         self.rest: Any = None
         self.fields: "dict[str, tuple[Any, bool]]" = {}
         for parameter in parameters[1:]:
@@ -784,7 +800,10 @@ class _Signature:
         return schema
 
     def convert(self, arguments: Json) -> "dict[str, Any]":
-        return _object(arguments, self.fields, self.rest, "")
+        converted = _object(arguments, self.fields, self.rest, "")
+        if self.first in converted:
+            raise _Misfit(f"`{self.first}` is no argument of this tool")
+        return converted
 
 
 def _object_schema(fields: "Mapping[str, tuple[Any, bool]]") -> "dict[str, Json]":
@@ -918,7 +937,20 @@ def _take_streams() -> "tuple[BinaryIO, BinaryIO]":
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
+    # Python saw a pipe and so keeps what is printed until there is much of it.
+    _flush()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     return os.fdopen(reader, "rb", 256 * 1024), os.fdopen(writer, "wb", 0)
+
+
+def _flush() -> None:
+    """Writes what was printed and is still kept."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # There is none, or nobody reads it any more.
 
 
 class _Stream:
@@ -1024,7 +1056,14 @@ class _Server:
         thread = threading.Thread(target=self.answer, args=(line, verb, instance, op, body), daemon=True)
         with self.lock:
             self.threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            with self.lock:
+                self.lines.pop(call_id, None)
+                self.threads.discard(thread)
+            fault = Fault(f"no thread can be started for the call: {error}", Fault.BUSY)
+            self.stream.send(_REPLY, call_id, _reply(fault))
 
     def answer(self, line: _Line, verb: int, instance: int, op: bytes, body: bytes) -> None:
         reply: "Union[bytes, Fault]"
@@ -1064,6 +1103,9 @@ class _Server:
             except Failure as error:
                 raise Fault(str(error), Fault.FAILED) from error
             with self.lock:
+                # It may have been dropped while it was made.
+                if self.lines.get(line.call_id) is not line:
+                    raise Fault("the instance is not wanted any more", Fault.GONE)
                 self.instances[line.call_id] = (create, state)
             return b""
         if verb not in (_CALL, _START):
@@ -1086,9 +1128,13 @@ class _Server:
             is_init = name == "executor.init"
             return _dump({"working_dir": envelope.get("working_dir") or "/"} if is_init else {})
         try:
-            return _dump(run(Call(line, made[0], envelope, made[1]), content))
+            reply = run(Call(line, made[0], envelope, made[1]), content)
         except Failure as error:
             raise Fault(str(error), Fault.FAILED) from error
+        try:
+            return _dump(reply)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Fault(f"what `{name}` gave is not JSON: {error}", Fault.PANIC) from error
 
 
 # For tests.
@@ -1248,6 +1294,8 @@ class TestHost:
                 return _dump({"value": self._secrets[request["name"]]})
             if op == "http.send" and self._http is not None:
                 return _dump(self._http(request))
+        except Fault as fault:
+            return fault
         except Exception as error:
             return Fault(f"{type(error).__name__}: {error}", Fault.FAILED)
         return Fault(f"this host serves no `{op}` for {request}", Fault.UNSUPPORTED)

@@ -195,10 +195,19 @@ impl LibraryCandidate {
         FileIdentity::from(&self.stat)
     }
 
+    /// The same, where it is no larger than a description.
+    pub(super) fn of_description(self) -> Result<Self, PluginError> {
+        program::judge_size(&self.path, self.stamp().size)?;
+        Ok(self)
+    }
+
     /// Reads it and judges what is in it.
     pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
         let (path, stamp, identity) = (&self.path.clone(), self.stamp(), self.identity());
-        let bytes = contents(self)?;
+        let bytes = contents(match program::is_description(path) {
+            true => self.of_description()?,
+            false => self,
+        })?;
         let program =
             |text: Vec<u8>, bytes: Vec<u8>, description: ProgramDescription, stamp| PluginFile {
                 sha256: Sha256::of(&bytes),

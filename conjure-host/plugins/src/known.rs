@@ -114,6 +114,19 @@ pub(super) fn holds(store: &CopyStore, path: &Path, sha256: &Sha256) -> bool {
     })
 }
 
+/// Says that the store's copy of a library is in use; a record that held holds on.
+pub(super) fn keep(store: &CopyStore, path: &Path, sha256: &Sha256) {
+    let held = holds(store, path, sha256);
+    if !store.keep(sha256) || !held {
+        return;
+    }
+    let record = store.record(&key(path));
+    let record = record.and_then(|json| serde_json::from_slice::<LibraryRecord>(&json).ok());
+    if let (Some(record), Some(copy)) = (record, FileIdentity::of(&store.copy_path(sha256))) {
+        write(store, path, &LibraryRecord { copy, ..record });
+    }
+}
+
 fn write(store: &CopyStore, path: &Path, record: &LibraryRecord) {
     let written = serde_json::to_vec(record)
         .map_err(std::io::Error::from)

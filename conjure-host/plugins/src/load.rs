@@ -281,10 +281,12 @@ impl Loader {
     /// # Errors
     /// [`PluginError::Changed`] when the copy is gone too.
     pub(super) fn copy_of(&self, path: &Path, sha256: &Sha256) -> Result<PathBuf, PluginError> {
-        if known::holds(&self.store, path, sha256) {
-            return Ok(self.store.copy_path(sha256));
-        }
-        if let Some(copy) = self.store.verified(sha256) {
+        let copy = match known::holds(&self.store, path, sha256) {
+            true => Some(self.store.copy_path(sha256)),
+            false => self.store.verified(sha256),
+        };
+        if let Some(copy) = copy {
+            known::keep(&self.store, path, sha256);
             return Ok(copy);
         }
         // What is at the path is judged anew, and is what was loaded, or nothing is opened.

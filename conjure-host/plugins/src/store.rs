@@ -5,6 +5,7 @@
 //! reach, and whose bytes are those that were judged. Also keeps each library's manifest, so that
 //! what a plugin offers can be told without running it.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -74,15 +75,14 @@ impl CopyStore {
         (Sha256::of(&bytes) == *sha256).then_some(path)
     }
 
-    /// The directory with the files of a program, as its bundle in the copy has them: what is not
-    /// there so is put there.
+    /// A directory with the files of a program, as its bundle in the copy has them: where none is there
+    /// so, a new one.
     ///
     /// # Errors
     /// What is wrong with the bundle, or the system's.
     pub(super) fn unpacked(&self, sha256: &Sha256, copy: &Path) -> Result<PathBuf, String> {
         let bytes = fs::read(copy).map_err(|error| error.to_string())?;
-        let dir = self.dir.join(format!("{sha256}.files"));
-        program::unpack(copy, &bytes, &dir)
+        program::unpack(copy, &bytes, &self.dir, &sha256.to_string())
     }
 
     /// Where the copy of a library is, if there is one.
@@ -169,30 +169,60 @@ impl CopyStore {
 
     /// Removes what is old. A library that is open somewhere stays mapped there.
     fn sweep(&self) {
-        let now = SystemTime::now();
-        for path in fs::entries(&self.dir).unwrap_or_default() {
-            let age = std::fs::metadata(&path)
-                .and_then(|m| m.modified())
-                .ok()
-                .and_then(|modified| now.duration_since(modified).ok())
-                .unwrap_or_default();
+        let entries = fs::entries(&self.dir).unwrap_or_default();
+        let (dirs, files): (Vec<_>, Vec<_>) = entries
+            .into_iter()
+            .partition(|path| std::fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()));
+        for path in files {
             let keep = if path.extension().is_some_and(|e| e == "tmp") {
                 KEEP_TEMPORARY
             } else {
                 KEEP
             };
-            if fs::is_dir(&path).unwrap_or(false) {
-                // The files of a program are there as long as its copy.
-                let is_part =
-                    path.extension().is_some_and(|e| e != "files") && age <= KEEP_TEMPORARY;
-                if !is_part && !path.with_extension(LIBRARY_EXTENSION).exists() {
-                    let _ = fs::remove_dir_all(&path);
-                }
-            } else if age > keep {
+            if age(&path) > keep {
                 let _ = std::fs::remove_file(&path);
             }
         }
+        self.sweep_dirs(&dirs);
     }
+
+    /// Of the directories with the files of a program that one stays that was used last, as long as its
+    /// copy does. Another may be one that was altered, and what runs in it has a while to end.
+    fn sweep_dirs(&self, dirs: &[PathBuf]) {
+        let is_files = |path: &&PathBuf| path.extension().is_some_and(|e| e == program::FILES);
+        let mut last: HashMap<PathBuf, (Duration, &PathBuf)> = HashMap::new();
+        for path in dirs.iter().filter(is_files) {
+            let used = (age(path), path);
+            let there = last.entry(self.copy_of_dir(path)).or_insert(used);
+            *there = (*there).min(used);
+        }
+        for path in dirs {
+            let copy = self.copy_of_dir(path);
+            let is_last = last.get(&copy).is_some_and(|(_, last)| *last == path);
+            let stays = match is_last {
+                true => copy.exists(),
+                false => age(path) <= KEEP_TEMPORARY,
+            };
+            if !stays {
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+    }
+
+    /// The copy that a directory is from, by their names.
+    fn copy_of_dir(&self, dir: &Path) -> PathBuf {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        let hash = name.and_then(|name| name.split('.').next());
+        self.dir
+            .join(format!("{}.{LIBRARY_EXTENSION}", hash.unwrap_or_default()))
+    }
+}
+
+/// How long ago the very thing at a path was written to.
+fn age(path: &Path) -> Duration {
+    let modified = std::fs::symlink_metadata(path).and_then(|there| there.modified());
+    let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+    age.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -248,6 +278,34 @@ mod tests {
             .unwrap();
         let store = CopyStore::open(store.dir()).unwrap();
         assert_eq!(fs::entries(store.dir()).unwrap(), vec![new]);
+    }
+
+    #[test]
+    fn of_the_directories_of_a_program_the_last_one_stays_with_its_copy() {
+        let (_dir, store) = store();
+        let sha256 = Sha256::of(b"bundle");
+        let copy = store.put(&sha256, b"bundle").unwrap();
+        let other = Sha256::of(b"no copy");
+        let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+        let make = |name: String, old: Duration| {
+            let dir = store.dir().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::write(dir.join("a.py"), "").unwrap();
+            let opened = std::fs::File::open(&dir).unwrap();
+            opened.set_modified(SystemTime::now() - old).unwrap();
+            dir
+        };
+        let last = make(format!("{sha256}.1-1-1.files"), days(20));
+        let young = days(1) - Duration::from_secs(600);
+        let writing = make(format!("{sha256}.new-1-2"), young);
+        make(format!("{sha256}.files"), days(21));
+        make(format!("{sha256}.new-1-1"), days(2));
+        make(format!("{sha256}.old-1-1"), days(2));
+        make(format!("{other}.files"), Duration::ZERO);
+        let swept = CopyStore::open(store.dir()).unwrap();
+        let mut expected = vec![copy, last, writing];
+        expected.sort();
+        assert_eq!(fs::entries(swept.dir()).unwrap(), expected);
     }
 
     #[test]

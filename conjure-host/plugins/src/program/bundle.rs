@@ -1,20 +1,24 @@
 //! A description and its files as one: a ZIP archive, which anybody can make and look into.
 
+use std::collections::{BTreeSet, HashSet};
 use std::io::{Cursor, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use conjure_config::fs;
+use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
-use super::description::{ProgramDescription, is_description, is_plain, parse};
+use super::description::{ProgramDescription, dirs_above, is_description, is_plain, parse};
 use crate::PluginError;
 use crate::file::FILE_LIMIT;
 
 /// What an archive begins with.
 const MAGIC: &[u8] = b"PK\x03\x04";
-/// The most files of a plugin.
+/// The most files of a plugin, its description being one.
 pub(super) const MOST_FILES: usize = 10_000;
 /// The description's name in a bundle that a host makes.
 const DESCRIPTION: &str = "plugin.toml";
@@ -74,12 +78,27 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
         path: path.to_owned(),
         what,
     };
-    // What the archive's end says is missing may still be written.
-    let cut = |error: zip::result::ZipError| PluginError::Incomplete {
-        path: path.to_owned(),
-        what: format!("it begins as a ZIP archive and cannot be read as one ({error})"),
+    // What is missing may still be written; what is there and wrong stays so.
+    let unread = |error: &ZipError, is_short: bool| {
+        let what = format!("it begins as a ZIP archive and cannot be read as one ({error})");
+        match is_short {
+            true => PluginError::Incomplete {
+                path: path.to_owned(),
+                what,
+            },
+            false => wrong(what),
+        }
     };
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(cut)?;
+    let is_end = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+    let spoilt = |error: ZipError| {
+        let is_short = matches!(&error, ZipError::Io(error) if is_end(error));
+        unread(&error, is_short)
+    };
+    // Its end has the list of its files.
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| {
+        let is_short = !matches!(error, ZipError::UnsupportedArchive(_));
+        unread(&error, is_short)
+    })?;
     if archive.len() > MOST_FILES {
         return Err(wrong(format!(
             "it holds {} files, and a plugin has at most {MOST_FILES}",
@@ -90,19 +109,17 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     let mut files: Vec<BundledFile> = Vec::new();
     let mut left = FILE_LIMIT;
     for index in 0..archive.len() {
-        let mut member = archive.by_index(index).map_err(cut)?;
-        let name = member.name().map_err(cut)?.into_owned();
+        let mut member = archive.by_index(index).map_err(spoilt)?;
+        let name = member.name().map_err(spoilt)?.into_owned();
         if member.is_dir() {
             continue;
         }
-        if !is_plain(&name) || name.ends_with('/') || member.is_symlink() {
-            return Err(wrong(format!(
-                "it holds `{name}`, which is not a plain file below its own directory"
-            )));
+        if member.is_symlink() {
+            return Err(wrong(not_plain(&name)));
         }
         let mut content = Vec::new();
         let most = (&mut member).take(left + 1).read_to_end(&mut content);
-        most.map_err(|error| cut(error.into()))?;
+        most.map_err(|error| spoilt(error.into()))?;
         left = left
             .checked_sub(content.len() as u64)
             .ok_or_else(|| wrong(format!("its files have more than {FILE_LIMIT} bytes")))?;
@@ -115,23 +132,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     }
     let text = text.ok_or_else(|| wrong(format!("it holds no `{DESCRIPTION}`")))?;
     let description = parse(path, &text)?;
-    if let Some((name, _)) = files.iter().find(|(name, _)| !description.names(name)) {
-        return Err(wrong(format!(
-            "it holds `{name}`, which its description does not name"
-        )));
-    }
-    let holds = |named: &String| {
-        let is_it = |name: &String| match named.ends_with('/') {
-            true => name.starts_with(named.as_str()),
-            false => name == named,
-        };
-        files.iter().any(|(name, _)| is_it(name))
-    };
-    if let Some(name) = description.files.iter().find(|name| !holds(name)) {
-        return Err(wrong(format!(
-            "its description names `{name}`, which it does not hold"
-        )));
-    }
+    agree(&description, &files).map_err(wrong)?;
     Ok(Bundle {
         text,
         description,
@@ -139,65 +140,186 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     })
 }
 
-/// Makes a directory hold the files of a bundle and nothing else, where it does not yet; gives its path
-/// without links.
+/// Judges whether a description and the files of a bundle say the same, and whether the files can all
+/// be there at once.
+///
+/// # Errors
+/// The first that does not fit.
+pub(super) fn agree(description: &ProgramDescription, files: &[BundledFile]) -> Result<(), String> {
+    if files.len() >= MOST_FILES {
+        return Err(format!(
+            "it holds {} files beside its description, and a plugin has at most {MOST_FILES} with that",
+            files.len()
+        ));
+    }
+    let mut names = HashSet::new();
+    for (name, _) in files {
+        if !is_plain(name) || name.ends_with('/') {
+            return Err(not_plain(name));
+        }
+        if !description.names(name) {
+            return Err(format!(
+                "it holds `{name}`, which its description does not name"
+            ));
+        }
+        if !names.insert(name.as_str()) {
+            return Err(format!("it holds `{name}` twice"));
+        }
+    }
+    let mut dirs = HashSet::new();
+    for name in &names {
+        for dir in dirs_above(name) {
+            if names.contains(dir) {
+                return Err(format!(
+                    "it holds `{dir}` as a file and `{name}`, which is below that"
+                ));
+            }
+            dirs.insert(dir);
+        }
+    }
+    let holds = |named: &String| match named.strip_suffix('/') {
+        Some(dir) => dirs.contains(dir),
+        None => names.contains(named.as_str()),
+    };
+    if let Some(name) = description.files.iter().find(|name| !holds(name)) {
+        return Err(format!(
+            "its description names `{name}`, which it does not hold"
+        ));
+    }
+    match description.own_program() {
+        Some(program) if !names.contains(program) => Err(format!(
+            "its command begins with `{program}`, which it does not hold"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn not_plain(name: &str) -> String {
+    format!("it holds `{name}`, which is not a plain file below its own directory")
+}
+
+/// The extension of a directory with the files of a bundle.
+pub(crate) const FILES: &str = "files";
+/// How often it is said that a directory is in use.
+const SAY: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Gives a directory in the store that holds the files of a bundle and nothing else: one that is there,
+/// or a new one. Its name begins with `name`, it has no links in its path, and it is said to be in use.
+///
+/// One that was altered is never touched, since programs may run in it.
 ///
 /// # Errors
 /// What is wrong with the bundle, or the system's.
-pub(crate) fn unpack(path: &Path, bytes: &[u8], dir: &Path) -> Result<PathBuf, String> {
+pub(crate) fn unpack(
+    path: &Path,
+    bytes: &[u8],
+    store: &Path,
+    name: &str,
+) -> Result<PathBuf, String> {
+    /// So that those that start at once do not each make one.
+    static MAKING: Mutex<()> = Mutex::new(());
     let files = read(path, bytes).map_err(|error| error.to_string())?.files;
     let unpacked = || -> std::io::Result<PathBuf> {
-        if !is_whole(dir, &files) {
-            replace(dir, &files)?;
-        }
+        let dir = match whole(store, name, &files)? {
+            Some(dir) => dir,
+            None => {
+                let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+                match whole(store, name, &files)? {
+                    Some(dir) => dir,
+                    None => make(store, name, &files)?,
+                }
+            }
+        };
+        say_used(&dir);
         dir.canonicalize()
     };
     unpacked().map_err(|error| error.to_string())
 }
 
-/// Whether a directory holds these files and nothing else.
-fn is_whole(dir: &Path, files: &[BundledFile]) -> bool {
-    let is_same = |(name, content): &BundledFile| {
-        let path = dir.join(name);
-        std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file())
-            && fs::read(&path).is_ok_and(|there| there == *content)
-    };
-    files.iter().all(is_same) && count(dir) == Some(files.len())
-}
-
-/// How many files are below a directory. A link counts as one.
-fn count(dir: &Path) -> Option<usize> {
-    let mut number = 0;
-    for entry in fs::entries(dir).ok()? {
-        let is_dir = std::fs::symlink_metadata(&entry).ok()?.is_dir();
-        number += if is_dir { count(&entry)? } else { 1 };
-    }
-    Some(number)
-}
-
-/// Puts a directory with these files in the place of what is there, in one step for whoever looks.
-fn replace(dir: &Path, files: &[BundledFile]) -> std::io::Result<()> {
-    let beside = |what: &str| {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        dir.with_extension(format!("{what}-{}-{number}", std::process::id()))
-    };
-    let (new, old) = (beside("new"), beside("old"));
-    let moved = write_all(&new, files).and_then(|()| {
-        // Where there is one already this fails: another process was quicker, or it was altered.
-        let moved = fs::rename(&new, dir);
-        if moved.is_ok() || is_whole(dir, files) {
-            return Ok(());
-        }
-        let _ = fs::rename(dir, &old);
-        fs::rename(&new, dir)
+/// A directory of a bundle that is as it was made.
+fn whole(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<Option<PathBuf>> {
+    let mut dirs = fs::entries(store)?;
+    dirs.retain(|dir| {
+        let own = dir.file_name().and_then(|own| own.to_str());
+        let rest = own.and_then(|own| own.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with('.')) && dir.extension() == Some(FILES.as_ref())
     });
-    for left in [&new, &old] {
-        let _ = fs::remove_dir_all(left);
+    Ok(dirs.into_iter().find(|dir| is_whole(dir, files)))
+}
+
+/// Whether a directory holds these files and nothing else, none of it through a link.
+fn is_whole(dir: &Path, files: &[BundledFile]) -> bool {
+    let mut there = Found::default();
+    if !is_real_dir(dir) || look_below(dir, "", &mut there).is_none() {
+        return false;
     }
-    match is_whole(dir, files) {
-        true => Ok(()),
-        false => moved,
+    let names: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let dirs: BTreeSet<&str> = names.iter().flat_map(|name| dirs_above(name)).collect();
+    let is_same = |(name, content): &BundledFile| {
+        fs::read(dir.join(name)).is_ok_and(|there| there == *content)
+    };
+    there.files.iter().eq(&names) && there.dirs.iter().eq(&dirs) && files.iter().all(is_same)
+}
+
+/// The names of what is below a directory.
+#[derive(Default)]
+struct Found {
+    files: BTreeSet<String>,
+    dirs: BTreeSet<String>,
+}
+
+/// Finds what is below a directory, if all of it is regular files and directories.
+fn look_below(dir: &Path, before: &str, found: &mut Found) -> Option<()> {
+    for entry in fs::entries(dir).ok()? {
+        let name = format!("{before}{}", entry.file_name()?.to_str()?);
+        let kind = std::fs::symlink_metadata(&entry).ok()?.file_type();
+        if kind.is_dir() {
+            look_below(&entry, &format!("{name}/"), found)?;
+            found.dirs.insert(name);
+        } else if kind.is_file() {
+            found.files.insert(name);
+        } else {
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn is_real_dir(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|there| there.is_dir())
+}
+
+/// Makes a directory with these files, which is there in one step for whoever looks.
+fn make(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let unique = format!(
+        "{}-{}-{}",
+        std::process::id(),
+        since.unwrap_or_default().as_nanos(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
+    let part = store.join(format!("{name}.new-{unique}"));
+    let first = store.join(format!("{name}.{FILES}"));
+    let made = write_all(&part, files).and_then(|()| {
+        // Where something is there this fails, and what is there stays.
+        if std::fs::symlink_metadata(&first).is_err() && fs::rename(&part, &first).is_ok() {
+            return Ok(first);
+        }
+        let other = store.join(format!("{name}.{unique}.{FILES}"));
+        fs::rename(&part, &other).map(|()| other)
+    });
+    if made.is_err() {
+        let _ = fs::remove_dir_all(&part);
+    }
+    made
+}
+
+/// Says that a directory is in use, by its time. If it cannot be said, it is made again one day.
+fn say_used(dir: &Path) {
+    let modified = std::fs::metadata(dir).and_then(|there| there.modified());
+    if !modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SAY)) {
+        let _ = std::fs::File::open(dir).and_then(|dir| dir.set_modified(SystemTime::now()));
     }
 }
 
@@ -242,16 +364,43 @@ mod tests {
             (TEXT.as_bytes().to_vec(), "a")
         );
         let scratch = tempfile::tempdir().unwrap();
-        let dir = unpack(path, &bytes, &scratch.path().join("files")).unwrap();
-        // What was altered there is put right.
-        std::fs::write(dir.join("a.py"), "import os").unwrap();
-        std::fs::remove_file(dir.join("lib/deep/b.py")).unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", dir.join("lib/deep/b.py")).unwrap();
-        unpack(path, &bytes, &dir).unwrap();
-        std::fs::create_dir(dir.join("__pycache__")).unwrap();
-        std::fs::write(dir.join("__pycache__/a.pyc"), "other code").unwrap();
-        unpack(path, &bytes, &dir).unwrap();
-        assert_eq!(count(scratch.path()), Some(2));
+        let store = scratch.path();
+        let unpacked = || unpack(path, &bytes, store, "hash").unwrap();
+        let dir = unpacked();
+        let own = |dir: &Path| dir.file_name().unwrap().to_owned();
+        assert_eq!(own(&dir), "hash.files");
+        assert_eq!(unpacked(), dir);
+        // What was altered is left to what runs in it, and there is another one.
+        let elsewhere = store.join("elsewhere");
+        write_all(&elsewhere, &whole()).unwrap();
+        let altering: [&dyn Fn(&Path); 6] = [
+            &|dir| std::fs::write(dir.join("a.py"), "import os").unwrap(),
+            &|dir| {
+                std::fs::remove_file(dir.join("lib/deep/b.py")).unwrap();
+                let target = elsewhere.join("lib/deep/b.py");
+                std::os::unix::fs::symlink(target, dir.join("lib/deep/b.py")).unwrap();
+            },
+            &|dir| {
+                std::fs::remove_dir_all(dir.join("lib")).unwrap();
+                std::os::unix::fs::symlink(elsewhere.join("lib"), dir.join("lib")).unwrap();
+            },
+            &|dir| {
+                std::fs::remove_dir_all(dir).unwrap();
+                std::os::unix::fs::symlink(&elsewhere, dir).unwrap();
+            },
+            &|dir| std::os::unix::fs::symlink("/etc/passwd", dir.join("more")).unwrap(),
+            &|dir| std::fs::create_dir(dir.join("__pycache__")).unwrap(),
+        ];
+        let mut dir = dir;
+        for alter in altering {
+            alter(&dir);
+            let altered = dir.clone();
+            dir = unpacked();
+            assert!(dir != altered && is_whole(&dir, &whole()));
+            assert!(std::fs::symlink_metadata(&altered).is_ok());
+            assert_eq!(unpacked(), dir);
+        }
+        assert_eq!(fs::entries(store).unwrap().len(), 8);
         for (name, content) in whole() {
             let there = dir.join(name);
             assert!(std::fs::symlink_metadata(&there).unwrap().is_file());
@@ -288,7 +437,19 @@ mod tests {
                 with(&|files| files.push(("b.plugin.toml".to_owned(), Vec::new()))),
                 "two descriptions",
             ),
+            (
+                with(&|files| files.push(("lib/deep".to_owned(), Vec::new()))),
+                "`lib/deep` as a file",
+            ),
+            (
+                with(&|files| files.push(("lib/a\\b".to_owned(), Vec::new()))),
+                "not a plain file",
+            ),
             (pack(b"", &[]).unwrap(), "missing field"),
+            (
+                pack(TEXT.replace("python3", "lib/run").as_bytes(), &whole()).unwrap(),
+                "begins with `lib/run`, which it does not hold",
+            ),
         ] {
             let said = refused(&bytes);
             assert!(said.contains(expected), "{expected}: {said}");
@@ -298,5 +459,14 @@ mod tests {
             let cut = judge(Path::new("a.plugin"), &bytes[..length]).unwrap_err();
             assert!(cut.is_transient(), "{cut}");
         }
+        // What is all there and does not fit its sum does not get better by waiting.
+        let at = bytes.windows(7).position(|there| there == b"print()");
+        let mut spoilt = bytes.clone();
+        spoilt[at.unwrap()] = b'P';
+        let spoilt = judge(Path::new("a.plugin"), &spoilt).unwrap_err();
+        assert!(
+            !spoilt.is_transient() && spoilt.to_string().contains("cannot be read"),
+            "{spoilt}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! What a program's author writes down about it, and what a host decides from that alone.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use conjure_abi::{HeaderFields, PluginKind};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ pub const PROTOCOL: u16 = 1;
 
 /// The form of a description that this host reads.
 const FORM: u32 = 1;
+/// The most bytes that a description may have.
+const DESCRIPTION_LIMIT: u64 = 256 * 1024;
 /// The most bytes that a name may have, as in the header of a library.
 const NAME: usize = 64;
 
@@ -63,6 +66,7 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
         path: path.to_owned(),
         what,
     };
+    judge_size(path, text.len() as u64)?;
     let text =
         std::str::from_utf8(text).map_err(|error| wrong(format!("it is not UTF-8 ({error})")))?;
     let table: toml::Table = toml::from_str(text)
@@ -91,25 +95,18 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
     Ok(description)
 }
 
-/// The directories below a description's own in which its files are, for whoever watches them.
-pub(crate) fn file_dirs(path: &Path) -> Vec<PathBuf> {
-    let description = conjure_config::fs::read(path)
-        .ok()
-        .and_then(|text| parse(path, &text).ok());
-    let (Some(description), Some(own)) = (description, path.parent()) else {
-        return Vec::new();
-    };
-    let mut dirs: Vec<PathBuf> = Vec::new();
-    for file in &description.files {
-        let dir = match file.strip_suffix('/') {
-            Some(dir) => Some(own.join(dir)),
-            None => own.join(file).parent().map(Path::to_owned),
-        };
-        if let Some(dir) = dir.filter(|dir| dir != own && !dirs.contains(dir)) {
-            dirs.push(dir);
-        }
+/// Judges the size of a description, in bytes, before it is read.
+///
+/// # Errors
+/// That it is too large.
+pub(crate) fn judge_size(path: &Path, size: u64) -> Result<(), PluginError> {
+    match size > DESCRIPTION_LIMIT {
+        true => Err(PluginError::Description {
+            path: path.to_owned(),
+            what: format!("it has {size} bytes, and a description has at most {DESCRIPTION_LIMIT}"),
+        }),
+        false => Ok(()),
     }
-    dirs
 }
 
 impl ProgramDescription {
@@ -126,6 +123,12 @@ impl ProgramDescription {
             sdk: String::new(),
             rustc: String::new(),
         }
+    }
+
+    /// The first word of its command, where that is one of its files and no program of the system.
+    pub(crate) fn own_program(&self) -> Option<&str> {
+        let program = self.command.first()?;
+        self.names(program).then_some(program)
     }
 
     /// Whether it names a file, itself or a directory that it is in.
@@ -159,7 +162,8 @@ impl ProgramDescription {
                 self.version
             ));
         }
-        for (number, file) in self.files.iter().enumerate() {
+        let mut named = HashMap::new();
+        for file in &self.files {
             if !is_plain(file) {
                 return Err(format!(
                     "its file `{file}` is not a plain path below its own directory"
@@ -168,13 +172,24 @@ impl ProgramDescription {
             if is_description(Path::new(file)) {
                 return Err(format!("its file `{file}` has the name of a description"));
             }
-            if self
-                .files
-                .iter()
-                .skip(number + 1)
-                .any(|other| other == file)
-            {
+            if named.insert(file.trim_end_matches('/'), file).is_some() {
                 return Err(format!("its file `{file}` is named twice"));
+            }
+        }
+        for file in &self.files {
+            let mut above = dirs_above(file.trim_end_matches('/'));
+            match above.find_map(|dir| named.get(dir)) {
+                None => {}
+                Some(dir) if dir.ends_with('/') => {
+                    return Err(format!(
+                        "its file `{file}` is named twice: its directory `{dir}` has it already"
+                    ));
+                }
+                Some(dir) => {
+                    return Err(format!(
+                        "its file `{dir}` cannot be a directory too, and `{file}` is below it"
+                    ));
+                }
             }
         }
         let Some(program) = self.command.first() else {
@@ -183,7 +198,8 @@ impl ProgramDescription {
         if self.command.iter().any(|word| word.contains('\0')) {
             return Err("a word of its command holds a zero byte".to_owned());
         }
-        if !self.names(program) && (program.is_empty() || program.contains('/')) {
+        let is_own = is_plain(program) && !program.ends_with('/') && self.names(program);
+        if !is_own && (program.is_empty() || program.contains('/')) {
             return Err(format!(
                 "its command begins with `{program}`, which is neither one of its files nor the plain \
                  name of a program"
@@ -191,6 +207,11 @@ impl ProgramDescription {
         }
         Ok(())
     }
+}
+
+/// The directories that a plain path leads through, from the top.
+pub(super) fn dirs_above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').filter_map(|(at, _)| path.get(..at))
 }
 
 /// Whether a path leads to something below a directory, wherever that is, and reads the same
@@ -252,6 +273,18 @@ later = "a key of a later version"
             ("[\"python3\", \"greeter.py\"]", "[]", "command is empty"),
             ("\"python3\"", "\"/usr/bin/python3\"", "plain name"),
             ("\"python3\"", "\"./other\"", "plain name"),
+            ("\"python3\"", "\"lib/../../../../tmp/x\"", "plain name"),
+            ("\"python3\"", "\"lib/./x\"", "plain name"),
+            ("\"python3\"", "\"lib//x\"", "plain name"),
+            ("\"python3\"", "\"lib/\"", "plain name"),
+            ("\"python3\"", "\"lib/x/\"", "plain name"),
+            ("\"lib/\"", "\"greeter.py/\"", "named twice"),
+            ("\"lib/\"", "\"greeter.py/a\"", "cannot be a directory too"),
+            (
+                "\"lib/\"",
+                "\"lib/\", \"lib/a.py\"",
+                "`lib/` has it already",
+            ),
             ("\"lib/\"", "\"../up\"", "`../up` is not a plain path"),
             ("\"lib/\"", "\"/etc/passwd\"", "not a plain path"),
             ("\"lib/\"", "\"a//b\"", "not a plain path"),

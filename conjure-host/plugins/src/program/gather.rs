@@ -1,10 +1,11 @@
 //! From a description and the files beside it to a bundle.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use super::bundle::{BundledFile, MOST_FILES, pack};
-use super::description::{ProgramDescription, parse};
+use super::bundle::{BundledFile, MOST_FILES, agree, pack};
+use super::description::{ProgramDescription, dirs_above, parse};
 use crate::file::{FILE_LIMIT, FileStamp, LibraryCandidate, contents, judge_dir};
 use crate::{PluginError, find};
 
@@ -45,7 +46,15 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
         stamps.push((name.clone(), Some(stamp)));
         files.push((name, contents(candidate)?));
     }
-    let bytes = pack(text, &files).map_err(wrong)?;
+    agree(&description, &files).map_err(&wrong)?;
+    let bytes = pack(text, &files).map_err(&wrong)?;
+    // As a file of its own it could not be installed.
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(wrong(format!(
+            "its bundle has {} bytes, and a plugin has at most {FILE_LIMIT}",
+            bytes.len()
+        )));
+    }
     Ok(Gathered {
         description,
         bytes,
@@ -55,10 +64,7 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
 
 /// How to recognise that a file of a description changed, one that came or went included.
 pub(crate) fn stamp(path: &Path) -> u64 {
-    let description = conjure_config::fs::read(path)
-        .ok()
-        .and_then(|text| parse(path, &text).ok());
-    let Some(description) = description else {
+    let Ok(description) = described(path) else {
         return 0;
     };
     let Ok(listed) = listed(path, &description) else {
@@ -68,6 +74,42 @@ pub(crate) fn stamp(path: &Path) -> u64 {
         .into_iter()
         .map(|(name, file)| (name, FileStamp::of_one(&file)));
     folded(&stamps.collect::<Vec<_>>())
+}
+
+/// The directories below a description's own in which its files are or may come to be, for whoever
+/// watches them.
+pub(crate) fn file_dirs(path: &Path) -> Vec<PathBuf> {
+    let (Ok(description), Some(own)) = (described(path), path.parent()) else {
+        return Vec::new();
+    };
+    let mut dirs = BTreeSet::new();
+    for file in &description.files {
+        dirs.extend(dirs_above(file).map(|dir| own.join(dir)));
+        if let Some(dir) = file.strip_suffix('/') {
+            add_dirs(&own.join(dir), &mut dirs);
+        }
+    }
+    dirs.into_iter().collect()
+}
+
+/// Adds a directory and those below it, apart from what is left out of a plugin.
+fn add_dirs(dir: &Path, dirs: &mut BTreeSet<PathBuf>) {
+    dirs.insert(dir.to_owned());
+    for entry in conjure_config::fs::entries(dir).unwrap_or_default() {
+        let is_dir = std::fs::symlink_metadata(&entry).is_ok_and(|there| there.is_dir());
+        let last = entry.file_name().and_then(|last| last.to_str());
+        let belongs = last.is_some_and(|last| !is_left_out(last));
+        if is_dir && belongs && dirs.len() < MOST_FILES {
+            add_dirs(&entry, dirs);
+        }
+    }
+}
+
+/// The description at a path. Neither follows a link, nor waits for the other end of a pipe, nor reads
+/// more than a description has.
+fn described(path: &Path) -> Result<ProgramDescription, PluginError> {
+    let text = contents(LibraryCandidate::open(path)?.of_description()?)?;
+    parse(path, &text)
 }
 
 fn folded(stamps: &[(String, Option<FileStamp>)]) -> u64 {
@@ -95,8 +137,7 @@ fn listed(path: &Path, description: &ProgramDescription) -> Result<Vec<(String, 
     Ok(all)
 }
 
-/// The files below a directory, in the order of their names. What begins with a dot, is a copy that
-/// still goes on, or is what Python keeps of its sources is left out.
+/// The files below a directory, in the order of their names.
 fn below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(), String> {
     let entries = conjure_config::fs::entries(dir)
         .map_err(|error| format!("its directory `{name}/` cannot be read: {error}"))?;
@@ -106,7 +147,7 @@ fn below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(),
                 "a file in its directory `{name}/` has a name that is not UTF-8"
             ));
         };
-        if last.starts_with('.') || last == "__pycache__" || find::is_unfinished(last) {
+        if is_left_out(last) {
             continue;
         }
         let name = format!("{name}/{last}");
@@ -122,4 +163,10 @@ fn below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Whether a name in a directory of a plugin is left out: it begins with a dot, is that of a copy that
+/// still goes on, or of what Python keeps of its sources.
+fn is_left_out(name: &str) -> bool {
+    name.starts_with('.') || name == "__pycache__" || find::is_unfinished(name)
 }

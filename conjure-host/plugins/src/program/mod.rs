@@ -12,9 +12,9 @@ mod gather;
 
 pub use description::{PROTOCOL, ProgramDescription, is_description};
 
-pub(super) use bundle::{is_bundle, judge, unpack};
-pub(super) use description::{file_dirs, parse};
-pub(super) use gather::{gather, stamp};
+pub(super) use bundle::{FILES, is_bundle, judge, unpack};
+pub(super) use description::{judge_size, parse};
+pub(super) use gather::{file_dirs, gather, stamp};
 
 /// The extension of a bundle.
 pub(super) const EXTENSION: &str = "plugin";

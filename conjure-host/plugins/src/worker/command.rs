@@ -31,10 +31,9 @@ pub(super) fn resolve(
         .command
         .split_first()
         .unwrap_or((&program.name, &[]));
-    let own = dir.join(first);
-    let found = match own.is_file() {
-        true => own,
-        false => find(first, &places).ok_or_else(|| MissingProgram {
+    let found = match program.own_program() {
+        Some(own) => dir.join(own),
+        None => find(first, &places).ok_or_else(|| MissingProgram {
             program: first.clone(),
             places: listed(&places),
         })?,
@@ -63,6 +62,9 @@ fn places(path: Option<&std::ffi::OsStr>) -> Vec<PathBuf> {
 }
 
 fn find(program: &str, places: &[PathBuf]) -> Option<PathBuf> {
+    if program.contains('/') {
+        return None;
+    }
     let files = places.iter().map(|dir| dir.join(program));
     let mut programs = files.filter(|file| {
         let is_file = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
@@ -88,5 +90,6 @@ mod tests {
         assert_eq!(places(None), PLACES.map(PathBuf::from));
         assert!(find("sh", &places(Some(&path))).is_some());
         assert_eq!(find("no-such-program", &places(None)), None);
+        assert_eq!(find("../bin/sh", &places(None)), None);
     }
 }

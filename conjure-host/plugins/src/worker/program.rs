@@ -165,6 +165,8 @@ fn become_program(arguments: &WorkerArguments, command: &[String]) -> Result<(),
         .env_remove(ALLOCATOR[0].0)
         // Where its session holds the store it could be written to, and what is added there is removed.
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        // What its user installed is not among its files: with it, it would work only here.
+        .env("PYTHONNOUSERSITE", "1")
         .env("CONJURE_PROTOCOL", PROTOCOL.to_string())
         .env("CONJURE_PLUGIN", &arguments.label.name)
         .env("CONJURE_PLUGIN_VERSION", &arguments.label.version)

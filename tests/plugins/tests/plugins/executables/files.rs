@@ -1,6 +1,5 @@
 //! The files of programs: bundles, changes while a host runs, and what is kept of them.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use conjure_host::plugin::{
     InstallAction, InstalledPlugins, LoaderOptions, PluginFile, PluginRegistry, PluginSnapshot,
     WatchOptions, Watcher,
 };
+use conjure_kit::conjure_bin;
 use conjure_plugin_tests::Bench;
 
 use super::{ODD, bench, described, options, put_odd, sdk};
@@ -82,10 +82,19 @@ async fn a_directory_has_programs_and_their_changes() {
         std::fs::write(lib.join("conjure_plugin.py"), sdk).unwrap();
         let changed = until(&registry, other(second.id().sha256)).await;
         let third = changed.get("odd").unwrap().id().sha256;
+        // And one further below, that came later.
+        let deep = lib.join("deep/er");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("x.py"), "x = 1").unwrap();
+        let changed = until(&registry, other(third)).await;
+        let fourth = changed.get("odd").unwrap().id().sha256;
+        std::fs::write(deep.join("x.py"), "x = 22").unwrap();
+        let changed = until(&registry, other(fourth)).await;
+        let fifth = changed.get("odd").unwrap().id().sha256;
         // And one of the description.
         let text = described("odd", "1.1.0", &["python3", "odd.py"], &files);
         bench.put("odd.plugin.toml", text.as_bytes());
-        let changed = until(&registry, other(third)).await;
+        let changed = until(&registry, other(fifth)).await;
         assert_eq!(changed.get("odd").unwrap().id().to_string(), "odd 1.1.0");
         // What runs goes on as what it was, also when its process has to start again.
         assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "12");
@@ -145,9 +154,14 @@ async fn a_bundle_is_installed_listed_without_a_process_and_put_back() {
     // What is used is put there again, and what was altered is put right.
     let instance = bench.instance(&known).await;
     assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    let other = bench.instance(&known).await;
     std::fs::write(files[0].join("odd.py"), "raise SystemExit('altered')").unwrap();
     Bench::execute(&instance, "exit 1").await.unwrap_err();
     assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
+    // In a directory of its own: what runs has the one that it was started in.
+    assert_eq!(store_entries(&bench, "files").len(), 2);
+    let reads = Bench::execute(&other, "try read odd.py").await;
+    assert_eq!(reads.unwrap(), "done");
     installed.remove("odd").unwrap();
     assert_eq!(version(), None);
     assert!(!path.exists());
@@ -158,6 +172,47 @@ fn store_entries(bench: &Bench, extension: &str) -> Vec<std::path::PathBuf> {
     let paths = entries.map(|entry| entry.unwrap().path());
     let is_it = |path: &std::path::PathBuf| path.extension() == Some(extension.as_ref());
     paths.filter(is_it).collect()
+}
+
+/// What has a description's name and is none is neither waited for nor read without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_has_the_name_of_a_description_is_listed_as_failed() {
+    let bench = bench();
+    let made = std::process::Command::new("mkfifo")
+        .arg(bench.dir.join("pipe.plugin.toml"))
+        .status();
+    assert!(made.unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", bench.dir.join("zero.plugin.toml")).unwrap();
+    let huge = std::fs::File::create(bench.dir.join("huge.plugin.toml")).unwrap();
+    huge.set_len(1 << 20).unwrap();
+    let mut list = std::process::Command::new("timeout");
+    list.arg("60").arg(conjure_bin().unwrap());
+    list.args(["plugin", "list", "--plugin-dir"])
+        .arg(&bench.dir)
+        .env("CONJURE_DATA_DIR", bench.root.path().join("data"));
+    let output = list.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    for expected in [
+        "pipe.plugin.toml",
+        "a named pipe",
+        "zero.plugin.toml",
+        "a symbolic link",
+        "huge.plugin.toml",
+        "262144",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    // Whoever watches the directory goes on, too.
+    put_odd(&bench, "1.0.0");
+    let registry = bench.registry();
+    let _watcher = Watcher::start(
+        Arc::clone(&registry),
+        vec![bench.dir.clone()],
+        WatchOptions::default(),
+    );
+    let there = until(&registry, |there| there.get("odd").is_some()).await;
+    assert!(there.failed().len() <= 3);
 }
 
 /// A program of its own, not run by one of the system's.
@@ -172,5 +227,17 @@ async fn a_file_of_the_plugin_can_be_the_program() {
     let plugin = Arc::new(bench.loader.load(&path, false).unwrap());
     let instance = bench.instance(&plugin).await;
     assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
-    assert!(Path::new("/usr/bin/python3").exists());
+    // It runs as itself, from the files' directory, and not by a word that is looked for.
+    let around = Bench::execute(&instance, "program").await.unwrap();
+    let [files] = &store_entries(&bench, "files")[..] else {
+        panic!("one directory of files");
+    };
+    let own = files.canonicalize().unwrap().join("odd.py");
+    assert_eq!(around, own.display().to_string());
+    let refused = described("odd", "1.0.0", &["lib/odd.py"], &["odd.py", "lib/"]);
+    std::fs::create_dir(bench.dir.join("lib")).unwrap();
+    std::fs::write(bench.dir.join("lib/other.py"), "").unwrap();
+    let path = bench.put("odd.plugin.toml", refused.as_bytes());
+    let said = bench.loader.load(&path, false).unwrap_err().to_string();
+    assert!(said.contains("begins with `lib/odd.py`"), "{said}");
 }

@@ -66,6 +66,8 @@ def execute(call: Call, command: str) -> Any:
     if verb == "count":
         call.state["count"] += 1
         return str(call.state["count"])
+    if verb == "program":
+        return sys.argv[0]
     if verb == "pid":
         return str(os.getpid())
     if verb == "print":
@@ -97,12 +99,14 @@ def execute(call: Call, command: str) -> Any:
         print("just before the end", file=sys.stderr, flush=True)
         os.abort()
     if verb == "exit":
-        print("the last words", file=sys.stderr, flush=True)
+        print("the last words")
         os._exit(int(rest))
     if verb == "eat":
         kept = []
         while True:
             kept.append(bytearray(16 * 1024 * 1024))
+    if verb == "recurse":
+        return execute(call, command)
     if verb == "large":
         return "x" * int(rest)
     if verb == "file":

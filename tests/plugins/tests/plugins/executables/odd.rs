@@ -330,7 +330,6 @@ async fn a_program_that_ends_in_a_call_is_named_with_its_cause_and_starts_again(
     for (number, (command, cause, words)) in [
         ("abort", "aborted (SIGABRT)", "just before the end"),
         ("exit 3", "`exit` with code 3", "the last words"),
-        ("eat", "", ""),
     ]
     .into_iter()
     .enumerate()
@@ -341,17 +340,41 @@ async fn a_program_that_ends_in_a_call_is_named_with_its_cause_and_starts_again(
         let said = failure.to_string();
         assert!(said.contains("odd 1.0.0"), "{said}");
         assert!(said.contains(cause) && said.contains(words), "{said}");
-        if command == "eat" {
-            // Python says it itself: the limit is the worker's.
-            assert!(said.contains("MemoryError"), "{said}");
-            continue;
-        }
         assert!(
             matches!(failure, PluginCallFailure::WorkerEnded { .. }),
             "{said}"
         );
         assert_eq!(plugin.health().worker_ends, number as u64 + 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_call_may_not_have_more_of_is_an_error_of_the_call() {
+    let bench = bench();
+    let plugin = load_odd(&bench);
+    let instance = bench.instance(&plugin).await;
+    // Python says it itself: the limit of memory is the worker's, that of depth its own.
+    for (number, (command, error)) in [("eat", "MemoryError"), ("recurse", "RecursionError")]
+        .into_iter()
+        .enumerate()
+    {
+        let failure = Bench::execute(&instance, command).await.unwrap_err();
+        let said = failure.to_string();
+        assert!(
+            matches!(
+                failure,
+                PluginCallFailure::Fault {
+                    code: code::PANIC,
+                    ..
+                }
+            ),
+            "{said}"
+        );
+        assert!(said.contains("odd") && said.contains(error), "{said}");
+        let count = Bench::execute(&instance, "count").await.unwrap();
+        assert_eq!(count, (number + 1).to_string());
+    }
+    assert_eq!(plugin.health().worker_ends, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -447,13 +470,18 @@ async fn a_program_is_confined_as_a_worker_is() {
         "LOGNAME",
         "PATH",
         "PYTHONDONTWRITEBYTECODE",
+        "PYTHONNOUSERSITE",
         "SHELL",
         "TMPDIR",
         "TZ",
         "USER",
         "XDG_RUNTIME_DIR",
     ];
-    for name in around["names"].as_array().unwrap() {
+    let names = around["names"].as_array().unwrap();
+    for name in names {
         assert!(known.contains(&name.as_str().unwrap()), "{name}");
+    }
+    for name in ["PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE"] {
+        assert!(names.contains(&json!(name)), "{name}");
     }
 }

@@ -1,21 +1,25 @@
 """The SDK for Python by itself: its frames, its schemas, what its small host for tests does."""
 
 import base64
+import contextlib
 import enum
 import io
 import json
 import os
 import struct
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Literal, Optional, Union
+from unittest import mock
 
 import conjure_plugin
-from conjure_plugin import Call, Cancelled, Failure, Fault, Plugin, Result, Skill, TestHost
+from conjure_plugin import Call, Cancelled, Failure, Fault, Plugin, Result, Setup, Skill, TestHost
 
 FRAMES = json.loads(Path(os.environ["CONJURE_FRAMES"]).read_text())
 
@@ -227,6 +231,108 @@ class Running(unittest.TestCase):
             self.assertEqual(host.call("backend.call", {"name": "echo", "arguments": {"text": "hi"}}).text, "hi")
             with self.assertRaisesRegex(Fault, "no tool `other`"):
                 host.call("backend.call", {"name": "other", "arguments": {}})
+
+    def test_what_is_no_json_is_an_error_that_names_the_tool(self) -> None:
+        @self.skill.tool(input_schema={"type": "object"})
+        def give(call: Call, arguments: Any) -> Any:
+            whole: List[Any] = []
+            whole.append(whole)
+            return {
+                "nan": [float("nan")], "object": object(), "cycle": whole, "half": "a\ud800b",
+                "data": {"half": "\udfff"}, "part": Result("t", meta={"m": float("inf")}),
+            }[arguments["what"]]
+
+        with TestHost(self.skill) as host:
+            for what in ("nan", "object", "cycle", "part"):
+                with contextlib.redirect_stderr(io.StringIO()) as said:
+                    failed = host.tool("give", {"what": what})
+                self.assertTrue(failed.is_error, what)
+                self.assertIn("`give` failed: what it gave is not JSON", failed.text)
+                self.assertIn("`give`", said.getvalue())
+            self.assertEqual(host.tool("give", {"what": "half"}).text, "a?b")
+            self.assertEqual(host.tool("give", {"what": "data"}).reply["structured"], {"half": "?"})
+
+        backend = Plugin("backend", "b", "A backend")
+        backend.operation("backend.call")(lambda call, body: float("nan"))
+        with TestHost(backend) as host, self.assertRaisesRegex(Fault, "`backend.call` gave is not JSON"):
+            host.call("backend.call", {})
+
+    def test_a_call_for_which_there_is_no_thread_is_told_to_come_later(self) -> None:
+        self.skill.tool("one")(lambda call: "1")
+        with TestHost(self.skill) as host:
+            error = RuntimeError("can't start new thread")
+            with mock.patch.object(threading.Thread, "start", side_effect=error):
+                with self.assertRaisesRegex(Fault, "can't start new thread") as caught:
+                    host.tool("one")
+            self.assertEqual(caught.exception.code, Fault.BUSY)
+            self.assertEqual(host.tool("one").text, "1")
+
+    def test_an_instance_that_is_dropped_while_it_is_made_is_not_kept(self) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+        made: List[int] = []
+
+        @self.skill.on_create
+        def create(setup: Setup) -> int:
+            if made:
+                begun.set()
+                go_on.wait(10)
+            made.append(1)
+            return 1
+
+        written = io.BytesIO()
+        server = conjure_plugin._Server(self.skill, conjure_plugin._Stream(written))
+        for number in (1, 2):
+            server.request(number, 1, 0, 0, b"", b"{}")
+            if number == 1:
+                for thread in list(server.threads):
+                    thread.join(10)
+        self.assertTrue(begun.wait(10))
+        server.take(5, 2, b"\1")
+        threads = list(server.threads)
+        go_on.set()
+        for thread in threads:
+            thread.join(10)
+        self.assertEqual((len(made), list(server.instances), list(server.lines)), (2, [1], [1]))
+
+    def test_the_small_host_hands_a_fault_on(self) -> None:
+        @self.skill.tool()
+        def ask(call: Call) -> str:
+            try:
+                call.host("mine")
+            except Fault as fault:
+                return f"{fault.code} {fault}"
+            return "no fault"
+
+        def mine(request: Any) -> Any:
+            raise Fault("not for you", Fault.DENIED)
+
+        with TestHost(self.skill, operations={"mine": mine}) as host:
+            self.assertEqual(host.tool("ask").text, "7 not for you")
+
+    def test_a_model_gives_no_call(self) -> None:
+        @self.skill.tool()
+        def free(call: Call, **rest: int) -> Any:
+            return rest
+
+        with TestHost(self.skill) as host:
+            self.assertEqual(host.tool("free", {"a": 1}).reply["structured"], {"a": 1})
+            misfit = host.tool("free", {"call": 1})
+            self.assertTrue(misfit.is_error)
+            self.assertIn("`call` is no argument", misfit.text)
+
+    def test_what_is_printed_is_not_kept_back(self) -> None:
+        program = (
+            "from conjure_plugin import Skill\nskill = Skill('s', '')\nprint('before')\n"
+            "import conjure_plugin\nserve = conjure_plugin._Server.serve\n"
+            "def noted(self, reader):\n    print('a line')\n    serve(self, reader)\n    print('half', end='')\n"
+            "conjure_plugin._Server.serve = noted\nskill.run()\n"
+        )
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        environment["CONJURE_PROTOCOL"] = "1"
+        ended = subprocess.run(
+            [sys.executable, "-B", "-c", program], env=environment, input=b"", capture_output=True, timeout=30
+        )
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, b"", b"before\na line\nhalf"))
 
 
 if __name__ == "__main__":
