@@ -59,10 +59,15 @@ fn print(
     untold: Option<&str>,
 ) {
     let kind = &plugin.manifest().kind;
-    output::line(format_args!(
-        "{GREEN}ok{RESET} {} ({kind}): a host takes it",
-        plugin.id(),
-    ));
+    let id = plugin.id();
+    match judgement.refuses() {
+        false => output::line(format_args!(
+            "{GREEN}ok{RESET} {id} ({kind}): a host takes it"
+        )),
+        true => output::line(format_args!(
+            "{RED}refused:{RESET} {id} ({kind}): a host loads it, and not every model gets its tools"
+        )),
+    }
     let extra = judgement.debug_bytes + judgement.symbol_bytes;
     let size = output::size(judgement.size as u64);
     let size = match extra {

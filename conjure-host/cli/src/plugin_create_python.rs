@@ -163,6 +163,7 @@ conjure chat --plugin {{name}}.plugin.toml
 ```
 
 `conjure plugin add {{name}}.plugin.toml` installs it; with `--plugin-dir .` a running host takes over
-every change of these files. To hand it on as one file, pack the description and its files:
-`zip {{name}}.plugin {{name}}.plugin.toml {{module}}.py conjure_plugin.py`.
+every change of these files. To hand it on as one file, pack the description and its files into another
+folder, since here it would be a second plugin of this name:
+`mkdir dist && zip dist/{{name}}.plugin {{name}}.plugin.toml {{module}}.py conjure_plugin.py`.
 "#;

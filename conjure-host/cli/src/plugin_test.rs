@@ -78,6 +78,8 @@ enum Line {
     Begins { place: usize },
     /// The check that began is done.
     Done { outcome: Outcome },
+    /// That was the last one.
+    End,
 }
 
 /// The checks of one plugin in one place.
@@ -103,6 +105,11 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
     }
     let here = PathBuf::from(".");
     let what = args.what.as_ref().unwrap_or(&here);
+    if let Some(dir) = &args.working_dir
+        && !conjure_config::fs::is_dir(dir).unwrap_or(false)
+    {
+        return Err(CliError::usage(format!("{} is no directory", shown(dir))));
+    }
     let mut signals = Signals::listen()?;
     let library = match conjure_config::fs::is_dir(what).unwrap_or(false) {
         true => {
@@ -129,6 +136,14 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
             print(place, &report, reports.is_empty());
         }
         reports.push((place, report));
+    }
+    let has_run = |report: &PlaceReport| !report.outcomes.is_empty() || report.refused.is_some();
+    if let Some(only) = &args.only
+        && !reports.iter().any(|(_, report)| has_run(report))
+    {
+        return Err(CliError::usage(format!(
+            "no check has `{only}` in its name"
+        )));
     }
     let holds = reports.iter().all(|(_, report)| report.holds());
     if global.json {
@@ -282,6 +297,7 @@ async fn run_checks(global: &Global, args: &PluginTestArgs, from: usize) -> Resu
         }
     }
     contract.end().await;
+    say(&Line::End);
     Ok(Exit::Fine)
 }
 
@@ -375,6 +391,7 @@ async fn follow(
     let mut names: Vec<String> = Vec::new();
     let mut at: Option<usize> = None;
     let mut is_silent = false;
+    let mut is_over = false;
     loop {
         let line = match tokio::time::timeout(SILENCE, lines.next_line()).await {
             Ok(Ok(Some(line))) => line,
@@ -386,7 +403,11 @@ async fn follow(
         };
         // What the plugin itself prints is none of them.
         match serde_json::from_str::<Line>(&line) {
-            Ok(Line::Refused { reason }) => report.refused = Some(reason),
+            Ok(Line::Refused { reason }) => {
+                report.refused = Some(reason);
+                is_over = true;
+            }
+            Ok(Line::End) => is_over = true,
             Ok(Line::Checks {
                 plugin,
                 kind,
@@ -406,7 +427,8 @@ async fn follow(
         let _ = child.kill().await;
     }
     let status = child.wait().await.map_err(CliError::host_from)?;
-    if status.success() && !is_silent {
+    // A plugin that ends the process with a good code ends it all the same.
+    if status.success() && !is_silent && is_over {
         return Ok((None, None));
     }
     let how = match is_silent {

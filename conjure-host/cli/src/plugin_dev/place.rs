@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_core::routing::Pattern;
-use conjure_plugins::{InstalledPlugins, PluginFile, WorkerOptions};
+use conjure_plugins::{InstalledPlugins, LockedPlugin, PluginFile, Sha256, WorkerOptions};
 use conjure_runtime::Host;
 
 use crate::args::Global;
@@ -31,8 +31,15 @@ pub(super) struct ScratchHost {
 /// The plugins of a data directory, and what was there before.
 pub(super) struct ServedDir {
     installed: InstalledPlugins,
-    before: BTreeMap<String, Option<PluginFile>>,
+    before: BTreeMap<String, ServedBefore>,
     keep: bool,
+}
+
+/// What was there under a name, and what was put in its place last.
+struct ServedBefore {
+    file: Option<PluginFile>,
+    package: Option<LockedPlugin>,
+    put: Sha256,
 }
 
 impl Place {
@@ -135,8 +142,18 @@ impl ServedDir {
         for old in renamed.cloned().collect::<Vec<_>>() {
             self.restore(&old)?;
         }
-        if !self.before.contains_key(name) {
-            let before = self.installed.file(name)?;
+        if let Some(before) = self.before.get_mut(name) {
+            before.put = file.sha256;
+        } else {
+            let before = ServedBefore {
+                file: self.installed.file(name)?,
+                package: self
+                    .installed
+                    .lock()
+                    .plugin(name)
+                    .map_err(CliError::host_from)?,
+                put: file.sha256,
+            };
             self.before.insert(name.clone(), before);
         }
         self.installed.add(file)?;
@@ -149,17 +166,21 @@ impl ServedDir {
             return Ok(None);
         };
         let there = self.installed.file(name)?;
-        Ok(match before {
-            Some(before) => self
-                .installed
-                .add(&before)?
-                .map(|_| format!("{name} {} is back", before.header.version)),
-            None if there.is_some() => {
-                self.installed.remove(name)?;
-                Some(format!("{name} is removed"))
-            }
-            None => None,
-        })
+        if there.as_ref().map(|there| there.sha256) != Some(before.put) {
+            return Ok(Some(format!(
+                "{name} was changed by somebody else meanwhile and stays as it is"
+            )));
+        }
+        let Some(file) = before.file else {
+            self.installed.remove(name)?;
+            return Ok(Some(format!("{name} is removed")));
+        };
+        let change = match before.package {
+            // As it came: with what its lock said of it.
+            Some(package) => self.installed.install(&file, package, None)?,
+            None => self.installed.add(&file)?,
+        };
+        Ok(change.map(|_| format!("{name} {} is back", file.header.version)))
     }
 
     fn end(mut self) -> Result<Vec<String>, CliError> {

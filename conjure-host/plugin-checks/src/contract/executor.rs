@@ -34,6 +34,10 @@ const KEEP: u64 = 4096;
 /// What a command that never ends writes its life signs to.
 const TICKS: &str = "ticks.txt";
 
+/// What writes into that file for 20 s at the most, whoever forgets it.
+const TICKING: &str =
+    "(i=0; while [ $i -lt 400 ]; do echo tick >> ticks.txt; sleep 0.05; i=$((i+1)); done)";
+
 pub(super) fn checks() -> Vec<Check> {
     [
         ("a session is prepared", ExecutorCheck::Init),
@@ -232,7 +236,7 @@ async fn kept(session: &BenchSession<'_>) -> Checked {
 async fn cancel(session: &BenchSession<'_>) -> Checked {
     let cancel = CancellationToken::new();
     let command = format!(
-        "(while true; do echo tick >> {TICKS}; sleep 0.05; done) & \
+        "{TICKING} & \
          (sleep 60; echo late) & echo started; wait"
     );
     let ending = cancel.clone();
@@ -265,8 +269,7 @@ async fn cancel(session: &BenchSession<'_>) -> Checked {
 
 async fn deadline(session: &BenchSession<'_>) -> Checked {
     let limit = Duration::from_millis(900);
-    let command =
-        format!("(while true; do echo tick >> {TICKS}; sleep 0.05; done) & echo before; wait");
+    let command = format!("{TICKING} & echo before; wait");
     let body = request(&command);
     let never = CancellationToken::new();
     let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::thread;
 
-use conjure_process_tree::own_program;
+use conjure_process_tree::{keep_private, own_program};
 
 use super::server::SOCKET;
 use super::{RELAY_PIECE, SKILLS, WORK};
@@ -24,6 +24,8 @@ pub const NOT_THERE: u8 = 90;
 /// # Errors
 /// When the directory cannot be made or is somebody else's, or the relay does not start.
 pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
+    // Commands of the same user reach neither what comes in here nor what goes out.
+    keep_private()?;
     make(dir)?;
     std::env::set_current_dir(dir)?;
     let socket = match UnixStream::connect(SOCKET) {
@@ -36,15 +38,26 @@ pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
     carry(&socket)
 }
 
+/// Whether a socket is not there, or nobody listens there any more.
+fn is_nowhere(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused
+    )
+}
+
 /// Goes to the relay of a directory.
 ///
 /// # Errors
 /// When bytes cannot be copied. Where no relay is, that is the exit code [`NOT_THERE`].
 pub fn attach(dir: &Path) -> io::Result<ExitCode> {
+    keep_private()?;
     let there = std::env::set_current_dir(dir).and_then(|()| UnixStream::connect(SOCKET));
     match there {
         Ok(socket) => carry(&socket),
-        Err(_) => Ok(ExitCode::from(NOT_THERE)),
+        Err(error) if is_nowhere(&error) => Ok(ExitCode::from(NOT_THERE)),
+        // Such as a machine with no memory: whoever comes again may find it.
+        Err(error) => Err(error),
     }
 }
 

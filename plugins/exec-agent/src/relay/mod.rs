@@ -11,6 +11,7 @@
 mod attach;
 mod folders;
 mod frame;
+mod removing;
 mod server;
 mod stream;
 

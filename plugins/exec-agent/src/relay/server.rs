@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::folders::IncomingFolders;
 use super::frame::RelayFrame;
+use super::removing;
 use super::stream::SentStream;
 use super::{CONFIRM, RELAY_PIECE, RELAY_VERSION, SKILLS, WORK};
 
@@ -528,7 +529,7 @@ impl Relay {
 
     fn remove(&self) -> io::Result<()> {
         std::env::set_current_dir("/")?;
-        fs::remove_dir_all(&self.dir)
+        removing::remove(&self.dir)
     }
 }
 

@@ -179,11 +179,13 @@ fn a_crash_fails_its_check_and_the_others_go_on() {
             (
                 "greeted.push(arguments.name.clone());",
                 "if arguments.name == \"abort\" { std::process::abort() }\n\
+                 if arguments.name == \"leave\" { std::process::exit(0) }\n\
                  greeted.push(arguments.name.clone());",
             ),
             (
                 ".example(\"greet\", json!({ \"name\": \"Ada\" }), \"Hello, Ada!\")",
                 ".example(\"greet\", json!({ \"name\": \"abort\" }), \"Hello\")\n\
+                 .example(\"greet\", json!({ \"name\": \"leave\" }), \"Hello\")\n\
                  .example(\"greet\", json!({ \"name\": \"Ada\" }), \"Bye, Ada!\")",
             ),
         ],
@@ -191,18 +193,39 @@ fn a_crash_fails_its_check_and_the_others_go_on() {
     let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
     assert_eq!(output.code, Some(1), "{output:?}");
     let crash = "example: `greet` {\"name\":\"abort\"}";
+    let left = "example: `greet` {\"name\":\"leave\"}";
     let wrong = "example: `greet` {\"name\":\"Ada\"}";
     let failed = failed(&said);
     let checks: Vec<&str> = failed.iter().map(|(check, _)| check.as_str()).collect();
-    assert_eq!(checks, [crash, wrong, crash, wrong], "{failed:?}");
+    assert_eq!(
+        checks,
+        [crash, left, wrong, crash, left, wrong],
+        "{failed:?}"
+    );
     assert!(failed[0].1.contains("SIGABRT"), "{failed:?}");
-    assert!(failed[2].1.contains("SIGABRT"), "{failed:?}");
-    assert!(failed[1].1.contains("Hello, Ada!"), "{failed:?}");
+    assert!(failed[3].1.contains("SIGABRT"), "{failed:?}");
+    assert!(failed[1].1.contains("exit code 0"), "{failed:?}");
+    assert!(failed[2].1.contains("Hello, Ada!"), "{failed:?}");
     // What comes after the crash was run all the same.
     for place in 0..2 {
         let outcomes = outcomes(&said, place);
         let last = "passed example: `execute` {\"command\":\"sing\"}";
         assert_eq!(outcomes.last().map(String::as_str), Some(last));
+    }
+}
+
+#[test]
+fn what_would_run_nothing_is_a_mistake_and_no_success() {
+    let workspace = workspace(&[]);
+    let library = workspace.add_plugin(CACHE).unwrap();
+    for (more, reason) in [
+        ("--only xyz", "no check has `xyz` in its name"),
+        ("--working-dir nowhere", "nowhere is no directory"),
+    ] {
+        let args = format!("plugin test {} {more}", library.display());
+        let output = conjure(&workspace, &args).run().unwrap();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.stderr.contains(reason), "{output:?}");
     }
 }
 
