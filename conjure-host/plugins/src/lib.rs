@@ -26,6 +26,7 @@ mod load;
 mod loaded;
 mod lock;
 mod open;
+mod owners_list;
 mod packaged;
 mod pool;
 mod program;

@@ -4,13 +4,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use conjure_config::fs;
 use serde::Serialize;
+
+use super::owners_list::{ListEntry, OwnersList};
 
 /// The owner's list of signers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedSigners {
-    list: Option<PathBuf>,
+    list: OwnersList<TrustedSigner>,
 }
 
 /// A signer that is trusted.
@@ -22,11 +23,31 @@ pub struct TrustedSigner {
     pub name: String,
 }
 
+impl ListEntry for TrustedSigner {
+    type Key = String;
+
+    fn read(key: &str, name: &str) -> Option<Self> {
+        // Every key of this kind begins so and has this length.
+        (key.starts_with("RW") && key.len() == 56).then(|| Self {
+            key: key.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    fn key(&self) -> &String {
+        &self.key
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl TrustedSigners {
     /// The list is in this file; each line has a key and behind it a name.
     pub fn listed_in(list: impl Into<PathBuf>) -> Self {
         Self {
-            list: Some(list.into()),
+            list: OwnersList::in_file(list),
         }
     }
 
@@ -44,14 +65,7 @@ impl TrustedSigners {
     /// # Errors
     /// The system's.
     pub fn listed(&self) -> io::Result<Vec<TrustedSigner>> {
-        let Some(list) = &self.list else {
-            return Ok(Vec::new());
-        };
-        match fs::read_to_string(list) {
-            Ok(text) => Ok(text.lines().filter_map(read_line).collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        self.list.entries()
     }
 
     /// Lists a signer; whether it was not listed before.
@@ -59,11 +73,7 @@ impl TrustedSigners {
     /// # Errors
     /// The system's.
     pub fn add(&self, signer: TrustedSigner) -> io::Result<bool> {
-        self.change(|listed| {
-            let is_new = listed.iter().all(|other| other.key != signer.key);
-            listed.extend(is_new.then_some(signer));
-            is_new
-        })
+        self.list.add(signer)
     }
 
     /// Lists a signer no more; whether it was listed.
@@ -71,39 +81,8 @@ impl TrustedSigners {
     /// # Errors
     /// The system's.
     pub fn remove(&self, key: &str) -> io::Result<bool> {
-        self.change(|listed| {
-            let before = listed.len();
-            listed.retain(|other| other.key != key);
-            listed.len() < before
-        })
+        self.list.remove(&key.to_owned())
     }
-
-    fn change(&self, change: impl FnOnce(&mut Vec<TrustedSigner>) -> bool) -> io::Result<bool> {
-        let list = self.list.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        if let Some(dir) = list.parent() {
-            fs::create_private_dir(dir)?;
-        }
-        let _lock = fs::lock(list.with_extension("lock"))?;
-        let mut listed = self.listed()?;
-        if !change(&mut listed) {
-            return Ok(false);
-        }
-        let lines = listed.iter().map(|signer| {
-            let name: String = signer.name.chars().filter(|c| !c.is_control()).collect();
-            format!("{}  {name}\n", signer.key)
-        });
-        fs::write_atomic(list, lines.collect::<String>().as_bytes())?;
-        Ok(true)
-    }
-}
-
-fn read_line(line: &str) -> Option<TrustedSigner> {
-    let (key, name) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-    // Every key of this kind begins so and has this length.
-    (key.starts_with("RW") && key.len() == 56).then(|| TrustedSigner {
-        key: key.to_owned(),
-        name: name.trim().to_owned(),
-    })
 }
 
 #[cfg(test)]
@@ -127,6 +106,6 @@ mod tests {
         assert!(signers.remove(&key).unwrap());
         assert!(!signers.remove(&key).unwrap());
         assert!(!signers.holds(&key));
-        assert_eq!(read_line("# a comment"), None);
+        assert_eq!(TrustedSigner::read("#", "a comment"), None);
     }
 }

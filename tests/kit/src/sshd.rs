@@ -26,7 +26,7 @@ pub struct Sshd {
     dir: tempfile::TempDir,
     port: u16,
     server: Child,
-    _end: Guard,
+    end: Option<Guard>,
 }
 
 impl Sshd {
@@ -101,7 +101,7 @@ impl Sshd {
             dir,
             port,
             server,
-            _end: end,
+            end: Some(end),
         };
         sshd.wait()?;
         Ok(sshd)
@@ -165,16 +165,14 @@ impl Sshd {
         })?;
         self.wait()
     }
-
-    fn stop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
 }
 
 impl Drop for Sshd {
     fn drop(&mut self) {
-        self.stop();
+        // While the process is not waited for, its number is nobody else's.
+        drop(self.end.take());
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
 }
 

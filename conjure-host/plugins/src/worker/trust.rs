@@ -4,17 +4,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use conjure_config::fs;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 use serde::{Deserialize as _, Serialize};
 
 use crate::Sha256;
+use crate::owners_list::{ListEntry, OwnersList};
 
 /// The owner's list, and what needs none.
 #[derive(Debug, Clone, Default)]
 pub struct PluginTrust {
-    list: Option<PathBuf>,
+    list: OwnersList<TrustedLibrary>,
     shipped: Option<PathBuf>,
 }
 
@@ -31,7 +31,7 @@ impl PluginTrust {
     /// The list is in this file; each line has a digest and behind it a name.
     #[must_use]
     pub fn listed_in(mut self, list: impl Into<PathBuf>) -> Self {
-        self.list = Some(list.into());
+        self.list = OwnersList::in_file(list);
         self
     }
 
@@ -70,14 +70,7 @@ impl PluginTrust {
     /// # Errors
     /// The system's.
     pub fn listed(&self) -> io::Result<Vec<TrustedLibrary>> {
-        let Some(list) = &self.list else {
-            return Ok(Vec::new());
-        };
-        match fs::read_to_string(list) {
-            Ok(text) => Ok(text.lines().filter_map(read_line).collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        self.list.entries()
     }
 
     /// Lists a library; whether it was not listed before.
@@ -85,13 +78,7 @@ impl PluginTrust {
     /// # Errors
     /// The system's.
     pub fn add(&self, library: TrustedLibrary) -> io::Result<bool> {
-        self.change(|listed| {
-            let is_new = listed.iter().all(|other| other.sha256 != library.sha256);
-            if is_new {
-                listed.push(library);
-            }
-            is_new
-        })
+        self.list.add(library)
     }
 
     /// Lists a library no more; whether it was listed.
@@ -99,47 +86,34 @@ impl PluginTrust {
     /// # Errors
     /// The system's.
     pub fn remove(&self, sha256: &Sha256) -> io::Result<bool> {
-        self.change(|listed| {
-            let before = listed.len();
-            listed.retain(|other| other.sha256 != *sha256);
-            listed.len() < before
-        })
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Vec<TrustedLibrary>) -> bool) -> io::Result<bool> {
-        let list = self.list.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        if let Some(dir) = list.parent() {
-            fs::create_private_dir(dir)?;
-        }
-        // Two who change it at once both get in.
-        let _lock = fs::lock(list.with_extension("lock"))?;
-        let mut listed = self.listed()?;
-        if !change(&mut listed) {
-            return Ok(false);
-        }
-        let lines = listed.iter().map(|library| {
-            // One line, whatever the name is.
-            let name: String = library.name.chars().filter(|c| !c.is_control()).collect();
-            format!("{}  {name}\n", library.sha256)
-        });
-        fs::write_atomic(list, lines.collect::<String>().as_bytes())?;
-        Ok(true)
+        self.list.remove(sha256)
     }
 }
 
-/// A line of the list; nothing where it does not begin with a digest.
-fn read_line(line: &str) -> Option<TrustedLibrary> {
-    let (digest, name) = line.split_once(' ').unwrap_or((line, ""));
-    let digest = IntoDeserializer::<Error>::into_deserializer(digest);
-    Some(TrustedLibrary {
-        sha256: Sha256::deserialize(digest).ok()?,
-        name: name.trim().to_owned(),
-    })
+impl ListEntry for TrustedLibrary {
+    type Key = Sha256;
+
+    fn read(key: &str, name: &str) -> Option<Self> {
+        let digest = IntoDeserializer::<Error>::into_deserializer(key);
+        Some(Self {
+            sha256: Sha256::deserialize(digest).ok()?,
+            name: name.to_owned(),
+        })
+    }
+
+    fn key(&self) -> &Sha256 {
+        &self.sha256
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owners_list::read_line;
 
     fn library(name: &str) -> TrustedLibrary {
         TrustedLibrary {
@@ -196,11 +170,12 @@ mod tests {
     #[test]
     fn lines_that_say_nothing_are_passed_over() {
         let digest = Sha256::of(b"x");
-        let line = read_line(&format!("{digest}  cache manager 1.0.0")).unwrap();
+        let line: TrustedLibrary = read_line(&format!("{digest}  cache manager 1.0.0")).unwrap();
         assert_eq!(line.name, "cache manager 1.0.0");
-        assert_eq!(read_line(&digest.to_string()).unwrap().sha256, digest);
+        let bare: TrustedLibrary = read_line(&digest.to_string()).unwrap();
+        assert_eq!(bare.sha256, digest);
         for nothing in ["", "# a comment", "abc  short", "../../etc/passwd"] {
-            assert_eq!(read_line(nothing), None);
+            assert_eq!(read_line::<TrustedLibrary>(nothing), None);
         }
     }
 }

@@ -292,6 +292,10 @@ impl Relay {
         // Once this is locked the connection before says nothing more.
         let mut incoming = lock(&self.incoming);
         let mut state = lock(&self.state);
+        // A newer one may have come while this one waited, and has the stream.
+        if !state.is_current(number) {
+            return Err(io::Error::other("a newer connection has the stream"));
+        }
         if !state.out.resume(received) {
             return Err(io::Error::other("what follows is not kept any more"));
         }
