@@ -200,7 +200,10 @@ impl InstalledPlugins {
         before: Option<&LockedPlugin>,
     ) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.one_at_a_time()?;
-        if self.lock().plugin(&file.header.name)?.as_ref() != before {
+        let now = self.lock().plugin(&file.header.name)?;
+        // The very same package may have come meanwhile.
+        let is_same = now.as_ref().is_some_and(|now| now.sha256 == package.sha256);
+        if now.as_ref() != before && !is_same {
             return Err(InstallError::Overtaken {
                 name: file.header.name.clone(),
             });
