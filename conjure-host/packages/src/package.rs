@@ -1,5 +1,6 @@
 //! A package, judged as a whole before any of it is used.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::io::{Cursor, Read as _};
 use std::path::Path;
@@ -254,8 +255,17 @@ fn said_files(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(count.try_into().ok()?)))
 }
 
-/// A file of an archive, of which at most so many bytes are read.
+/// A file of an archive that has at most so many bytes.
 fn entry(archive: &mut Archive<'_>, path: &str, limit: u64) -> Result<Vec<u8>, String> {
+    let bytes = first_bytes(archive, path, limit + 1)?;
+    match bytes.len() as u64 > limit {
+        true => Err(format!("`{path}` has more than {limit} bytes")),
+        false => Ok(bytes),
+    }
+}
+
+/// At most so many bytes of a file of an archive, from its beginning.
+fn first_bytes(archive: &mut Archive<'_>, path: &str, most: u64) -> Result<Vec<u8>, String> {
     let file = match archive.by_name(path) {
         Ok(file) => file,
         Err(zip::result::ZipError::FileNotFound) => return Err(format!("it has no `{path}`")),
@@ -265,22 +275,32 @@ fn entry(archive: &mut Archive<'_>, path: &str, limit: u64) -> Result<Vec<u8>, S
         return Err(format!("`{path}` is not a plain file"));
     }
     let mut bytes = Vec::new();
-    file.take(limit + 1)
+    file.take(most)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("`{path}` cannot be read: {error}"))?;
-    match bytes.len() as u64 > limit {
-        true => Err(format!("`{path}` has more than {limit} bytes")),
-        false => Ok(bytes),
-    }
+    Ok(bytes)
 }
 
-/// A file that is what the description says.
+/// A file that is what the description says. No more of it is read than should be there, and one
+/// byte.
 fn contents(archive: &mut Archive<'_>, file: &PackagedFile) -> Result<Vec<u8>, String> {
-    let bytes = entry(archive, &file.path, file.size)?;
-    if bytes.len() as u64 != file.size || Sha256::of(&bytes) != file.sha256 {
-        return Err(format!("`{}` is not the file that it names", file.path));
+    let other = |why: &str| format!("`{}` is not the file that it names: {why}", file.path);
+    let bytes = first_bytes(archive, &file.path, file.size + 1)?;
+    match (bytes.len() as u64).cmp(&file.size) {
+        Ordering::Greater => return Err(other(&format!("it has more than {} bytes", file.size))),
+        Ordering::Less => {
+            return Err(other(&format!(
+                "it has {} bytes instead of {}",
+                bytes.len(),
+                file.size
+            )));
+        }
+        Ordering::Equal => {}
     }
-    Ok(bytes)
+    match Sha256::of(&bytes) == file.sha256 {
+        true => Ok(bytes),
+        false => Err(other("its digest is another one")),
+    }
 }
 
 /// Every file that is named is there and is what it should be, and no other is there.
