@@ -24,7 +24,7 @@ pub(super) fn router() -> Operations {
 /// A call that waits for a decision.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Approval)]
-struct ApprovalView {
+pub(super) struct ApprovalView {
     call: WaitingCallView,
     /// The rule that asks.
     reason: String,
@@ -101,8 +101,14 @@ async fn list(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
 ) -> Result<Json<Page<ApprovalView>>, Problem> {
-    let waiting = app.manager.approvals(&id).await?;
-    let items = waiting.into_iter().map(|approval| ApprovalView {
+    let items = waiting(&app, &id).await?;
+    Ok(Json(Page { items, next: None }))
+}
+
+/// The calls of a session that wait.
+pub(super) async fn waiting(app: &App, session: &str) -> Result<Vec<ApprovalView>, Problem> {
+    let approvals = app.manager.approvals(session).await?;
+    let views = approvals.into_iter().map(|approval| ApprovalView {
         call: WaitingCallView {
             id: approval.call.id,
             name: approval.call.name,
@@ -111,10 +117,7 @@ async fn list(
         reason: approval.reason,
         denied_in_ms: approval.denied_in_ms,
     });
-    Ok(Json(Page {
-        items: items.collect(),
-        next: None,
-    }))
+    Ok(views.collect())
 }
 
 /// Decide about a call that waits; the first decision counts

@@ -24,7 +24,7 @@ pub(super) fn router() -> Operations {
 /// where it has a `url`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Question)]
-struct QuestionView {
+pub(super) struct QuestionView {
     id: String,
     /// The plugin that asks. An MCP server's question names the server in its `message`.
     plugin: String,
@@ -69,8 +69,14 @@ async fn list(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
 ) -> Result<Json<Page<QuestionView>>, Problem> {
-    let waiting = app.manager.questions(&id).await?;
-    let items = waiting.into_iter().map(
+    let items = waiting(&app, &id).await?;
+    Ok(Json(Page { items, next: None }))
+}
+
+/// The questions of a session that wait.
+pub(super) async fn waiting(app: &App, session: &str) -> Result<Vec<QuestionView>, Problem> {
+    let questions = app.manager.questions(session).await?;
+    let views = questions.into_iter().map(
         |manager::PendingQuestion {
              asked,
              cancelled_in_ms,
@@ -84,10 +90,7 @@ async fn list(
             cancelled_in_ms,
         },
     );
-    Ok(Json(Page {
-        items: items.collect(),
-        next: None,
-    }))
+    Ok(views.collect())
 }
 
 /// Answer a question that waits; the first answer counts

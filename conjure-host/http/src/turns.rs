@@ -12,11 +12,13 @@ use conjure_core::routing::Pattern;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::approvals::{self, ApprovalView};
 use super::extract::{JsonBody, Named, Params, Ref, line, text};
 use super::idempotency::Idempotency;
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
+use super::questions::{self, QuestionView};
 use super::state::App;
 use super::threads::Tokens;
 use conjure_config::PolicySpec;
@@ -27,6 +29,8 @@ use conjure_store::{Run, RunState, ThreadId};
 const LONGEST: usize = 100;
 /// The longest wait for a turn, in seconds.
 const MOST_SECONDS: u64 = 60;
+/// How often whoever waits for a turn looks whether it asks for something, at least.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -53,6 +57,10 @@ struct TurnView {
     usd: Option<f64>,
     /// Why it failed.
     error: Option<String>,
+    /// Calls that wait for a decision: without one they are denied when their time is up.
+    approvals: Vec<ApprovalView>,
+    /// Questions that wait for an answer: without one they are cancelled when their time is up.
+    questions: Vec<QuestionView>,
     queued_at_ms: i64,
     started_at_ms: Option<i64>,
     ended_at_ms: Option<i64>,
@@ -101,6 +109,8 @@ impl From<Run> for TurnView {
             calls: run.spent.calls,
             usd: run.spent.usd,
             error: run.error,
+            approvals: Vec::new(),
+            questions: Vec::new(),
             queued_at_ms: run.queued_at_ms,
             started_at_ms: run.started_at_ms,
             ended_at_ms: run.ended_at_ms,
@@ -186,7 +196,7 @@ struct TurnQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct WaitQuery {
-    /// Seconds in which the turn may come to its end before it is shown.
+    /// Seconds in which the turn may come to its end, or ask for something, before it is shown.
     #[param(minimum = 0, maximum = 60, default = 0)]
     wait: Option<u64>,
 }
@@ -214,10 +224,11 @@ async fn list(
 ) -> Result<Json<Page<TurnView>>, Problem> {
     let limit = pages::limit(query.limit)?;
     let runs = app.manager.runs(&id, limit).await?;
-    Ok(Json(Page {
-        items: runs.into_iter().map(TurnView::from).collect(),
-        next: None,
-    }))
+    let mut items = Vec::new();
+    for run in runs {
+        items.push(view(&app, run).await?);
+    }
+    Ok(Json(Page { items, next: None }))
 }
 
 /// Say something in a session
@@ -270,7 +281,7 @@ async fn say(
     Ok((StatusCode::ACCEPTED, at, Json(begun)).into_response())
 }
 
-/// Show a turn, when it is over or the time for that is up
+/// Show a turn, when it is over, when it asks for something, or when the time for that is up
 #[utoipa::path(get, path = "/api/v1/turns/{turn}", operation_id = "get_turn", tag = "turns",
     params(("turn" = String, Path, description = "Its id"), WaitQuery),
     responses((status = 200, description = "It", body = TurnView)))]
@@ -286,14 +297,43 @@ async fn get(
     // One that is not there is said at once.
     let run = app.manager.run(&id).await?;
     if seconds == 0 || run.state.is_over() {
-        return Ok(Json(run.into()));
+        return Ok(Json(view(&app, run).await?));
     }
     let run = tokio::select! {
         run = app.manager.wait(&id) => run?,
+        asks = asks(&app, &id) => return Ok(Json(asks?)),
         () = tokio::time::sleep(Duration::from_secs(seconds)) => app.manager.run(&id).await?,
         () = app.closing.cancelled() => app.manager.run(&id).await?,
     };
-    Ok(Json(run.into()))
+    Ok(Json(view(&app, run).await?))
+}
+
+/// A turn with what it waits for, once it waits for something, but not at once: whoever only waits
+/// for its end does not ask again and again meanwhile.
+async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
+    let mut changes = app.manager.changes();
+    tokio::time::sleep(LOOK).await;
+    loop {
+        let view = view(app, app.manager.run(turn).await?).await?;
+        if !view.approvals.is_empty() || !view.questions.is_empty() {
+            return Ok(view);
+        }
+        tokio::select! {
+            () = changes.of(view.session.as_deref().unwrap_or_default()) => {}
+            // What another process runs tells nothing here.
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+/// A turn, with what it waits for.
+async fn view(app: &App, run: Run) -> Result<TurnView, Problem> {
+    let mut view = TurnView::from(run);
+    if let (TurnState::Running, Some(session)) = (&view.state, &view.session) {
+        view.approvals = approvals::waiting(app, session).await?;
+        view.questions = questions::waiting(app, session).await?;
+    }
+    Ok(view)
 }
 
 /// Cancel the turn that runs in a session; what came so far is kept

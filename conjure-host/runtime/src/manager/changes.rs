@@ -44,6 +44,18 @@ pub enum SessionChange {
     Missed,
 }
 
+impl SessionChange {
+    /// The session that changed; none where any may have.
+    fn session(&self) -> Option<&str> {
+        match self {
+            Self::State { session, .. } | Self::Saved { session } | Self::Deleted { session } => {
+                Some(session)
+            }
+            Self::Missed => None,
+        }
+    }
+}
+
 /// The status of a session that has an actor.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ActorStatus {
@@ -126,6 +138,15 @@ impl SessionChangeStream {
             Ok(change) => Some(change),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionChange::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+
+    /// Waits for a change of one session, or for one that was missed. Safe to drop and call again.
+    pub async fn of(&mut self, session: &str) {
+        while let Some(change) = self.next().await {
+            if change.session().is_none_or(|changed| changed == session) {
+                return;
+            }
         }
     }
 }

@@ -138,7 +138,7 @@ impl Manager {
                 continue;
             }
             tokio::select! {
-                _ = changes.next() => {}
+                () = changes.of(session) => {}
                 () = told_of(signals.as_mut(), &run.thread) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }

@@ -58,11 +58,7 @@ impl Stage {
 
     /// A turn, once it is over.
     pub(crate) fn over(&self, begun: &Value) -> Value {
-        let turn = begun["turn"].as_str().unwrap();
-        let path = format!("/api/v1/turns/{turn}?wait=25");
-        let turn = self.server.get(&path).is(200).json();
-        assert!(turn["ended_at_ms"].is_number(), "{turn}");
-        turn
+        self.over_within(begun, Duration::from_secs(25))
     }
 
     /// A turn, once it is over, which takes this long at most.

@@ -210,6 +210,42 @@ fn a_call_waits_for_a_decision_that_any_client_can_make() {
 }
 
 #[test]
+fn whoever_only_looks_at_the_turn_sees_what_waits_and_can_decide() {
+    let stage = Stage::new();
+    let tools = json!({
+        "tools": { "backend": [{ "kind": "local" }], "policy": { "ask": ["local_*"] } },
+    });
+    let id = text(&stage.session(&tools)["id"]);
+    let input = json!({ "command": "echo yes >said", "description": "" });
+    stage.model.calls("call-1", "local_bash_tool", input);
+    stage.model.says(Message::new().text("Done."));
+    let begun = stage.say(&id, "Go");
+    let turn = format!("/api/v1/turns/{}", text(&begun["turn"]));
+    // Answered long before the time is up, which is longer than a client's patience here.
+    let asks = stage.server.get(&format!("{turn}?wait=60")).is(200).json();
+    assert_eq!(asks["state"], "running");
+    let waiting = &asks["approvals"][0];
+    assert_eq!(waiting["call"]["id"], "call-1");
+    assert_eq!(waiting["call"]["arguments"]["command"], "echo yes >said");
+    assert!(waiting["denied_in_ms"].as_u64() > Some(1000), "{asks}");
+    assert_eq!(asks["questions"], json!([]));
+    let all = stage.server.get(&format!("/api/v1/sessions/{id}/turns"));
+    let listed = all.is(200).json();
+    assert_eq!(listed["items"][0]["approvals"][0]["call"]["id"], "call-1");
+    let decide = format!("/api/v1/sessions/{id}/approvals/call-1");
+    stage
+        .server
+        .post(&decide, &json!({ "decision": "allow" }))
+        .is(204);
+    let over = stage.over(&begun);
+    assert_eq!(
+        (&over["state"], &over["approvals"]),
+        (&json!("completed"), &json!([]))
+    );
+    assert_eq!(stage.server.workspace.read("said").unwrap(), "yes\n");
+}
+
+#[test]
 fn what_is_no_turn_is_refused() {
     let stage = Stage::new();
     let id = text(&stage.session(&json!({}))["id"]);
