@@ -13,9 +13,7 @@ const NAME_CHARS: usize = 80;
 /// What the model is told of a call whose tool is not there. `was_removed`: the session once had it.
 #[must_use]
 pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> CallRefusal {
-    let kept_out = table.quarantined();
-    let kept_out = kept_out.iter().find(|one| one.name.as_str() == name);
-    if let Some(kept_out) = kept_out {
+    if let Some(kept_out) = table.kept_out(name) {
         let reason = format!("it cannot be used: {}", kept_out.error);
         let failure = CallFailure {
             tool: name,

@@ -80,6 +80,10 @@ pub struct CatalogTool {
     /// The backend's own data, kept as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
+    /// Why it is not offered for now, and what to do about it. The model reads this: nothing of a
+    /// definition that nobody approved belongs here. Such a tool has no route.
+    #[serde(skip)]
+    pub held: Option<String>,
 }
 
 impl CatalogTool {
@@ -102,6 +106,7 @@ impl CatalogTool {
             origin: Origin::default(),
             folder: None,
             meta: None,
+            held: None,
         }
     }
 

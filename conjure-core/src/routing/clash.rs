@@ -40,6 +40,12 @@ pub enum RoutingError {
         /// The name.
         backend: String,
     },
+    /// A tool waits for somebody's approval.
+    #[error("{reason}")]
+    Held {
+        /// Why, and what to do about it.
+        reason: String,
+    },
     /// A skill is there, but in no wanted version.
     #[error("no version of skill `{skill}` fits `{wanted}`, found: {}. Change the range or add such a version.", found.join(", "))]
     NoVersion {

@@ -121,6 +121,10 @@ impl<'a> Resolver<'a> {
                             name: named.name,
                             is_plain: named.is_plain,
                         };
+                        if let Some(reason) = &tool.held {
+                            self.hold(candidate, reason);
+                            continue;
+                        }
                         match self.version_shadow(picks.of_tool(index, tool), tool) {
                             None => self.candidates.push(candidate),
                             Some(reason) => self.shadowed.push(Shadowed {
@@ -137,6 +141,19 @@ impl<'a> Resolver<'a> {
                     }),
                 }
             }
+        }
+    }
+
+    /// Keeps a tool out that waits for approval, where the session would have it.
+    fn hold(&mut self, candidate: RouteCandidate<'_>, reason: &str) {
+        if self.naming.offers(candidate.name.as_str()) {
+            self.quarantined.push(QuarantinedTool {
+                source: candidate.source(),
+                name: candidate.name,
+                error: RoutingError::Held {
+                    reason: reason.to_owned(),
+                },
+            });
         }
     }
 

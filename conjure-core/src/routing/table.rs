@@ -106,6 +106,7 @@ impl RoutingTable {
     /// # Errors
     /// [`RoutingError::Clash`] names every origin when tools would have one name; the other
     /// variants say what is wrong with `naming`, or that no wanted version of a skill is there.
+    /// Tools that are held are kept out, which is no error.
     pub fn build(
         version: u64,
         catalogs: &[Catalog],
@@ -113,10 +114,12 @@ impl RoutingTable {
     ) -> Result<Self, RoutingError> {
         naming.check()?;
         let resolved = resolve(catalogs, naming, None);
-        let other = resolved
-            .quarantined
-            .iter()
-            .find(|one| !matches!(one.error, RoutingError::Clash { .. }));
+        let other = resolved.quarantined.iter().find(|one| {
+            !matches!(
+                one.error,
+                RoutingError::Clash { .. } | RoutingError::Held { .. }
+            )
+        });
         if let Some(quarantined) = other {
             return Err(quarantined.error.clone());
         }
@@ -211,10 +214,18 @@ impl RoutingTable {
         &self.shadowed
     }
 
-    /// Tools kept out because of an error; empty in a table that was just built.
+    /// Tools kept out because of an error. A table that was just built has none but those that
+    /// wait for approval.
     #[must_use]
     pub fn quarantined(&self) -> &[QuarantinedTool] {
         &self.quarantined
+    }
+
+    /// The tool that was kept out and would have this name.
+    #[must_use]
+    pub fn kept_out(&self, name: &str) -> Option<&QuarantinedTool> {
+        let mut kept_out = self.quarantined.iter();
+        kept_out.find(|one| one.name.as_str() == name)
     }
 
     /// Aliases that no tool used: a skill that is not there yet, or a spelling mistake.

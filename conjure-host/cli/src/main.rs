@@ -24,6 +24,7 @@ mod files_remote;
 mod man;
 mod mcp;
 mod mcp_check;
+mod mcp_held;
 mod mcp_import;
 mod mcp_list;
 mod mcp_login;

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::{mcp_check, mcp_import, mcp_list, mcp_login, mcp_serve};
+use super::{mcp_check, mcp_held, mcp_import, mcp_list, mcp_login, mcp_serve};
 
 /// Serves tools to MCP clients, and looks after the MCP servers of a session file.
 #[derive(clap::Args)]
@@ -50,12 +50,26 @@ enum McpVerb {
     Login(mcp_login::McpLoginArgs),
     /// Forget the login to an MCP server
     Logout(mcp_login::OutArgs),
+    /// Show the tools that are held, and how they differ from what was approved
+    ///
+    /// Whoever adds a server approves the tools that it has then. A tool whose description, schema,
+    /// annotations or name is another one later is held: no session offers it, and the model reads
+    /// nothing of it, until it is approved again. The same goes for every backend whose tools may
+    /// change while it runs.
+    Held,
+    /// Approve tools that changed, as they are now
+    ///
+    /// Sessions that run offer them from their next step on.
+    Approve(mcp_held::McpApproveArgs),
 }
 
 impl McpArgs {
     /// Whether the verb needs no plugin.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(&self.verb, McpVerb::Import(_))
+        matches!(
+            &self.verb,
+            McpVerb::Import(_) | McpVerb::Held | McpVerb::Approve(_)
+        )
     }
 
     /// The variables that hold tokens which let clients in.
@@ -76,6 +90,8 @@ impl McpArgs {
 pub(crate) fn run_without_host(global: &Global, args: &McpArgs) -> Result<Exit, CliError> {
     match &args.verb {
         McpVerb::Import(import) => mcp_import::run(global, import),
+        McpVerb::Held => mcp_held::held(global),
+        McpVerb::Approve(args) => mcp_held::approve(global, args),
         _ => Ok(Exit::Fine),
     }
 }
@@ -86,6 +102,8 @@ pub(crate) async fn run(global: &Global, args: McpArgs) -> Result<Exit, CliError
         McpVerb::List(args) => mcp_list::run(global, args).await,
         McpVerb::Check(args) => mcp_check::run(global, args).await,
         McpVerb::Import(args) => mcp_import::run(global, &args),
+        McpVerb::Held => mcp_held::held(global),
+        McpVerb::Approve(args) => mcp_held::approve(global, &args),
         McpVerb::Login(args) => mcp_login::run(global, args).await,
         McpVerb::Logout(args) => mcp_login::out(global, args).await,
     }

@@ -44,6 +44,11 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
     };
     if let Some((name, arguments)) = call {
         let Some(verdict) = tool_preview.of_call(&name, &arguments) else {
+            if let Some(kept_out) = tool_preview.table().kept_out(&name) {
+                let why = &kept_out.error;
+                let message = format!("the tool `{name}` is not offered: {why}");
+                return Err(CliError::usage(message));
+            }
             return Err(CliError::usage(format!("there is no tool `{name}`"))
                 .hint("`conjure routes` lists the tools"));
         };

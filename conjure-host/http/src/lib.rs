@@ -18,6 +18,7 @@ mod fetching;
 mod files;
 mod folds;
 mod health;
+mod held_tools;
 mod idempotency;
 mod installed_plugins;
 mod mcp_imports;
@@ -283,6 +284,7 @@ fn routes() -> Operations {
         .merge(mcp_servers::router())
         .merge(mcp_imports::router())
         .merge(mcp_logins::router())
+        .merge(held_tools::router())
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())

@@ -159,7 +159,12 @@ impl McpHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.to_string();
         let Some(served) = tools.find(&name) else {
-            let text = format!("there is no tool `{name}`; `tools/list` has those that there are");
+            let text = match tools.snapshot.table().kept_out(&name) {
+                Some(kept_out) => format!("the tool `{name}` is not offered: {}", kept_out.error),
+                None => {
+                    format!("there is no tool `{name}`; `tools/list` has those that there are")
+                }
+            };
             return Err(ErrorData::invalid_params(text, None));
         };
         let what = RequestTarget {

@@ -34,7 +34,7 @@ use crate::backend::instances::Instances;
 use crate::backend::lease::create_request;
 use crate::backend::questions::SessionClient;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
-use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
+use crate::backend::{ApprovedTools, Asker, CallReport, Nobody, ToolboxError};
 use crate::session::HostState;
 use crate::session::{
     OpenThread, Preview, Recorder, Saved, Session, SessionError, ThreadHandle, ToolPreview,
@@ -123,6 +123,12 @@ impl Host {
     /// The directory of everything that the host keeps.
     pub fn data_dir(&self) -> &Path {
         &self.shared.instances.data_dir
+    }
+
+    /// What was approved of tools that come from outside, and what is held.
+    #[must_use]
+    pub fn approved_tools(&self) -> &ApprovedTools {
+        &self.shared.instances.approved
     }
 
     /// The threads.
@@ -524,6 +530,7 @@ impl HostBuilder {
                     registry,
                     services: Arc::new(services),
                     data_dir: self.data_dir.clone(),
+                    approved: ApprovedTools::below(&self.data_dir),
                     plugin_configs: self.plugin_configs,
                     shared: Mutex::default(),
                     shared_leases: Mutex::default(),

@@ -29,6 +29,8 @@ use crate::{files, named, tools};
 /// - `together`: every start is silent until there are four of the same log;
 /// - `long-instructions`: it says much about its use;
 /// - `stateless-only`: it declares that it keeps nothing;
+/// - `turns`: `change` makes another tool of `echo`, in the same name, or of itself again;
+/// - `turned`: it has that other tool from the start;
 /// - `stateful-newcomer`: the tool that it gets by `change` is stateful;
 /// - `auth`, `json`: over HTTP only.
 #[derive(Default)]

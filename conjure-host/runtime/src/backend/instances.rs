@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::{Value, json};
 
+use super::approved_tools::ApprovedTools;
 use super::backend_lease::OpenInstances;
 use super::lease::{SkillLease, create_request};
 use super::services::{Services, ServicesShared};
@@ -21,6 +22,8 @@ pub(crate) struct Instances {
     pub(crate) registry: Arc<PluginRegistry>,
     pub(crate) services: Arc<ServicesShared>,
     pub(crate) data_dir: PathBuf,
+    /// What was approved of tools that come from outside.
+    pub(crate) approved: ApprovedTools,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
     /// Executors and backends, by plugin, instance name and configuration.
     pub(crate) shared: Mutex<HashMap<InstanceKey, InstanceCell>>,

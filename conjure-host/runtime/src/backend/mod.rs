@@ -5,6 +5,7 @@
 //! makes a new one.
 
 mod active_call;
+pub(crate) mod approved_tools;
 mod attached_files;
 mod attaching;
 pub(crate) mod backend_lease;
@@ -35,6 +36,7 @@ mod toolbox_error;
 pub(crate) mod watching;
 mod working_dirs;
 
+pub use approved_tools::{ApprovedTools, HeldTool, ToolDefinition};
 pub use report::CallReport;
 pub use run::LiveOutput;
 pub(crate) use server_status::is_settled;

@@ -8,6 +8,7 @@ use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, 
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
+use super::approved_tools::HeldReasons;
 use super::backend_lease::BackendLease;
 use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
@@ -141,6 +142,7 @@ pub(super) fn backend_tools(
     spec: &BackendSpec,
     lease: &Arc<BackendLease>,
     catalog: &CatalogReply,
+    held: &HeldReasons,
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<Offer>,
 ) {
@@ -150,6 +152,7 @@ pub(super) fn backend_tools(
         }
         let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
         tool.skill_version = None;
+        tool.held = held.of(declared);
         tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
         tools.push(Arc::new(tool));
         offers.push(Offer {

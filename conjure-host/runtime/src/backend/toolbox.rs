@@ -10,6 +10,7 @@ use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, StateScope, Tool
 use serde::Serialize;
 use serde_json::Value;
 
+use super::approved_tools::HeldFiles;
 use super::attaching::Attaching;
 use super::backend_lease::{BackendLease, OpenInstances};
 use super::contributors::Contributors;
@@ -50,6 +51,8 @@ pub struct Toolbox {
     leases: HashMap<PluginId, Arc<SkillLease>>,
     /// Tools that skills have beside those of their manifests.
     at_run_time: HashMap<PluginId, Vec<ToolDecl>>,
+    /// Tells when what is held may have been approved.
+    pub(super) held: HeldFiles,
 }
 
 /// A backend that was attached to the session.
@@ -152,6 +155,7 @@ impl Toolbox {
             open: Arc::default(),
             leases: HashMap::new(),
             at_run_time: HashMap::new(),
+            held: HeldFiles::default(),
         };
         for spec in specs {
             let kind = if spec.is_native() {
@@ -312,6 +316,7 @@ impl Toolbox {
     }
 
     fn catalogs(&mut self) -> (Vec<Catalog>, Vec<Offer>) {
+        let mut held_files = Vec::new();
         let mut catalogs = Vec::new();
         let mut offers = Vec::new();
         for attached in &self.attached {
@@ -326,7 +331,17 @@ impl Toolbox {
                     executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
                 }
                 BackendKind::Backend { lease, catalog } => {
-                    backend_tools(&attached.spec, lease, catalog, &mut tools, &mut offers);
+                    let approved = &self.instances.approved;
+                    let (held, files) = approved.review(&attached.spec, &lease.plugin, catalog);
+                    held_files.extend(files);
+                    backend_tools(
+                        &attached.spec,
+                        lease,
+                        catalog,
+                        &held,
+                        &mut tools,
+                        &mut offers,
+                    );
                 }
                 BackendKind::Missing { .. } => {}
             }
@@ -337,7 +352,14 @@ impl Toolbox {
                 tools,
             });
         }
+        self.held.follow(held_files);
         (catalogs, offers)
+    }
+
+    /// Waits until what is held may have been approved; for ever where nothing is held. Safe to
+    /// drop and call again.
+    pub(crate) async fn held_changed(&mut self) {
+        self.held.changed().await;
     }
 
     /// Puts instances behind the names of a table.

@@ -345,6 +345,11 @@ impl ToolSession {
             ""
         };
         let table = self.table();
+        if let Some(kept_out) = table.kept_out(name) {
+            return SessionError::Provider {
+                message: format!("the tool `{name}` is not offered: {}", kept_out.error),
+            };
+        }
         let routes = table.routes().iter();
         let names: Vec<&str> = routes.map(|route| route.name.as_str()).collect();
         let known = if names.is_empty() {

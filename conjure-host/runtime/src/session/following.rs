@@ -162,6 +162,7 @@ impl Follower {
                     }
                 }
                 () = known.skills_changed.notified() => self.skills_changed(&end).await,
+                () = self.toolbox.held_changed() => self.update(BTreeSet::new()),
             }
         }
         drop(asked);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
+use conjure_core::routing::ExcludedTools;
 use conjure_core::turn::{Machine, TurnInput};
 
 use super::after_log::AfterLog;
@@ -21,6 +22,7 @@ use super::questions::Questions;
 use super::recorder::Recorder;
 use super::running_calls::RunningCalls;
 use super::session_dirs::SessionDirs;
+use super::showing;
 use super::table_notices::reopened_notice;
 use super::thread_files::known_files;
 use super::thread_handle::ThreadHandle;
@@ -142,6 +144,9 @@ fn begin(thread: &mut OpenThread, records: bool) {
         let text = reopened_notice(&change);
         thread.recorder.event(Event::Notice { text });
         thread.input(TurnInput::Table(change));
+    }
+    for kept_out in ExcludedTools::of(thread.tools.newest().table().quarantined()) {
+        showing::note(&mut thread.recorder, kept_out.to_string());
     }
     if let Some(text) = thread.settings.provider().notice() {
         thread.recorder.event(Event::Notice { text });

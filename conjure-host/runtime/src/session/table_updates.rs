@@ -15,6 +15,7 @@ pub(super) fn follow(thread: &mut OpenThread, change: ToolChange) {
             thread.tools.follow_plugins();
             tools_changed(thread);
         }
+        ToolChange::Approved => tools_changed(thread),
         ToolChange::Backends => {
             let provider = thread.settings.spec().provider.as_ref();
             let reports = &thread.resources.reports;

@@ -48,6 +48,8 @@ pub(super) struct Tools {
 pub(crate) enum ToolChange {
     /// Plugins came or went.
     Plugins,
+    /// Somebody may have approved what is held.
+    Approved,
     /// Backends said something.
     Backends,
     /// These catalogs are for the model of now.
@@ -146,7 +148,7 @@ impl Tools {
             catalogs = renewed(renewal) => ToolChange::Renewed(catalogs),
             Some(moved) = moves.next(), if !moves.is_empty() => ToolChange::Moved(Box::new(moved)),
             Ok(()) = registry.changed() => ToolChange::Plugins,
-            () = toolbox.changes().arrived.notified() => ToolChange::Backends,
+            change = said_or_approved(toolbox) => change,
         }
     }
 
@@ -292,6 +294,15 @@ impl Tools {
             }
         }
         told
+    }
+}
+
+/// Waits until backends say something, or somebody may have approved what is held.
+async fn said_or_approved(toolbox: &mut Toolbox) -> ToolChange {
+    let changes = Arc::clone(toolbox.changes());
+    tokio::select! {
+        () = changes.arrived.notified() => ToolChange::Backends,
+        () = toolbox.held_changed() => ToolChange::Approved,
     }
 }
 

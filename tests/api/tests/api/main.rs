@@ -24,6 +24,8 @@ mod files;
 #[cfg(test)]
 mod folds;
 #[cfg(test)]
+mod held_tools;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod logins;

@@ -10,6 +10,8 @@ mod clients;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod held;
+#[cfg(test)]
 mod logins;
 #[cfg(test)]
 mod lossless;
