@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conjure_exec_agent::client::AgentLink;
 use conjure_exec_agent::relay::{SKILLS, WORK};
@@ -24,6 +24,10 @@ const END: Duration = Duration::from_secs(3);
 const CLOSES: Duration = Duration::from_secs(12);
 /// How long an agent may take to say who it is.
 const READY: Duration = Duration::from_secs(20);
+/// How long an agent may take to answer anything, over a connection that carries.
+const ANSWERS: Duration = Duration::from_secs(3);
+/// How long it is looked whether a connection carries.
+const CARRIES: Duration = Duration::from_secs(15);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
@@ -105,6 +109,8 @@ pub(crate) struct RemoteAgent {
     pub(crate) link: Arc<AgentLink>,
     stream: Arc<KeptStream>,
     host: String,
+    /// Whether it is being looked whether it still answers.
+    suspected: watch::Sender<bool>,
 }
 
 impl SshSession {
@@ -147,8 +153,21 @@ impl SshSession {
         cx: &Cx,
         limit: Duration,
     ) -> Result<Arc<RemoteAgent>> {
-        let open = self.slot.try_lock().ok().and_then(|slot| open_of(&slot));
-        if let Some(agent) = open {
+        let begun = Instant::now();
+        let open = || self.slot.try_lock().ok().and_then(|slot| open_of(&slot));
+        let mut found = open();
+        if let Some(agent) = found.take_if(|agent| *agent.suspected.borrow()) {
+            // Whether this call goes to it or to another one is known soon.
+            tokio::select! {
+                () = agent.cleared() => {}
+                () = cancelled(cx) => return Err(Error::cancelled()),
+                () = self.over() => return Err(Error::cancelled()),
+                () = tokio::time::sleep(limit) => return Err(self.late(&agent)),
+            }
+            found = open();
+        }
+        let limit = limit.saturating_sub(begun.elapsed());
+        if let Some(agent) = found {
             if let Some(lost) = agent.stream.lost_for() {
                 self.calls.tell(&format!(
                     "the connection to {} has been lost for {} s; the call waits for it",
@@ -201,6 +220,7 @@ impl SshSession {
             link: Arc::new(link),
             stream,
             host: host.clone(),
+            suspected: watch::Sender::new(false),
         });
         match tokio::time::timeout(READY, agent.link.ready()).await {
             Ok(Ok(())) => {}
@@ -219,25 +239,39 @@ impl SshSession {
         Ok(agent)
     }
 
-    /// Gives up an agent that does not answer, unless it is only out of reach. Gives back what the
-    /// call says.
-    pub(crate) async fn give_up(&self, agent: &Arc<RemoteAgent>) -> Error {
-        let host = &agent.host;
-        if let Some(lost) = agent.stream.lost_for() {
-            return Error::new(format!(
-                "the time of the call was over while the connection to {host} was lost, for {} s \
-                 so far; what it began there is stopped when the connection is back. It is tried \
-                 again on and on: call again, or give calls of this backend more time \
-                 (`call_timeout_ms`)",
-                lost.as_secs()
-            ));
+    /// What a call says that had no answer in time. An agent that does not answer anything is given
+    /// up; while the connection may be at fault nothing is, and the session's other calls go on.
+    pub(crate) fn unanswered(self: &Arc<Self>, agent: &Arc<RemoteAgent>) -> Error {
+        if agent.stream.lost_for().is_none() && !agent.suspected.send_replace(true) {
+            let (session, suspect) = (Arc::clone(self), Arc::clone(agent));
+            tokio::spawn(async move {
+                if suspect.is_stuck().await {
+                    let mut slot = session.slot.lock().await;
+                    slot.take_if(|current| Arc::ptr_eq(current, &suspect));
+                }
+                suspect.suspected.send_replace(false);
+            });
         }
-        let mut slot = self.slot.lock().await;
-        slot.take_if(|current| Arc::ptr_eq(current, agent));
+        self.late(agent)
+    }
+
+    fn late(&self, agent: &RemoteAgent) -> Error {
+        let host = &agent.host;
+        let Some(lost) = agent.stream.lost_for() else {
+            return Error::new(format!(
+                "the agent on {host} did not answer in time: it stands still, or the connection is \
+                 slow or about to be lost. What had been written to {} is still there. Call again: \
+                 an agent that answers nothing is replaced, and a slow connection is waited for; \
+                 more time for a call is `call_timeout_ms`",
+                self.remote_dir
+            ));
+        };
         Error::new(format!(
-            "the agent on {host} did not answer in time and was given up. What had been written \
-             to {} is still there. Call again: a new agent starts there",
-            self.remote_dir
+            "the time of the call was over while the connection to {host} was lost, for {} s \
+             so far; what it began there is stopped when the connection is back. It is tried \
+             again on and on: call again, or give calls of this backend more time \
+             (`call_timeout_ms`)",
+            lost.as_secs()
         ))
     }
 
@@ -291,6 +325,36 @@ impl SshSession {
 }
 
 impl RemoteAgent {
+    /// Whether it answers nothing although the connection carries what it is asked.
+    async fn is_stuck(&self) -> bool {
+        let answers = self.link.answers();
+        let mut answers = std::pin::pin!(answers);
+        tokio::select! {
+            // What the agent is asked goes first.
+            biased;
+            // Or it is over, which every call finds out.
+            _ = &mut answers => return false,
+            () = self.stream.lost() => return false,
+            () = tokio::time::sleep(CARRIES) => return false,
+            () = self.stream.carried() => {}
+        }
+        let before = self.stream.progress();
+        tokio::select! {
+            _ = &mut answers => false,
+            () = self.stream.lost() => false,
+            () = tokio::time::sleep(ANSWERS) => self.stream.progress() == before,
+        }
+    }
+
+    /// Becomes ready when it is known whether it still answers.
+    async fn cleared(&self) {
+        let _ = self
+            .suspected
+            .subscribe()
+            .wait_for(|suspected| !suspected)
+            .await;
+    }
+
     /// What a call says whose agent is gone.
     pub(crate) fn gone(&self) -> Error {
         let host = &self.host;

@@ -36,6 +36,8 @@ pub(crate) struct KeptStream {
     news: Notify,
     /// Since when the connection is lost, if it is.
     lost: watch::Sender<Option<Instant>>,
+    /// The last question that the relay has answered.
+    answered: watch::Sender<u64>,
     /// Once the stream is over: whether the relay has ended everything.
     closed: watch::Sender<Option<bool>>,
 }
@@ -45,6 +47,10 @@ struct StreamState {
     out: SentStream,
     received: u64,
     confirmed: u64,
+    /// How many questions there were.
+    questions: u64,
+    /// A question, and how far the stream has to be given before it is asked.
+    question: Option<(u64, u64)>,
     closing: bool,
     /// Who waits for room.
     waiting: Option<Waker>,
@@ -67,6 +73,7 @@ impl KeptStream {
             state: Mutex::default(),
             news: Notify::new(),
             lost: watch::Sender::new(None),
+            answered: watch::Sender::new(0),
             closed: watch::Sender::new(None),
         }
     }
@@ -79,6 +86,31 @@ impl KeptStream {
     /// How long the connection has been lost for, if it is.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         self.lost.borrow().map(|since| since.elapsed())
+    }
+
+    /// Becomes ready when the connection is lost.
+    pub(crate) async fn lost(&self) {
+        let _ = self.lost.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Becomes ready when the connection has carried all that is under way in both directions now,
+    /// as far as the agent takes it: it is there, however slow it is.
+    pub(crate) async fn carried(&self) {
+        let question = {
+            let mut state = self.lock();
+            state.questions += 1;
+            state.question = Some((state.questions, state.out.end()));
+            state.questions
+        };
+        self.news.notify_one();
+        let mut answered = self.answered.subscribe();
+        let _ = answered.wait_for(|answered| *answered >= question).await;
+    }
+
+    /// How far it has gone in both directions: what was heard, and what the agent has taken.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.received, state.out.confirmed())
     }
 
     /// Ends everything over there, once all that was sent is there. Says whether that was done
@@ -205,6 +237,9 @@ impl KeptStream {
                         self.count(bytes.len() as u64);
                     }
                     Ok(RelayFrame::Taken(count)) => self.confirm(count),
+                    Ok(RelayFrame::Answer(question)) => {
+                        self.answered.send_replace(question);
+                    }
                     Ok(RelayFrame::Over(how)) => return ConnectionEnd::Over(how),
                     Ok(RelayFrame::Closed) => {
                         self.closed.send_replace(Some(true));
@@ -256,6 +291,10 @@ impl KeptStream {
                 } else if state.closing && !closes {
                     closes = true;
                     bytes.extend(RelayFrame::Close.encode());
+                }
+                let given = state.out.given();
+                if let Some((question, _)) = state.question.take_if(|(_, from)| given >= *from) {
+                    bytes.extend(RelayFrame::Question(question).encode());
                 }
             }
             if bytes.is_empty() {

@@ -188,3 +188,34 @@ fn after_the_limit_calls_fail_with_words_and_nothing_is_left_over_there() {
     world.network.carry();
     assert_eq!(world.bash("echo anew").stdout, "anew\n");
 }
+
+#[test]
+fn a_call_without_an_answer_in_a_silent_cut_ends_no_other_call_of_its_session() {
+    // It takes longer to find out that the connection is lost than the call has time.
+    let Some(world) = world(&json!({ "alive_ms": 5_000, "connect_timeout_ms": 10_000 })) else {
+        return;
+    };
+    world.bash("true");
+    let long = world.start("echo begun; sleep 16; echo ended >>ended; echo ended");
+    assert!(long.until(|seen| seen.stdout == b"begun\n"));
+    world.network.fall_silent();
+    let begun = Instant::now();
+    let outcome = world.bash_within("echo never >>late; sleep 2", 1_000);
+    assert!(outcome.code().is_some());
+    assert!(begun.elapsed() < Duration::from_secs(10), "it was not late");
+    let text = outcome.text();
+    assert!(
+        text.contains("did not answer in time") && text.contains("Call again"),
+        "{text}"
+    );
+    world.network.carry();
+    // Before, this would have begun with a new agent, and ended the one before.
+    assert_eq!(world.bash("echo on").stdout, "on\n");
+    let ran: BashOutput = long.wait().parse().unwrap();
+    assert_eq!(
+        (ran.stdout.as_str(), ran.exit_code),
+        ("begun\nended\n", Some(0))
+    );
+    assert_eq!(fs::read(world.work("ended")).unwrap(), b"ended\n");
+    assert_eq!(world.agents("serve-relayed").len(), 1);
+}

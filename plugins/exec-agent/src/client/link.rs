@@ -144,6 +144,17 @@ impl AgentLink {
 
     /// Begins a call.
     pub fn call(self: &Arc<Self>, request: &AgentRequest) -> RemoteCall {
+        self.begin(request.encode())
+    }
+
+    /// Asks the agent for anything at all, and waits until it answers. False when the stream is
+    /// over.
+    pub async fn answers(self: &Arc<Self>) -> bool {
+        // What is no request is refused by whoever reads, before anything is done.
+        self.begin(Vec::new()).next().await.is_some()
+    }
+
+    fn begin(self: &Arc<Self>, request: Vec<u8>) -> RemoteCall {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, frames) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -164,7 +175,7 @@ impl AgentLink {
             unpaid: 0,
             over: false,
         };
-        call.send(&AgentFrame::Call(request.encode()));
+        call.send(&AgentFrame::Call(request));
         call
     }
 }

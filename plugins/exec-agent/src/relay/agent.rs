@@ -1,0 +1,185 @@
+//! The agent of a relay: its start, what goes to it and comes from it, and its end.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use conjure_process_tree::own_program;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::connection::Connection;
+use super::server::{Relay, STACK};
+use super::state::{IncomingStream, RelayAgent, RelayState};
+use super::stream::SentStream;
+use super::{MOST, RELAY_PIECE};
+
+/// How long an agent may take to end everything that it runs.
+const ENDS: Duration = Duration::from_secs(8);
+/// How long one that was killed may take.
+const DIES: Duration = Duration::from_secs(4);
+
+impl Relay {
+    /// Starts the agent of a stream, in place of the one before, and gives the stream to a
+    /// connection. False when somebody newer has come.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start_agent(
+        self: &Arc<Self>,
+        connection: Connection,
+        stream: u64,
+        dir: &Path,
+        skills: &Path,
+    ) -> io::Result<bool> {
+        // Once the agent runs nothing can fail any more.
+        let (gives_input, input) = channel();
+        let (gives_agent, started) = channel();
+        let thread = || thread::Builder::new().stack_size(STACK);
+        let relay = Arc::clone(self);
+        thread().spawn(move || {
+            if let Ok(input) = input.recv() {
+                relay.hand_over(stream, input);
+            }
+        })?;
+        let relay = Arc::clone(self);
+        thread().spawn(move || {
+            if let Ok((agent, said)) = started.recv() {
+                relay.listen(stream, agent, said);
+            }
+        })?;
+        if !self.end_agent(Some(connection.number)) {
+            return Ok(false);
+        }
+        let mut agent = own_program("serve-relayed")?
+            .arg(dir)
+            .arg(skills)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipes = (agent.stdin.take(), agent.stdout.take());
+        let mut state = self.lock();
+        let (true, (Some(input), Some(said))) = (state.take_over(connection), pipes) else {
+            drop(state);
+            agent.kill()?;
+            return agent.wait().map(|_| false);
+        };
+        state.stream = Some(stream);
+        state.out = SentStream::default();
+        state.told = IncomingStream::default();
+        state.over = None;
+        state.agent = Some(RelayAgent {
+            stream,
+            pid: Pid::from_child(&agent),
+            ends: false,
+        });
+        drop(state);
+        let _ = (gives_input.send(input), gives_agent.send((agent, said)));
+        Ok(true)
+    }
+
+    /// Gives the agent what is for it, for as long as it is told anything.
+    fn hand_over(&self, stream: u64, mut input: ChildStdin) {
+        loop {
+            let idle =
+                |state: &mut RelayState| state.is_told(stream) && state.told.waiting.is_empty();
+            let state = self.changed.wait_while(self.lock(), idle);
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            let Some(bytes) = state.told.waiting.pop_front() else {
+                return;
+            };
+            if !state.is_told(stream) {
+                return;
+            }
+            drop(state);
+            // One that is gone is told about elsewhere.
+            let _ = input.write_all(&bytes);
+            let mut state = self.lock();
+            if state.is_told(stream) {
+                state.told.hand_over(bytes.len() as u64);
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Keeps what the agent says until somebody has it, to its end.
+    fn listen(&self, stream: u64, mut agent: Child, mut said: ChildStdout) {
+        let mut buffer = vec![0; RELAY_PIECE];
+        loop {
+            let length = match said.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            let full = |state: &mut RelayState| state.is_told(stream) && state.out.len() >= MOST;
+            let state = self.changed.wait_while(self.lock(), full);
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            // One that ends must not wait for somebody to hear it.
+            if state.stream == Some(stream) && state.out.len() < MOST {
+                state.out.push(buffer.get(..length).unwrap_or_default());
+                self.changed.notify_all();
+            }
+        }
+        // Its number stays its own until it is waited for.
+        let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(
+            waitid(WaitId::Pid(Pid::from_child(&agent)), dead),
+            Err(Errno::INTR)
+        ) {}
+        let mut state = self.lock();
+        let how = match agent.wait() {
+            Ok(status) => ended(status),
+            Err(error) => error.to_string(),
+        };
+        // There may be another one by now.
+        let is_own = |agent: &mut RelayAgent| agent.stream == stream;
+        state.agent.take_if(is_own);
+        if state.stream == Some(stream) {
+            state.over = Some(how);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends the agent, and with it all that it runs. False when this is the wish of a connection
+    /// after which a newer one was let in.
+    pub(super) fn end_agent(&self, wished_by: Option<u64>) -> bool {
+        let mut state = self.lock();
+        if wished_by.is_some_and(|number| state.is_before(number)) {
+            return false;
+        }
+        let Some(agent) = &mut state.agent else {
+            return true;
+        };
+        // The end of its stream lets it see to the end of everything.
+        agent.ends = true;
+        let agent = *agent;
+        self.changed.notify_all();
+        let is_there = |state: &mut RelayState| {
+            let now = state.agent.as_ref();
+            now.is_some_and(|now| now.stream == agent.stream)
+        };
+        let waiting = self.changed.wait_timeout_while(state, ENDS, is_there);
+        let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        if is_there(&mut state) {
+            agent.kill();
+            drop(self.changed.wait_timeout_while(state, DIES, is_there));
+        }
+        true
+    }
+}
+
+/// How an agent ended, in words.
+fn ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("it was ended by signal {signal}"),
+        (None, code) => format!("its exit code was {}", code.unwrap_or_default()),
+    }
+}
