@@ -48,6 +48,7 @@ pub(crate) async fn run(
         }
         Err(Lost::Fault(error)) => Err(to_error(&error)),
         Err(Lost::Gone) => Err(with_output(command, &container.gone().await)),
+        Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
         Err(Lost::Stuck) => Err(with_output(command, &container.give_up().await)),
     }
 }

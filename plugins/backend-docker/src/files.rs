@@ -184,6 +184,7 @@ impl<'a> FileCall<'a> {
             Err(TransferError::File(error)) => Err(error.into()),
             Err(TransferError::Late) => Err(took_too_long()),
             Err(TransferError::Gone) => Err(self.container.gone().await),
+            Err(TransferError::Unheard) => Err(Error::cancelled()),
             Err(TransferError::Stuck) => Err(self.container.give_up().await),
         }
     }

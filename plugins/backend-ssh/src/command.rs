@@ -50,6 +50,7 @@ pub(crate) async fn run(
         }
         Err(Lost::Fault(error)) => Err(to_error(&error)),
         Err(Lost::Gone) => Err(with_output(command, &agent.gone())),
+        Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
         Err(Lost::Stuck) => Err(with_output(command, &session.unanswered(&agent))),
     }
 }

@@ -164,6 +164,7 @@ impl<'a> FileCall<'a> {
                 "the time of the call was over before it was done",
             )),
             Err(TransferError::Gone) => Err(self.agent.gone()),
+            Err(TransferError::Unheard) => Err(Error::cancelled()),
             Err(TransferError::Stuck) => Err(self.session.unanswered(&self.agent)),
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use conjure_kit::{Network, Sshd};
 use conjure_skill_sdk::protocol::BashOutput;
@@ -84,11 +85,18 @@ fn an_agent_that_stands_still_is_replaced() {
     world.bash("echo 1 >kept");
     let agent = world.agents("serve-relayed")[0];
     kill_process(Pid::from_raw(agent).unwrap(), Signal::STOP).unwrap();
+    let begun = Instant::now();
     let outcome = world.bash_within("true", 1_000);
     assert!(
         outcome.text().contains("did not answer"),
         "{}",
         outcome.text()
+    );
+    // The host waits for three seconds beyond the time of a call.
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
     );
     assert_eq!(world.bash("cat kept").stdout, "1\n");
     until("it is gone", || is_gone(&agent.to_string()));
@@ -191,7 +199,7 @@ impl Visitor {
         use conjure_exec_agent::relay::{RELAY_VERSION, RelayFrame};
 
         let socket = std::os::unix::net::UnixStream::connect(dir.join("link")).unwrap();
-        let limit = std::time::Duration::from_secs(20);
+        let limit = Duration::from_secs(20);
         socket.set_read_timeout(Some(limit)).unwrap();
         let mut visitor = Self(socket, Default::default());
         visitor.say(&RelayFrame::Hello {

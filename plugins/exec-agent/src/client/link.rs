@@ -25,6 +25,8 @@ const PING: Duration = Duration::from_secs(20);
 /// After so long without a frame an agent ends that cannot rely on the end of its stream, in
 /// seconds.
 pub const QUIET: u32 = 90;
+/// How long an agent may take to answer anything.
+const ANSWERS: Duration = Duration::from_millis(1_500);
 /// The most bytes of a call that may wait here; credit keeps them below.
 const MOST: usize = WINDOW as usize + PIECE;
 /// How much output is taken before it is paid for, in one go.
@@ -152,6 +154,11 @@ impl AgentLink {
     pub async fn answers(self: &Arc<Self>) -> bool {
         // What is no request is refused by whoever reads, before anything is done.
         self.begin(Vec::new()).next().await.is_some()
+    }
+
+    /// Whether the agent answers nothing, for as long as somebody who waits for a late answer has.
+    pub async fn is_stuck(self: &Arc<Self>) -> bool {
+        tokio::time::timeout(ANSWERS, self.answers()).await.is_err()
     }
 
     fn begin(self: &Arc<Self>, request: Vec<u8>) -> RemoteCall {
