@@ -20,6 +20,7 @@ mod files;
 mod session;
 mod skills;
 mod ssh;
+mod ssh_command;
 mod stream;
 #[cfg(test)]
 mod tests;

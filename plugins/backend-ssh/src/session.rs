@@ -178,7 +178,13 @@ impl SshSession {
             return Ok(agent);
         }
         let session = Arc::clone(self);
-        let starting = tokio::spawn(async move { session.start().await });
+        let starting = tokio::spawn(async move {
+            tokio::select! {
+                started = Box::pin(session.start()) => started,
+                // The end of the session waits for nobody who begins.
+                () = session.over() => Err(Error::cancelled()),
+            }
+        });
         tokio::select! {
             started = starting => started.unwrap_or_else(|_| Err(Error::cancelled())),
             () = cancelled(cx) => Err(Error::cancelled()),
@@ -201,18 +207,19 @@ impl SshSession {
         *slot = None;
         let host = self.machine.settings.host.clone();
         let stream = Arc::new(KeptStream::new());
+        // Whoever ends this half-way leaves something over there.
+        let begun = self.begun.swap(true, Ordering::Relaxed);
         let connection = match Box::pin(self.machine.open(&stream)).await {
             Ok(connection) => connection,
             Err(failed) => {
                 // Nothing is left of a session that never began.
-                let never = !self.begun.load(Ordering::Relaxed);
-                if never && failed.kind == FailureKind::Refused {
+                if !begun && failed.kind == FailureKind::Refused {
                     Box::pin(self.machine.close()).await;
                 }
+                self.begun.store(begun, Ordering::Relaxed);
                 return Err(failed.into());
             }
         };
-        self.begun.store(true, Ordering::Relaxed);
         let input = Box::pin(StreamInput(Arc::clone(&stream)));
         let (runs, machine) = (Arc::clone(&stream), Arc::clone(&self.machine));
         let link = AgentLink::new(input, |feed| runs.run(machine, connection, feed));

@@ -18,8 +18,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, watch};
 
-use crate::connect::{Machine, Relayed};
-use crate::explain::{Explained, FailureKind};
+use crate::connect::{Machine, Relayed, jittered};
+use crate::explain::Explained;
 
 /// The most bytes that wait to be confirmed; then whoever sends waits.
 const MOST: usize = 16 * 1024 * 1024;
@@ -185,7 +185,8 @@ impl KeptStream {
                 Err(failed) => failed,
             };
             let Explained { kind, text } = failed;
-            if matches!(kind, FailureKind::Gone | FailureKind::HostKey) {
+            // Nobody waits for what does not get better.
+            if !kind.may_pass() {
                 return Err(text);
             }
             let limit = machine.settings.reconnect();
@@ -196,7 +197,7 @@ impl KeptStream {
                     limit.as_secs()
                 ));
             }
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(jittered(wait)).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }

@@ -5,6 +5,7 @@ mod cuts;
 mod ends;
 mod failures;
 mod keeping;
+mod logins;
 
 use std::fs;
 use std::path::PathBuf;

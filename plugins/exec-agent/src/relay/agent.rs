@@ -20,9 +20,9 @@ use super::stream::SentStream;
 use super::{MOST, RELAY_PIECE};
 
 /// How long an agent may take to end everything that it runs.
-const ENDS: Duration = Duration::from_secs(8);
+const ENDS: Duration = Duration::from_secs(7);
 /// How long one that was killed may take.
-const DIES: Duration = Duration::from_secs(4);
+const DIES: Duration = Duration::from_secs(3);
 
 impl Relay {
     /// Starts the agent of a stream, in place of the one before, and gives the stream to a
