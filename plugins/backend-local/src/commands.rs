@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conjure_exec_agent::client::{Lost, RemoteCommand};
+use conjure_exec_agent::executor::to_error;
 use conjure_exec_agent::files::CallRoots;
 use conjure_exec_agent::message::{AgentRequest, Gaps, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
@@ -18,7 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::agent::Agent;
 use crate::config::LocalSettings;
-use crate::keeping::{self, to_error};
+use crate::keeping;
 use crate::session::LocalSession;
 
 /// The commands of an instance.

@@ -7,8 +7,11 @@ use std::io;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use conjure_exec_agent::executor::SessionCalls;
 use conjure_exec_agent::relay::{RELAY_VERSION, RelayFrame};
 use conjure_process_tree::frame::Frames;
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::abi::LogLevel;
 use conjure_skill_sdk::protocol::SkillMount;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,7 +19,7 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
 use crate::config::SshSettings;
 use crate::explain::{Explained, explained, is_crowded};
-use crate::session::RunningCalls;
+use crate::session::BackendState;
 use crate::skills;
 use crate::ssh::SshProcess;
 use crate::ssh_command::{AgentPath, attach_script, copy_script, open_script};
@@ -82,7 +85,9 @@ pub(crate) struct Machine {
     /// What only this session says.
     token: String,
     pub(crate) skills: Vec<SkillMount>,
-    pub(crate) calls: Arc<RunningCalls>,
+    pub(crate) calls: Arc<SessionCalls>,
+    /// Of the instance: logs what no call is there for.
+    cx: Cx,
 }
 
 /// A connection over which a stream goes on.
@@ -94,15 +99,15 @@ pub(crate) struct Relayed {
 
 impl Machine {
     pub(crate) fn new(
-        settings: Arc<SshSettings>,
-        agent: Arc<AgentProgram>,
+        world: &BackendState,
         dir: String,
         skills: Vec<SkillMount>,
-        calls: Arc<RunningCalls>,
+        calls: Arc<SessionCalls>,
     ) -> Self {
         Self {
-            settings,
-            agent,
+            settings: Arc::clone(&world.settings),
+            agent: Arc::clone(&world.agent),
+            cx: world.cx.clone(),
             dir,
             token: uuid::Uuid::new_v4().simple().to_string(),
             skills,
@@ -110,8 +115,9 @@ impl Machine {
         }
     }
 
-    /// Tells whoever waits for a call of the session.
+    /// Tells whoever waits for a call of the session, and the log.
     pub(crate) fn tell(&self, text: &str) {
+        self.cx.log(LogLevel::Warn, text);
         self.calls.tell(text);
     }
 

@@ -13,6 +13,8 @@ compile_error!("commands and files need a Unix system");
 #[cfg(feature = "executor")]
 pub mod client;
 pub mod error;
+#[cfg(feature = "executor")]
+pub mod executor;
 pub mod files;
 pub mod frame;
 pub mod message;

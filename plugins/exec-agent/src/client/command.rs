@@ -146,7 +146,7 @@ impl<'a> RemoteCommand<'a> {
 }
 
 /// Becomes ready when the call is cancelled, and never with a host that cannot tell.
-pub(super) async fn cancelled(cx: &Cx) {
+pub async fn cancelled(cx: &Cx) {
     cx.until_cancelled().await;
     if !cx.cancelled() {
         std::future::pending::<()>().await;

@@ -1,34 +1,30 @@
-//! Runs a command on the remote machine.
+//! Runs a command at a session's agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::client::{Lost, RemoteCommand};
-use conjure_exec_agent::message::{AgentRequest, ShellCommand};
-use conjure_exec_agent::output::{Capture, Limits};
 use conjure_skill_sdk::protocol::{Bash, BashOutput};
 use conjure_skill_sdk::{Cx, Error, Result};
 
-use crate::config::SshSettings;
-use crate::files::file_ref;
-use crate::session::SshSession;
-use crate::to_error;
+use super::{AgentSession, AgentShell, to_error};
+use crate::client::{Lost, RemoteCommand};
+use crate::message::{AgentRequest, ShellCommand};
+use crate::output::{Capture, Limits};
 
 /// How much of the output of a lost command the error shows.
 const SHOWN: usize = 2_000;
 
 /// Runs a command.
-pub(crate) async fn run(
-    cx: Cx,
+pub(super) async fn run<S: AgentSession>(
+    cx: &Cx,
     request: Bash,
-    session: Arc<SshSession>,
-    settings: &SshSettings,
+    session: Arc<S>,
 ) -> Result<BashOutput> {
     let begun = Instant::now();
-    let _running = session.running(&cx);
-    let timeout = settings.timeout();
+    let _running = session.calls().begin(cx);
+    let timeout = session.shell().timeout;
     let agent = session
-        .agent(&cx, cx.time_limit().unwrap_or(timeout))
+        .agent(cx, cx.time_limit().unwrap_or(timeout))
         .await?;
     let left = cx
         .time_limit()
@@ -38,38 +34,32 @@ pub(crate) async fn run(
         let name = uuid::Uuid::now_v7().simple();
         dir.join(format!("bash-{name}.txt"))
     });
-    let mut command = RemoteCommand::new(&cx, Capture::new(request.keep_bytes, spill));
-    let request = request_of(&cx, request, &session, settings, limits);
-    match command
-        .run(&agent.link, &request, limits, session.over())
-        .await
-    {
+    let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
+    let request = request_of(cx, request, session.shell(), limits);
+    let over = session.calls().over();
+    match command.run(S::link(&agent), &request, limits, over).await {
         Ok(ended) => {
-            let file = |path: &str, size| file_ref(&format!("{}/{path}", session.remote_dir), size);
+            let file = |path: &str, size| {
+                session.file(&agent, &format!("{}/{path}", session.remote_dir()), size)
+            };
             Ok(command.reply(ended, file).await)
         }
         Err(Lost::Fault(error)) => Err(to_error(&error)),
-        Err(Lost::Gone) => Err(with_output(command, &agent.gone())),
+        Err(Lost::Gone) => Err(with_output(command, &session.gone(&agent).await)),
         Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
-        Err(Lost::Stuck) => Err(with_output(command, &session.unanswered(&agent))),
+        Err(Lost::Stuck) => Err(with_output(command, &session.unanswered(&agent).await)),
     }
 }
 
-fn request_of(
-    cx: &Cx,
-    request: Bash,
-    session: &SshSession,
-    settings: &SshSettings,
-    limits: Limits,
-) -> AgentRequest {
+fn request_of(cx: &Cx, request: Bash, shell: AgentShell<'_>, limits: Limits) -> AgentRequest {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let mut env: Vec<(String, String)> = session.env.clone().into_iter().collect();
+    let mut env = shell.env.to_vec();
     env.extend(request.env);
     if let Some(dir) = cx.skill_dir() {
         env.push(("SKILL_DIR".to_owned(), dir.display().to_string()));
     }
     AgentRequest::Bash(ShellCommand {
-        shell: settings.shell.clone(),
+        shell: shell.program.to_owned(),
         command: request.command,
         env,
         time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),
