@@ -284,7 +284,7 @@ impl Machine {
             Some(RelayFrame::Refused(why)) => {
                 let hint = match why.as_str() {
                     why if why.contains("to work in") => {
-                        ": make it there, or name another `working_dir`"
+                        ": make it there, let the user in, or name another `working_dir`"
                     }
                     why if why.contains("No space left") => {
                         ": make room, or name another directory with `scratch_dir`"

@@ -213,10 +213,10 @@ fn a_file_system_that_runs_no_programs_and_a_full_one_are_told() {
 }
 
 /// A small file system of its own, where this user may mount one.
-struct Mounted<'a>(&'a Path);
+pub(super) struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
-    fn new(at: &'a Path, options: &str) -> Option<Self> {
+    pub(super) fn new(at: &'a Path, options: &str) -> Option<Self> {
         let mut mount = std::process::Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(at);
         let mounted = mount.output().is_ok_and(|done| done.status.success());

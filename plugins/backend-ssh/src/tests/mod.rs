@@ -6,6 +6,7 @@ mod ends;
 mod failures;
 mod keeping;
 mod logins;
+mod machine;
 
 use std::fs;
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use conjure_process_tree::{Wake, keep_private};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
 
 use super::connection::{Connection, ConnectionReader};
 use super::folders::IncomingFolders;
@@ -259,6 +260,10 @@ impl Relay {
         if !dir.is_dir() {
             let why = format!("there is no directory {} to work in", dir.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        if let Err(error) = access(&dir, Access::EXEC_OK) {
+            let why = format!("nobody can go to {} to work in: {error}", dir.display());
+            return Err(io::Error::new(error.kind(), why));
         }
         match self.start_agent(connection, stream, &dir, &skills)? {
             true => Ok(Begun::Stream(0)),
