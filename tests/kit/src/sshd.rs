@@ -218,10 +218,15 @@ fn free_port() -> Result<u16, KitError> {
     address.map(|address| address.port())
 }
 
+/// How many bytes a slow network carries in a second.
+const SLOW: u32 = 64 * 1024;
+
 /// What a network does with what is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NetworkState {
     Carries,
+    /// Carries little: [`SLOW`] in each direction.
+    Slow,
     /// Says nothing and carries nothing.
     Silent,
     /// Refuses everything.
@@ -266,6 +271,11 @@ impl Network {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Carries 64 KiB a second in each direction from now on.
+    pub fn slow_down(&self) {
+        self.shared.change(NetworkState::Slow);
     }
 
     /// Carries nothing from now on, and says nothing of that: a cable that was pulled.
@@ -324,7 +334,10 @@ impl SharedNetwork {
             let silent =
                 |state: &mut (NetworkState, Vec<TcpStream>)| state.0 == NetworkState::Silent;
             let state = self.changed.wait_while(state, silent);
-            drop(state);
+            let is_slow = state.is_ok_and(|state| state.0 == NetworkState::Slow);
+            if is_slow {
+                thread::sleep(Duration::from_secs(1) * length as u32 / SLOW);
+            }
             let piece = buffer.get(..length).unwrap_or_default();
             if to.write_all(piece).is_err() {
                 break;

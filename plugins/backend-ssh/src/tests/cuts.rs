@@ -247,3 +247,34 @@ fn a_call_without_an_answer_in_a_silent_cut_ends_no_other_call_of_its_session() 
         world.agents("serve-relayed") == agent
     });
 }
+
+#[test]
+fn a_call_without_an_answer_over_a_slow_network_ends_no_other_call_of_its_session() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    world.bash("head -c 3000000 /dev/urandom >data");
+    let data = fs::read(world.work("data")).unwrap();
+    let agent = world.agents("serve-relayed");
+    let calls = world.plugin.with(|envelope| envelope.deadline_ms = 120_000);
+    world.network.slow_down();
+    let to = world.path("exchange/data");
+    let get = json!({ "id": world.work("data"), "to": to });
+    let get = calls.start("files.get", get);
+    until("some of it has come", || {
+        fs::metadata(&to).is_ok_and(|found| found.len() > 0)
+    });
+    // Its answer waits behind what is under way.
+    let outcome = world.bash_within("seq 1 200000", 500);
+    let text = outcome.text();
+    assert!(
+        outcome.code().is_some() && text.contains("a slow connection is waited for"),
+        "{text}"
+    );
+    // It is looked at meanwhile, and this call waits for that.
+    assert_eq!(world.bash("echo on").stdout, "on\n");
+    world.network.carry();
+    get.wait().reply.unwrap();
+    assert!(fs::read(to).unwrap() == data);
+    assert_eq!(world.agents("serve-relayed"), agent);
+}

@@ -183,3 +183,68 @@ fn ended(status: ExitStatus) -> String {
         (None, code) => format!("its exit code was {}", code.unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Something that is an agent as far as the relay sees, with its number.
+    fn agent(relay: &Arc<Relay>, stream: u64, words: &[&str]) -> (Pid, thread::JoinHandle<()>) {
+        let mut agent = Command::new(words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (pid, said) = (Pid::from_child(&agent), agent.stdout.take().unwrap());
+        let mut state = relay.lock();
+        state.stream = Some(stream);
+        state.agent = Some(RelayAgent {
+            stream,
+            pid,
+            ends: false,
+        });
+        drop(state);
+        let relay = Arc::clone(relay);
+        let listening = thread::spawn(move || relay.listen(stream, agent, said));
+        (pid, listening)
+    }
+
+    #[test]
+    fn an_agent_that_ends_late_takes_nothing_from_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = Relay::alone_in(dir.path());
+        let (_, first) = agent(&relay, 1, &["sh", "-c", "sleep 0.2; echo late"]);
+        let (pid, second) = agent(&relay, 2, &["sleep", "1000"]);
+        first.join().unwrap();
+        let state = relay.lock();
+        assert_eq!(state.agent.map(|agent| agent.pid), Some(pid));
+        assert_eq!((state.over.as_deref(), state.out.len()), (None, 0));
+        state.agent.unwrap().kill();
+        drop(state);
+        second.join().unwrap();
+        let state = relay.lock();
+        assert!(state.agent.is_none());
+        assert_eq!(state.over.as_deref(), Some("it was ended by signal 9"));
+    }
+
+    #[test]
+    fn an_agent_that_does_not_end_is_killed_and_no_other_wish_of_an_older_connection_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = Relay::alone_in(dir.path());
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let newer = Connection::new(5, &socket).unwrap();
+        assert!(relay.lock().take_over(newer));
+        let (_, listening) = agent(&relay, 1, &["sleep", "1000"]);
+        assert!(!relay.end_agent(Some(4)));
+        assert!(relay.lock().agent.is_some());
+        let begun = Instant::now();
+        assert!(relay.end_agent(None));
+        assert!(relay.lock().agent.is_none());
+        assert!(begun.elapsed() < ENDS + DIES, "it did not die");
+        listening.join().unwrap();
+    }
+}

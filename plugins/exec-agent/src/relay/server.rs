@@ -276,7 +276,7 @@ impl Relay {
         while let Ok(Some(frame)) = reads.next() {
             // An agent that takes nothing holds this up only when very much waits for it.
             let full = |state: &mut RelayState| {
-                state.is_current(number) && state.told.waiting.len() * RELAY_PIECE >= 2 * MOST
+                state.is_current(number) && state.told.left() >= 2 * MOST as u64
             };
             let state = self.changed.wait_while(self.lock(), full);
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
@@ -363,6 +363,17 @@ impl Relay {
             // What lies there now is somebody else's.
             false => Ok(()),
         }
+    }
+
+    /// One that nobody can come to.
+    #[cfg(test)]
+    pub(super) fn alone_in(dir: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            dir: RelayDir::take(dir).unwrap().unwrap(),
+            state: Mutex::new(RelayState::new()),
+            changed: Condvar::new(),
+            closed: Wake::new().unwrap(),
+        })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RelayState> {

@@ -119,6 +119,11 @@ impl IncomingStream {
         self.waiting.push_back(bytes);
     }
 
+    /// How many bytes the agent does not have yet.
+    pub(super) fn left(&self) -> u64 {
+        self.received - self.handed
+    }
+
     /// The agent has so many bytes more.
     pub(super) fn hand_over(&mut self, bytes: u64) {
         self.handed += bytes;
