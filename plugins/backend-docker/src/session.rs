@@ -1,11 +1,13 @@
-//! A session: what it brought along, its one container, and which of its calls run.
+//! A session: what it brought along, and its one container.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_skill_sdk::protocol::{ExecutorInit, PluginEvent};
+use conjure_exec_agent::client::{AgentLink, remote_file};
+use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, started};
+use conjure_skill_sdk::abi::code;
+use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, FileRef, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 
@@ -13,10 +15,7 @@ use crate::config::{DockerSettings, Sharing};
 use crate::container::{Container, ContainerFailure, Plan};
 use crate::engine::{Engine, EngineConnection};
 use crate::owner::ContainerOwner;
-use crate::place::{Mounted, SessionMounts, Volumes};
-
-/// How long the end of a session waits for its calls.
-const END: Duration = Duration::from_secs(3);
+use crate::place::{Mounted, SKILLS, SessionMounts, Volumes, WORKSPACE};
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
@@ -52,64 +51,14 @@ impl BackendState {
     }
 }
 
-/// The sessions of a backend instance.
-#[derive(Debug, Default)]
-pub(crate) struct DockerSessions(Mutex<HashMap<String, Arc<DockerSession>>>);
-
-impl DockerSessions {
-    /// Prepares a session, or prepares it again.
-    pub(crate) fn init(&self, id: &str, working_dir: &Path, request: ExecutorInit) -> Result<()> {
-        for skill in &request.skills {
-            let name = &skill.name;
-            let plain = !name.is_empty() && !name.contains(['/', '\0', ':', ',']);
-            if !plain || name == "." || name == ".." || !skill.dir.starts_with('/') {
-                return Err(Error::invalid(format!(
-                    "the skill `{}` at `{}` cannot be brought into a container",
-                    name.escape_debug(),
-                    skill.dir
-                )));
-            }
-        }
-        let session = Arc::new(DockerSession {
-            id: id.to_owned(),
-            brought: SessionMounts {
-                working_dir: working_dir.to_owned(),
-                skills: request.skills,
-                env: request.env.into_iter().collect(),
-            },
-            slot: Arc::default(),
-            over: watch::Sender::new(false),
-            running: watch::Sender::new(0),
-        });
-        self.lock().entry(id.to_owned()).or_insert(session);
-        Ok(())
-    }
-
-    /// A session that was prepared.
-    pub(crate) fn of(&self, id: Option<&str>) -> Result<Arc<DockerSession>> {
-        let found = self.lock().get(id.unwrap_or_default()).cloned();
-        found.ok_or_else(|| {
-            Error::invalid("the session has no container: it was not prepared, or is over")
-        })
-    }
-
-    pub(crate) fn take(&self, id: Option<&str>) -> Option<Arc<DockerSession>> {
-        self.lock().remove(id.unwrap_or_default())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<DockerSession>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// One session.
 #[derive(Debug)]
 pub(crate) struct DockerSession {
     id: String,
-    pub(crate) brought: SessionMounts,
+    brought: SessionMounts,
+    world: Arc<BackendState>,
+    calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<ContainerSlot>>,
-    over: watch::Sender<bool>,
-    running: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -126,36 +75,30 @@ impl ContainerSlot {
 }
 
 impl DockerSession {
-    /// The session's container. The first call starts it, and so does the first one after it
-    /// ended. Starting goes on when the call has no more time for it.
-    pub(crate) async fn container(
-        self: &Arc<Self>,
-        world: &Arc<BackendState>,
-        cx: &Cx,
-        limit: Duration,
-    ) -> Result<Arc<Container>> {
-        if let Ok(slot) = self.slot.try_lock()
-            && let Some(container) = slot.open()
-        {
-            return Ok(container);
-        }
-        let (session, world) = (Arc::clone(self), Arc::clone(world));
-        let notices = cx.clone();
-        let starting = tokio::spawn(async move { session.start(&world, &notices).await });
-        tokio::select! {
-            started = starting => started.unwrap_or_else(|_| Err(Error::cancelled())),
-            () = cancelled(cx) => Err(Error::cancelled()),
-            () = self.over() => Err(Error::cancelled()),
-            () = tokio::time::sleep(limit) => Err(Error::new(
-                "the session's container is not ready yet; it goes on starting: call again",
-            )),
+    pub(crate) fn new(
+        id: &str,
+        working_dir: &Path,
+        request: ExecutorInit,
+        world: Arc<BackendState>,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            brought: SessionMounts {
+                working_dir: working_dir.to_owned(),
+                skills: request.skills,
+                env: request.env.into_iter().collect(),
+            },
+            world,
+            calls: Arc::default(),
+            slot: Arc::default(),
         }
     }
 
-    async fn start(&self, world: &BackendState, cx: &Cx) -> Result<Arc<Container>> {
+    async fn start(&self) -> Result<Arc<Container>> {
+        let world = &*self.world;
         let mut slot = self.slot.lock().await;
         // Its end does not wait for who begins after it.
-        if *self.over.borrow() {
+        if self.calls.is_over() {
             return Err(Error::cancelled());
         }
         if let Some(container) = slot.open() {
@@ -166,22 +109,22 @@ impl DockerSession {
         }
         world.sweep().await;
         let mut engine = world.connection.engine().await?;
-        let mut started = self.started(world, &engine, &mut slot).await;
-        if let Err(ContainerFailure::NoEngine(_)) = &started {
+        let mut container = self.container(world, &engine, &mut slot).await;
+        if let Err(ContainerFailure::NoEngine(_)) = &container {
             // It may have come back since, or be another one now; else this says what to do.
             world.connection.forget().await;
             world.elsewhere.send_replace(false);
             engine = world.connection.engine().await?;
-            started = self.started(world, &engine, &mut slot).await;
+            container = self.container(world, &engine, &mut slot).await;
         }
-        let container = Arc::new(started?);
-        if *self.over.borrow() {
+        let container = Arc::new(container?);
+        if self.calls.is_over() {
             container.remove().await;
             return Err(Error::cancelled());
         }
         if container.by_exec {
             let text = "the container cannot be attached to; the agent runs by one exec in it";
-            notice(cx, text);
+            self.calls.tell(text);
         }
         if slot.volumes.is_some() {
             let text = format!(
@@ -189,13 +132,13 @@ impl DockerSession {
                  there, and begins empty",
                 engine.address
             );
-            notice(cx, &text);
+            self.calls.tell(&text);
         }
         slot.container = Some(Arc::clone(&container));
         Ok(container)
     }
 
-    async fn started(
+    async fn container(
         &self,
         world: &BackendState,
         engine: &Engine,
@@ -244,19 +187,103 @@ impl DockerSession {
         };
         plan(Mounted::volumes(settings, &volumes)).start().await
     }
+}
 
-    /// Ends the session's calls and removes what it had on the engine.
-    pub(crate) async fn end(&self, world: &BackendState) -> Result<()> {
-        self.over.send_replace(true);
-        let mut running = self.running.subscribe();
-        let _ = tokio::time::timeout(END, running.wait_for(|count| *count == 0)).await;
+impl AgentSession for DockerSession {
+    type Agent = Container;
+
+    fn ready(&self) -> ExecutorReady {
+        let inside = |skill: &SkillMount| SkillMount {
+            name: skill.name.clone(),
+            dir: format!("{SKILLS}/{}", skill.name),
+        };
+        ExecutorReady {
+            working_dir: WORKSPACE.to_owned(),
+            skills: self.brought.skills.iter().map(inside).collect(),
+        }
+    }
+
+    fn calls(&self) -> &Arc<SessionCalls> {
+        &self.calls
+    }
+
+    fn working_dir(&self) -> &Path {
+        &self.brought.working_dir
+    }
+
+    fn remote_dir(&self) -> &str {
+        WORKSPACE
+    }
+
+    fn shell(&self) -> AgentShell<'_> {
+        AgentShell {
+            program: &self.world.settings.shell,
+            env: &self.brought.env,
+            timeout: self.world.settings.timeout(),
+        }
+    }
+
+    /// The first call starts it, and so does the first one after it
+    /// ended. Starting goes on when the call has no more time for it.
+    async fn agent(self: &Arc<Self>, cx: &Cx, limit: Duration) -> Result<Arc<Container>> {
+        if let Ok(slot) = self.slot.try_lock()
+            && let Some(container) = slot.open()
+        {
+            return Ok(container);
+        }
+        let session = Arc::clone(self);
+        let start = async move { session.start().await };
+        started(&self.calls, cx, limit, start, || {
+            Error::new("the session's container is not ready yet; it goes on starting: call again")
+        })
+        .await
+    }
+
+    fn link(container: &Container) -> &Arc<AgentLink> {
+        &container.link
+    }
+
+    async fn gone(&self, container: &Arc<Container>) -> Error {
+        container.gone().await
+    }
+
+    async fn unanswered(self: &Arc<Self>, container: &Arc<Container>) -> Error {
+        if container.link.is_stuck().await {
+            return container.give_up().await;
+        }
+        Error::with_code(
+            code::TIMEOUT,
+            "the time of the call was over, and the session's container did not say in time that \
+             what it began has ended. It answers: call again",
+        )
+    }
+
+    fn seen_there(&self, container: &Container, path: &Path) -> Option<String> {
+        container.mounted.in_the_container(path)
+    }
+
+    /// By its path on this machine, when it has one.
+    fn file(&self, container: &Container, path: &str, size: u64) -> FileRef {
+        let here = container.mounted.on_this_machine(path);
+        let here = here.and_then(|path| path.into_os_string().into_string().ok());
+        let file = match here {
+            Some(here) => FileRef::at(here),
+            None => remote_file(path),
+        };
+        FileRef {
+            size: Some(size),
+            ..file
+        }
+    }
+
+    async fn end(&self) -> Result<()> {
         let mut slot = self.slot.lock().await;
         let mut gone = true;
         if let Some(container) = slot.container.take() {
             gone &= container.remove().await;
         }
         if let Some(volumes) = slot.volumes.take() {
-            let engine = world.connection.engine().await?;
+            let engine = self.world.connection.engine().await?;
             gone &= volumes.remove(&engine).await;
         }
         if gone {
@@ -266,45 +293,5 @@ impl DockerSession {
             "the session's container or volume could not be removed; the next start of a host \
              tries again",
         ))
-    }
-
-    /// Counts a call as running for as long as the value lives.
-    pub(crate) fn running(self: &Arc<Self>) -> CallGuard {
-        self.running.send_modify(|count| *count += 1);
-        CallGuard(Arc::clone(self))
-    }
-
-    /// Becomes ready when the session is over.
-    pub(crate) async fn over(&self) {
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
-    }
-}
-
-/// A call of a session.
-#[derive(Debug)]
-pub(crate) struct CallGuard(Arc<DockerSession>);
-
-impl Drop for CallGuard {
-    fn drop(&mut self) {
-        self.0.running.send_modify(|count| *count -= 1);
-    }
-}
-
-/// Becomes ready when the call is cancelled, and never with a host that cannot tell.
-pub(crate) async fn cancelled(cx: &Cx) {
-    cx.until_cancelled().await;
-    if !cx.cancelled() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// Tells a person something, if the host takes it at once.
-fn notice(cx: &Cx, text: &str) {
-    let event = PluginEvent::Notice {
-        level: "info".to_owned(),
-        text: text.to_owned(),
-    };
-    if let Ok(json) = serde_json::to_vec(&event) {
-        let _ = cx.try_emit(conjure_skill_sdk::abi::EmitKind::Event, &json);
     }
 }

@@ -7,18 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conjure_exec_agent::client::{Lost, RemoteCommand};
+use conjure_exec_agent::executor::to_error;
 use conjure_exec_agent::files::CallRoots;
 use conjure_exec_agent::message::{AgentRequest, Gaps, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
 use conjure_exec_agent::private::PrivatePaths;
-use conjure_skill_sdk::abi::LogLevel;
+use conjure_skill_sdk::abi::{LogLevel, code};
 use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PROVIDER_KEYS};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::Mutex;
 
 use crate::agent::Agent;
 use crate::config::LocalSettings;
-use crate::keeping::{self, to_error};
+use crate::keeping;
 use crate::session::LocalSession;
 
 /// The commands of an instance.
@@ -76,7 +77,15 @@ impl Commands {
                  again, and end no process that the command did not start",
                 agent.link().end().unwrap_or_default()
             ))),
+            Err(Lost::Unheard) => Err(Error::cancelled()),
             Err(Lost::Stuck) => {
+                if !agent.link().is_stuck().await {
+                    return Err(Error::with_code(
+                        code::TIMEOUT,
+                        "the time of the command was over, and it was not said in time that it \
+                         ended; call again",
+                    ));
+                }
                 self.give_up(&agent).await;
                 Err(Error::new(
                     "the process that runs commands does not answer and was ended, and the \

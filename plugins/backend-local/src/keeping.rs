@@ -8,10 +8,9 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conjure_exec_agent::error::AgentErrorKind;
+use conjure_exec_agent::executor::to_error;
 use conjure_exec_agent::files::{self, CallRoots, OpenFile, RootKind, RootedPath};
 use conjure_exec_agent::private::PrivatePaths;
-use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, SkillMount, StrReplace, View, Viewed, Written,
 };
@@ -131,15 +130,4 @@ fn copy(place: &RootedPath, size: u64, exchange: &Path) -> Option<PathBuf> {
 
 fn cancelled() -> conjure_exec_agent::error::AgentError {
     conjure_exec_agent::error::AgentError::cancelled()
-}
-
-/// A failure of the shared code as one of this plugin's.
-pub(crate) fn to_error(error: &conjure_exec_agent::error::AgentError) -> Error {
-    let code = match error.kind() {
-        AgentErrorKind::Failed => code::FAILED,
-        AgentErrorKind::Invalid => code::INVALID,
-        AgentErrorKind::Cancelled => code::CANCELLED,
-        AgentErrorKind::Busy => code::BUSY,
-    };
-    Error::with_code(code, error.message())
 }

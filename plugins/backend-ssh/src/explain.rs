@@ -1,10 +1,13 @@
 //! What a failed connection says to whoever reads it: what failed, why, and what to do.
 
+use std::io::ErrorKind;
+
 use conjure_exec_agent::relay::NOT_THERE;
 use conjure_skill_sdk::Error;
 
 use crate::config::SshSettings;
-use crate::ssh::{CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN, SshFailure};
+use crate::ssh::SshFailure;
+use crate::ssh_command::{CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN};
 
 /// The exit code with which `ssh` speaks of itself.
 const OF_SSH: i32 = 255;
@@ -66,6 +69,20 @@ impl From<Explained> for Error {
     }
 }
 
+impl FailureKind {
+    /// Whether somebody who comes again may find it better.
+    pub(crate) fn may_pass(self) -> bool {
+        self == Self::Unreachable
+    }
+}
+
+/// Whether a server has ended the connection before anybody could say who he is, which it does when
+/// too many log in at once.
+pub(crate) fn is_crowded(failure: &SshFailure) -> bool {
+    let ends = ["kex_exchange_identification", "Exceeded MaxStartups"];
+    failure.code == Some(OF_SSH) && ends.iter().any(|end| failure.complaint.contains(end))
+}
+
 /// Says what a failure means.
 pub(crate) fn explained(settings: &SshSettings, failure: &SshFailure) -> Explained {
     let (kind, what) = meaning(settings, failure);
@@ -90,11 +107,21 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
                     long enough";
         return (FailureKind::Unreachable, text.to_owned());
     }
+    match failure.not_started {
+        Some(ErrorKind::NotFound) => {
+            return lasting(
+                "cannot be reached: install OpenSSH's client, so that `ssh` is found on the PATH \
+                 of the host",
+            );
+        }
+        Some(_) => {
+            let text = "cannot be reached, since `ssh` could not be started: see what the host's \
+                        machine is short of";
+            return (FailureKind::Unreachable, text.to_owned());
+        }
+        None => {}
+    }
     match failure.code {
-        None if has(&["`ssh` cannot be started"]) => lasting(
-            "cannot be reached: install OpenSSH's client, so that `ssh` is found on the PATH of \
-             the host",
-        ),
         Some(code) if code == i32::from(NOT_THERE) => (
             FailureKind::Gone,
             "has no agent of this session any more: it was ended, or the machine was started \
@@ -173,11 +200,20 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
             "lets nobody make a directory for the session: name one that can be written, with \
              `scratch_dir`",
         ),
+        Some(0) => (
+            FailureKind::Unreachable,
+            "closed the connection: another one has come, or the machine is short of something"
+                .to_owned(),
+        ),
         Some(code) if complaint.is_empty() => lasting(&format!(
             "starts no shell for this user; what it ran ended with {code}. Give the user a shell \
              (`chsh`), or name another `user`"
         )),
-        Some(code) => lasting(&format!("did not start the agent, which ended with {code}")),
+        // Such as a machine with no memory for it.
+        Some(code) => (
+            FailureKind::Unreachable,
+            format!("did not start the agent, which ended with {code}"),
+        ),
     }
 }
 

@@ -1,22 +1,18 @@
-//! The program `ssh`: how it is told, what it runs over there, and its one connection.
-//!
-//! Nobody is asked anything, nothing of a person's is forwarded, and no other connection of his is
-//! shared: one that is dead would hold this one.
+//! A process of `ssh`: what it is given, what it says, and its end.
 
-use std::path::Path;
+use std::io;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
 use crate::config::SshSettings;
+use crate::ssh_command::{MARK, command};
 
-/// What begins the line after which the stream is the agent's. Whatever a shell says before it is
-/// left out.
-const MARK: &str = "conjure-agent=";
 /// The most that a shell may say before that.
 const SHELL_SAYS: usize = 64 * 1024;
 /// How much of what is complained about is kept.
@@ -27,8 +23,6 @@ const LOGIN: Duration = Duration::from_secs(30);
 const EXIT: Duration = Duration::from_secs(2);
 /// How long what is complained about is waited for, after that.
 const COMPLAINS: Duration = Duration::from_millis(500);
-/// How many unanswered questions make a connection a lost one.
-const UNANSWERED: u32 = 3;
 
 /// A connection that ended, or never came about.
 #[derive(Debug, Clone, Default)]
@@ -41,12 +35,14 @@ pub(crate) struct SshFailure {
     pub(crate) said: String,
     /// Whether it took too long.
     pub(crate) late: bool,
+    /// Why there was no process at all.
+    pub(crate) not_started: Option<io::ErrorKind>,
 }
 
 /// An `ssh` that runs something over there.
 #[derive(Debug)]
 pub(crate) struct SshProcess {
-    child: Child,
+    child: SshChild,
     /// Nothing where only the first was to be written.
     input: Option<ChildStdin>,
     output: ChildStdout,
@@ -57,6 +53,21 @@ pub(crate) struct SshProcess {
     pub(crate) mark: String,
     /// What came behind that line already.
     pub(crate) rest: Vec<u8>,
+}
+
+/// The process, with those that it starts itself, such as another `ssh` to a jump host: all of them
+/// are in a group of their own, and go with this value.
+#[derive(Debug)]
+struct SshChild(Child);
+
+impl Drop for SshChild {
+    fn drop(&mut self) {
+        // Once it is waited for, its number may be another one's.
+        let pid = self.0.id().and_then(|pid| i32::try_from(pid).ok());
+        if let Some(group) = pid.and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// What is said on standard error, as it comes.
@@ -71,19 +82,25 @@ impl SshProcess {
         script: &str,
         first: Option<&[u8]>,
     ) -> Result<Self, SshFailure> {
-        let spawned = command(settings, script).spawn();
-        let mut child = spawned.map_err(|error| SshFailure {
-            complaint: format!("the program `ssh` cannot be started: {error}"),
+        let not_started = |error: io::Error| SshFailure {
+            not_started: Some(error.kind()),
+            complaint: error.to_string(),
             ..SshFailure::default()
-        })?;
+        };
+        let mut told = command(settings, script).await.map_err(not_started)?;
+        told.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = told.spawn().map_err(not_started)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (input, Some(output), Some(error)) = pipes else {
-            return Err(SshFailure::default());
+            return Err(not_started(io::ErrorKind::BrokenPipe.into()));
         };
         let complaint = Complaint::default();
         let listening = tokio::spawn(complaint.clone().listen(error));
         let mut process = Self {
-            child,
+            child: SshChild(child),
             input,
             output,
             complaint,
@@ -159,7 +176,7 @@ impl SshProcess {
             ..
         } = self;
         drop((input, output));
-        let status = tokio::time::timeout(EXIT, child.wait()).await;
+        let status = tokio::time::timeout(EXIT, child.0.wait()).await;
         let code = status.ok().and_then(Result::ok);
         // A program that a configuration starts may keep it open.
         let _ = tokio::time::timeout(COMPLAINS, listening).await;
@@ -186,149 +203,5 @@ impl Complaint {
         let text = String::from_utf8_lossy(&kept);
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("; ")
-    }
-}
-
-/// `ssh`, to run a script. The script holds no single quote: whatever shell a user has over there
-/// reads it as one word.
-fn command(settings: &SshSettings, script: &str) -> Command {
-    let seconds = |time: Duration| time.as_millis().div_ceil(1_000).max(1);
-    let alive = seconds(Duration::from_millis(settings.alive_ms));
-    let connect = seconds(settings.connect_timeout());
-    let mut command = Command::new("ssh");
-    command.args(["-T", "-a", "-x"]);
-    if let Some(file) = &settings.config_file {
-        command.arg("-F").arg(file);
-    }
-    let mut options = vec![
-        "BatchMode=yes".to_owned(),
-        "LogLevel=ERROR".to_owned(),
-        "ClearAllForwardings=yes".to_owned(),
-        "PermitLocalCommand=no".to_owned(),
-        "RemoteCommand=none".to_owned(),
-        "ControlMaster=no".to_owned(),
-        "ControlPath=none".to_owned(),
-        "EscapeChar=none".to_owned(),
-        "ConnectionAttempts=1".to_owned(),
-        format!("ConnectTimeout={connect}"),
-        format!("ServerAliveInterval={alive}"),
-        format!("ServerAliveCountMax={UNANSWERED}"),
-    ];
-    if let Some(keys) = settings.strict_host_key_checking {
-        options.push(format!("StrictHostKeyChecking={}", keys.word()));
-    }
-    if let Some(file) = &settings.known_hosts {
-        options.push(format!("UserKnownHostsFile=\"{}\"", plain(file)));
-    }
-    if let Some(file) = &settings.identity_file {
-        options.push(format!("IdentityFile=\"{}\"", plain(file)));
-    }
-    if let Some(port) = settings.port {
-        options.push(format!("Port={port}"));
-    }
-    for option in options {
-        command.arg("-o").arg(option);
-    }
-    if let Some(user) = &settings.user {
-        command.args(["-l", user]);
-    }
-    command
-        .args(["--", &settings.host])
-        .arg(format!("exec /bin/sh -c '{script}'"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // What a terminal sends to the host's group is not for it.
-        .process_group(0)
-        .kill_on_drop(true);
-    command
-}
-
-/// A path in which `ssh` replaces nothing.
-fn plain(path: &Path) -> String {
-    path.to_string_lossy().replace('%', "%%")
-}
-
-/// The script that goes to the relay of a session. One that is not copied there is said to be
-/// wanted, with the system and the processor.
-pub(crate) fn open_script(agent: &str, dir: &str, seconds: u64) -> String {
-    format!(
-        "cd; a=\"{agent}\"; if [ -x \"$a\" ]; then echo {MARK}there; \
-         exec \"$a\" open \"{dir}\" {seconds}; fi; echo {MARK}wanted $(uname -s) $(uname -m)"
-    )
-}
-
-/// The script that goes back to the relay of a session.
-pub(crate) fn attach_script(agent: &str, dir: &str) -> String {
-    format!("cd; a=\"{agent}\"; echo {MARK}there; exec \"$a\" attach \"{dir}\"")
-}
-
-/// The script that takes the agent in, and what its exit codes say: it comes under a name of its
-/// own, is tried, and has its name only then.
-pub(crate) fn copy_script(agent_dir: &str, agent: &str, size: usize) -> String {
-    format!(
-        "cd; umask 077; mkdir -p \"{agent_dir}\" || exit {NO_DIRECTORY}; \
-         t=\"{agent_dir}/.new-$$\"; fail() {{ rm -f \"$t\"; exit $1; }}; \
-         cat >\"$t\" || fail {NOT_WRITTEN}; chmod 700 \"$t\" || fail {NOT_WRITTEN}; \
-         [ $(wc -c <\"$t\") -eq {size} ] || fail {CUT}; \
-         \"$t\" version >/dev/null || fail {DOES_NOT_RUN}; \
-         mv -f \"$t\" \"{agent}\" || fail {NOT_WRITTEN}; echo {MARK}copied"
-    )
-}
-
-/// The directory of the agent cannot be made.
-pub(crate) const NO_DIRECTORY: i32 = 91;
-/// The agent cannot be written.
-pub(crate) const NOT_WRITTEN: i32 = 92;
-/// Not all of the agent came.
-pub(crate) const CUT: i32 = 93;
-/// The agent cannot be run.
-pub(crate) const DOES_NOT_RUN: i32 = 94;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_configured_is_told_and_the_host_is_no_option() {
-        let settings = SshSettings {
-            host: "build".to_owned(),
-            port: Some(22),
-            user: Some("me".to_owned()),
-            identity_file: Some("/k/100% mine".into()),
-            known_hosts: Some("/k/known hosts".into()),
-            config_file: Some("/k/config".into()),
-            alive_ms: 1_500,
-            ..SshSettings::default()
-        };
-        let command = command(&settings, "true");
-        let told: Vec<_> = command.as_std().get_args().collect();
-        let told: Vec<_> = told.iter().map(|word| word.to_string_lossy()).collect();
-        for option in [
-            "IdentityFile=\"/k/100%% mine\"",
-            "UserKnownHostsFile=\"/k/known hosts\"",
-            "ServerAliveInterval=2",
-            "BatchMode=yes",
-            "Port=22",
-        ] {
-            let at = told.iter().position(|word| word == option).unwrap();
-            assert_eq!(told[at - 1], "-o");
-        }
-        assert_eq!(
-            told[told.len() - 3..],
-            ["--", "build", "exec /bin/sh -c 'true'"]
-        );
-    }
-
-    #[test]
-    fn no_script_has_what_a_shell_would_end_it_with() {
-        for script in [
-            open_script(".cache/conjure/agent-1", "/tmp/conjure-1", 600),
-            attach_script(".cache/conjure/agent-1", "/tmp/conjure-1"),
-            copy_script(".cache/conjure", ".cache/conjure/agent-1", 7),
-        ] {
-            // Nor what csh and fish understand between single quotes.
-            assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
-        }
     }
 }

@@ -18,8 +18,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, watch};
 
-use crate::connect::{Machine, Relayed};
-use crate::explain::{Explained, FailureKind};
+use crate::connect::{Machine, Relayed, jittered};
+use crate::explain::Explained;
 
 /// The most bytes that wait to be confirmed; then whoever sends waits.
 const MOST: usize = 16 * 1024 * 1024;
@@ -36,6 +36,8 @@ pub(crate) struct KeptStream {
     news: Notify,
     /// Since when the connection is lost, if it is.
     lost: watch::Sender<Option<Instant>>,
+    /// The last question that the relay has answered.
+    answered: watch::Sender<u64>,
     /// Once the stream is over: whether the relay has ended everything.
     closed: watch::Sender<Option<bool>>,
 }
@@ -45,6 +47,10 @@ struct StreamState {
     out: SentStream,
     received: u64,
     confirmed: u64,
+    /// How many questions there were.
+    questions: u64,
+    /// A question, and how far the stream has to be given before it is asked.
+    question: Option<(u64, u64)>,
     closing: bool,
     /// Who waits for room.
     waiting: Option<Waker>,
@@ -67,6 +73,7 @@ impl KeptStream {
             state: Mutex::default(),
             news: Notify::new(),
             lost: watch::Sender::new(None),
+            answered: watch::Sender::new(0),
             closed: watch::Sender::new(None),
         }
     }
@@ -79,6 +86,31 @@ impl KeptStream {
     /// How long the connection has been lost for, if it is.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         self.lost.borrow().map(|since| since.elapsed())
+    }
+
+    /// Becomes ready when the connection is lost.
+    pub(crate) async fn lost(&self) {
+        let _ = self.lost.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Becomes ready when the connection has carried all that is under way in both directions now,
+    /// as far as the agent takes it: it is there, however slow it is.
+    pub(crate) async fn carried(&self) {
+        let question = {
+            let mut state = self.lock();
+            state.questions += 1;
+            state.question = Some((state.questions, state.out.end()));
+            state.questions
+        };
+        self.news.notify_one();
+        let mut answered = self.answered.subscribe();
+        let _ = answered.wait_for(|answered| *answered >= question).await;
+    }
+
+    /// How far it has gone in both directions: what was heard, and what the agent has taken.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.received, state.out.confirmed())
     }
 
     /// Ends everything over there, once all that was sent is there. Says whether that was done
@@ -153,7 +185,8 @@ impl KeptStream {
                 Err(failed) => failed,
             };
             let Explained { kind, text } = failed;
-            if matches!(kind, FailureKind::Gone | FailureKind::HostKey) {
+            // Nobody waits for what does not get better.
+            if !kind.may_pass() {
                 return Err(text);
             }
             let limit = machine.settings.reconnect();
@@ -164,7 +197,7 @@ impl KeptStream {
                     limit.as_secs()
                 ));
             }
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(jittered(wait)).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
@@ -205,6 +238,9 @@ impl KeptStream {
                         self.count(bytes.len() as u64);
                     }
                     Ok(RelayFrame::Taken(count)) => self.confirm(count),
+                    Ok(RelayFrame::Answer(question)) => {
+                        self.answered.send_replace(question);
+                    }
                     Ok(RelayFrame::Over(how)) => return ConnectionEnd::Over(how),
                     Ok(RelayFrame::Closed) => {
                         self.closed.send_replace(Some(true));
@@ -256,6 +292,10 @@ impl KeptStream {
                 } else if state.closing && !closes {
                     closes = true;
                     bytes.extend(RelayFrame::Close.encode());
+                }
+                let given = state.out.given();
+                if let Some((question, _)) = state.question.take_if(|(_, from)| given >= *from) {
+                    bytes.extend(RelayFrame::Question(question).encode());
                 }
             }
             if bytes.is_empty() {

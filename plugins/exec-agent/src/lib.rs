@@ -4,8 +4,12 @@
 //! Three layers that know only the one below: [`files`] and the supervisors of commands do the
 //! work, [`message`] says what is asked and answered, [`frame`] carries it. The program of this
 //! crate is `serve` on its standard input and output, or on a socket, and `supervise` out of
-//! `conjure-process-tree`, one process between it and each command. The executor outside uses the same messages and frames. No clock of
-//! the outside and no configuration file is needed: everything comes with the call.
+//! `conjure-process-tree`, one process between it and each command. No clock of the outside and no
+//! configuration file is needed: everything comes with the call.
+//!
+//! The executor outside is built on two more, with the feature `executor`: `client` is the other end
+//! of the stream, and `executor` makes of it what a host asks of an executor, for whatever backend
+//! knows how to get an agent.
 
 #[cfg(not(unix))]
 compile_error!("commands and files need a Unix system");
@@ -13,6 +17,8 @@ compile_error!("commands and files need a Unix system");
 #[cfg(feature = "executor")]
 pub mod client;
 pub mod error;
+#[cfg(feature = "executor")]
+pub mod executor;
 pub mod files;
 pub mod frame;
 pub mod message;

@@ -66,6 +66,8 @@ pub mod kind {
     pub const STREAM: u8 = 71;
     /// To a relay and from it: so many bytes of the stream have come. A `u64`.
     pub const TAKEN: u8 = 72;
+    /// To a relay: whether the connection carries anything. A number, a `u64`.
+    pub const QUESTION: u8 = 73;
     /// From a relay: the stream goes on. How far it was read, a `u64`.
     pub const WELCOME: u8 = 80;
     /// From a relay: there is no such stream. Nothing.
@@ -76,6 +78,8 @@ pub mod kind {
     pub const OVER: u8 = 83;
     /// From a relay: everything has ended. Nothing.
     pub const CLOSED: u8 = 84;
+    /// From a relay: the answer to a question. Its number, a `u64`.
+    pub const ANSWER: u8 = 85;
 }
 
 /// The most that a frame carries.

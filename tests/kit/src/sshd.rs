@@ -17,6 +17,8 @@ use crate::{Guard, KitError};
 const PROGRAMS: [&str; 3] = ["/usr/sbin/sshd", "/usr/bin/sshd", "/usr/local/sbin/sshd"];
 /// Where it goes when it is root, and must find an empty directory.
 const EMPTY: &str = "/run/sshd";
+/// How often another port is tried, where somebody else took the free one meanwhile.
+const PORTS: usize = 5;
 /// How long it may take to answer.
 const STARTS: Duration = Duration::from_secs(20);
 
@@ -45,7 +47,21 @@ impl Sshd {
         if Command::new("ssh").arg("-V").output().is_err() {
             return left_out("there is no program `ssh` (Debian: openssh-client)");
         }
-        Self::begin(program).map(Some)
+        for _ in 1..PORTS {
+            let sshd = Self::begin(program)?;
+            match sshd.wait() {
+                Ok(()) => return Ok(Some(sshd)),
+                // It says why in its log, which is in the error of the last.
+                Err(_) if sshd.log().contains("Address already in use") => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let sshd = Self::begin(program)?;
+        sshd.wait().map(|()| Some(sshd))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     fn begin(program: &str) -> Result<Self, KitError> {
@@ -97,19 +113,27 @@ impl Sshd {
             program: "/bin/sh".into(),
             source,
         })?;
-        let sshd = Self {
+        Ok(Self {
             dir,
             port,
             server,
             end: Some(end),
-        };
-        sshd.wait()?;
-        Ok(sshd)
+        })
     }
 
     fn wait(&self) -> Result<(), KitError> {
         let deadline = Instant::now() + STARTS;
+        // Another server may answer at the address; this one says that it listens there.
+        let listens = format!("Server listening on 127.0.0.1 port {}.", self.port);
         while Instant::now() < deadline {
+            let log = self.log();
+            if log.contains("Cannot bind any address") {
+                break;
+            }
+            if !log.contains(&listens) {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
             if let Ok(stream) = TcpStream::connect(self.address()) {
                 let mut line = String::new();
                 let _ = BufReader::new(stream).read_line(&mut line);
@@ -122,7 +146,7 @@ impl Sshd {
         Err(KitError::Deadline {
             what: "an sshd of the test's own".to_owned(),
             limit: STARTS,
-            seen: fs::read_to_string(self.path("log")).unwrap_or_default(),
+            seen: self.log(),
         })
     }
 
@@ -194,10 +218,15 @@ fn free_port() -> Result<u16, KitError> {
     address.map(|address| address.port())
 }
 
+/// How many bytes a slow network carries in a second.
+const SLOW: u32 = 64 * 1024;
+
 /// What a network does with what is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NetworkState {
     Carries,
+    /// Carries little: [`SLOW`] in each direction.
+    Slow,
     /// Says nothing and carries nothing.
     Silent,
     /// Refuses everything.
@@ -242,6 +271,11 @@ impl Network {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Carries 64 KiB a second in each direction from now on.
+    pub fn slow_down(&self) {
+        self.shared.change(NetworkState::Slow);
     }
 
     /// Carries nothing from now on, and says nothing of that: a cable that was pulled.
@@ -300,7 +334,10 @@ impl SharedNetwork {
             let silent =
                 |state: &mut (NetworkState, Vec<TcpStream>)| state.0 == NetworkState::Silent;
             let state = self.changed.wait_while(state, silent);
-            drop(state);
+            let is_slow = state.is_ok_and(|state| state.0 == NetworkState::Slow);
+            if is_slow {
+                thread::sleep(Duration::from_secs(1) * length as u32 / SLOW);
+            }
             let piece = buffer.get(..length).unwrap_or_default();
             if to.write_all(piece).is_err() {
                 break;

@@ -4,6 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::BashOutput;
 use serde_json::json;
 
@@ -62,14 +63,16 @@ fn a_cut_of_half_a_minute_loses_no_call_with_the_intervals_that_are_shipped() {
     };
     world.bash("true");
     // Some end before the cut is over, some after, one begins in it.
-    let command = |seconds: u32| format!("sleep {seconds}; echo {seconds} >>ended; seq 1 20000");
+    let command = |seconds: u32| {
+        format!("echo {seconds} >>begun; sleep {seconds}; echo {seconds} >>ended; seq 1 20000")
+    };
     let before: Vec<_> = [2, 10, 40]
         .into_iter()
         .map(|seconds| world.start(&command(seconds)))
         .collect();
     until("they run", || {
-        let found = world.bash("ps -eo args | grep -c '^sleep '");
-        found.stdout.trim().parse::<u32>().unwrap_or_default() >= 3
+        let begun = fs::read_to_string(world.work("begun")).unwrap_or_default();
+        begun.lines().count() == 3
     });
     let begun = Instant::now();
     world.network.fall_silent();
@@ -127,22 +130,40 @@ fn ten_calls_and_a_large_file_survive_one_cut_after_another() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_while_the_network_is_cut_ends_when_it_is_back() {
+fn a_call_that_is_cancelled_while_the_network_is_cut_ends_at_once_and_its_command_when_it_is_back()
+{
     let Some(world) = world(&json!({})) else {
         return;
     };
     world.bash("true");
+    until("there is an agent", || {
+        world.agents("serve-relayed").len() == 1
+    });
+    let agent = world.agents("serve-relayed");
     let running = world.start("echo $$ >pid; echo begun; exec sleep 1000");
     assert!(running.until(|seen| seen.stdout == b"begun\n"));
     world.network.refuse();
+    let begun = Instant::now();
     running.cancel();
-    sleep(Duration::from_millis(300));
-    world.network.carry();
-    let ran: BashOutput = running.wait().parse().unwrap();
-    assert_eq!((ran.stdout.as_str(), ran.signal), ("begun\n", Some(15)));
+    let outcome = running.wait();
+    // The host waits for two seconds.
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    let text = outcome.text();
+    assert_eq!(outcome.code(), Some(code::CANCELLED), "{text}");
+    assert!(text.contains("begun"), "what it had said is lost: {text}");
     let pid = fs::read_to_string(world.work("pid")).unwrap();
-    until("the command is gone", || {
-        !fs::exists(format!("/proc/{}", pid.trim())).unwrap()
+    let runs = || fs::exists(format!("/proc/{}", pid.trim())).unwrap();
+    assert!(runs(), "somebody ended it without having been told");
+    world.network.carry();
+    until("the command is gone", || !runs());
+    assert_eq!(world.bash("echo on").stdout, "on\n");
+    // One that starts a shell is there twice for a moment.
+    until("there is one agent", || {
+        world.agents("serve-relayed") == agent
     });
 }
 
@@ -187,4 +208,73 @@ fn after_the_limit_calls_fail_with_words_and_nothing_is_left_over_there() {
     until("the directory is gone", || world.sessions().is_empty());
     world.network.carry();
     assert_eq!(world.bash("echo anew").stdout, "anew\n");
+}
+
+#[test]
+fn a_call_without_an_answer_in_a_silent_cut_ends_no_other_call_of_its_session() {
+    // It takes longer to find out that the connection is lost than the call has time.
+    let Some(world) = world(&json!({ "alive_ms": 5_000, "connect_timeout_ms": 10_000 })) else {
+        return;
+    };
+    world.bash("true");
+    until("there is an agent", || {
+        world.agents("serve-relayed").len() == 1
+    });
+    let agent = world.agents("serve-relayed");
+    let long = world.start("echo begun; sleep 16; echo ended >>ended; echo ended");
+    assert!(long.until(|seen| seen.stdout == b"begun\n"));
+    world.network.fall_silent();
+    let begun = Instant::now();
+    let outcome = world.bash_within("echo never >>late; sleep 2", 1_000);
+    assert!(outcome.code().is_some());
+    assert!(begun.elapsed() < Duration::from_secs(10), "it was not late");
+    let text = outcome.text();
+    assert!(
+        text.contains("did not answer in time") && text.contains("Call again"),
+        "{text}"
+    );
+    world.network.carry();
+    // Before, this would have begun with a new agent, and ended the one before.
+    assert_eq!(world.bash("echo on").stdout, "on\n");
+    let ran: BashOutput = long.wait().parse().unwrap();
+    assert_eq!(
+        (ran.stdout.as_str(), ran.exit_code),
+        ("begun\nended\n", Some(0))
+    );
+    assert_eq!(fs::read(world.work("ended")).unwrap(), b"ended\n");
+    // One that starts a shell is there twice for a moment.
+    until("there is one agent", || {
+        world.agents("serve-relayed") == agent
+    });
+}
+
+#[test]
+fn a_call_without_an_answer_over_a_slow_network_ends_no_other_call_of_its_session() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    world.bash("head -c 3000000 /dev/urandom >data");
+    let data = fs::read(world.work("data")).unwrap();
+    let agent = world.agents("serve-relayed");
+    let calls = world.plugin.with(|envelope| envelope.deadline_ms = 120_000);
+    world.network.slow_down();
+    let to = world.path("exchange/data");
+    let get = json!({ "id": world.work("data"), "to": to });
+    let get = calls.start("files.get", get);
+    until("some of it has come", || {
+        fs::metadata(&to).is_ok_and(|found| found.len() > 0)
+    });
+    // Its answer waits behind what is under way.
+    let outcome = world.bash_within("seq 1 200000", 500);
+    let text = outcome.text();
+    assert!(
+        outcome.code().is_some() && text.contains("a slow connection is waited for"),
+        "{text}"
+    );
+    // It is looked at meanwhile, and this call waits for that.
+    assert_eq!(world.bash("echo on").stdout, "on\n");
+    world.network.carry();
+    get.wait().reply.unwrap();
+    assert!(fs::read(to).unwrap() == data);
+    assert_eq!(world.agents("serve-relayed"), agent);
 }

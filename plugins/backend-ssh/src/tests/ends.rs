@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use conjure_kit::{Network, Sshd};
 use conjure_skill_sdk::protocol::BashOutput;
@@ -84,11 +85,18 @@ fn an_agent_that_stands_still_is_replaced() {
     world.bash("echo 1 >kept");
     let agent = world.agents("serve-relayed")[0];
     kill_process(Pid::from_raw(agent).unwrap(), Signal::STOP).unwrap();
+    let begun = Instant::now();
     let outcome = world.bash_within("true", 1_000);
     assert!(
         outcome.text().contains("did not answer"),
         "{}",
         outcome.text()
+    );
+    // The host waits for three seconds beyond the time of a call.
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
     );
     assert_eq!(world.bash("cat kept").stdout, "1\n");
     until("it is gone", || is_gone(&agent.to_string()));
@@ -123,6 +131,148 @@ fn nobody_else_gets_into_a_session() {
     socket.read_to_end(&mut answer).unwrap();
     assert!(String::from_utf8_lossy(&answer).contains("somebody else's session"));
     assert_eq!(world.bash("echo on").stdout, "on\n");
+}
+
+#[test]
+fn a_socket_that_a_command_removes_is_there_again_and_the_relay_stays_the_only_one() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    world.bash("true");
+    let dir = world.sessions()[0].clone();
+    let relay = world.agents("relay");
+    let running = world.start("echo $$ >pid; echo begun; sleep 3; echo ended");
+    assert!(running.until(|seen| seen.stdout == b"begun\n"));
+    fs::remove_file(dir.join("link")).unwrap();
+    // Whoever comes back finds it, and whoever would begin one finds that there is one.
+    world.network.refuse();
+    world.network.carry();
+    let mut other = Command::new(fs::read_link(format!("/proc/{}/exe", relay[0])).unwrap());
+    let other = other.args(["open", dir.to_str().unwrap(), "60"]);
+    let other = other.stdin(Stdio::null()).output().unwrap();
+    assert!(other.status.success(), "{other:?}");
+    let ran: BashOutput = running.wait().parse().unwrap();
+    assert_eq!(ran.stdout, "begun\nended\n");
+    assert_eq!(world.agents("relay"), relay);
+    // Another file in its place is no socket either.
+    fs::remove_file(dir.join("link")).unwrap();
+    fs::write(dir.join("link"), "").unwrap();
+    until("it is a socket again", || {
+        let found = fs::symlink_metadata(dir.join("link"));
+        found.is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()))
+    });
+    world.call("executor.cleanup", json!({})).reply.unwrap();
+    assert_eq!(world.sessions().len(), 0);
+}
+
+#[test]
+fn a_session_whose_directory_a_command_removes_goes_on_in_a_new_one_and_the_old_relay_ends() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    world.bash("true");
+    let dir = world.sessions()[0].clone();
+    let (relay, agent) = (world.agents("relay")[0], world.agents("serve-relayed")[0]);
+    fs::remove_dir_all(&dir).unwrap();
+    world.network.refuse();
+    until("the connection is lost", || world.agents("open").is_empty());
+    world.network.carry();
+    until("the old relay and its agent are gone", || {
+        is_gone(&relay.to_string()) && is_gone(&agent.to_string())
+    });
+    until("the session goes on", || {
+        let ran = world.bash_within("echo on >kept; cat kept", 20_000);
+        ran.code().is_none()
+    });
+    assert_eq!(world.sessions(), [dir]);
+    assert_eq!(world.bash("cat kept").stdout, "on\n");
+}
+
+/// A connection to a relay of one's own making.
+struct Visitor(
+    std::os::unix::net::UnixStream,
+    conjure_process_tree::frame::Frames,
+);
+
+impl Visitor {
+    fn new(dir: &Path, stream: u64, received: u64) -> Self {
+        use conjure_exec_agent::relay::{RELAY_VERSION, RelayFrame};
+
+        let socket = std::os::unix::net::UnixStream::connect(dir.join("link")).unwrap();
+        let limit = Duration::from_secs(20);
+        socket.set_read_timeout(Some(limit)).unwrap();
+        let mut visitor = Self(socket, Default::default());
+        visitor.say(&RelayFrame::Hello {
+            version: RELAY_VERSION,
+            token: "own".to_owned(),
+            stream,
+            received,
+        });
+        visitor
+    }
+
+    fn say(&mut self, frame: &conjure_exec_agent::relay::RelayFrame) {
+        std::io::Write::write_all(&mut self.0, &frame.encode()).unwrap();
+    }
+
+    /// The next frame; nothing at the end.
+    fn hear(&mut self) -> Option<conjure_exec_agent::relay::RelayFrame> {
+        loop {
+            if let Some(frame) = self.1.next_frame().unwrap() {
+                return Some(conjure_exec_agent::relay::RelayFrame::decode(frame).unwrap());
+            }
+            let mut buffer = [0; 4096];
+            match std::io::Read::read(&mut self.0, &mut buffer).unwrap() {
+                0 => return None,
+                length => self.1.push(&buffer[..length]),
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_cannot_go_on_with_a_stream_takes_nothing_from_the_one_that_has_it() {
+    use conjure_exec_agent::relay::RelayFrame;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (program, session) = (dir.path().join("agent"), dir.path().join("session"));
+    fs::write(&program, conjure_exec_agent_program::PROGRAM).unwrap();
+    fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    let mut opens = Command::new(&program)
+        .args(["open", session.to_str().unwrap(), "1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the relay listens", || session.join("link").exists());
+    let mut first = Visitor::new(&session, 7, 0);
+    assert_eq!(first.hear(), Some(RelayFrame::Vacant));
+    first.say(&RelayFrame::Begin(None));
+    assert_eq!(first.hear(), Some(RelayFrame::Welcome(0)));
+    assert!(
+        matches!(first.hear(), Some(RelayFrame::Stream(_))),
+        "the agent says who it is"
+    );
+    // One that wants what is not kept, and one that asks for a stream and goes.
+    let mut other = Visitor::new(&session, 7, 1_000);
+    assert!(matches!(other.hear(), Some(RelayFrame::Refused(_))));
+    let mut other = Visitor::new(&session, 8, 0);
+    assert_eq!(other.hear(), Some(RelayFrame::Vacant));
+    drop(other);
+    first.say(&RelayFrame::Question(3));
+    assert_eq!(first.hear(), Some(RelayFrame::Answer(3)));
+    // One that can go on does, and the one before is ended.
+    let mut next = Visitor::new(&session, 7, 0);
+    assert!(matches!(next.hear(), Some(RelayFrame::Welcome(0))));
+    assert_eq!(first.hear(), None);
+    next.say(&RelayFrame::Close);
+    while next.hear() != Some(RelayFrame::Closed) {}
+    assert!(!session.exists());
+    opens.wait().unwrap();
 }
 
 /// The directory of a host that is to be killed, for the process that is to be that host.

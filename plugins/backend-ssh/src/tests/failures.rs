@@ -106,7 +106,9 @@ fn an_alias_of_sshs_configuration_is_a_host_and_none_of_its_forwarding_is_done()
     let config = format!(
         "Host build\nHostName 127.0.0.1\nPort {}\nIdentityFile {}\nUserKnownHostsFile {}\n\
          ForwardAgent yes\nLocalForward 1 127.0.0.1:1\nExitOnForwardFailure yes\n\
-         ControlMaster auto\nControlPath /nowhere/%C\nRemoteCommand false\nRequestTTY force\n",
+         ControlMaster auto\nControlPath /nowhere/%C\nRemoteCommand false\nRequestTTY force\n\
+         StdinNull yes\nForkAfterAuthentication yes\nSessionType none\nTunnel yes\n\
+         VisualHostKey yes\nBatchMode no\nServerAliveInterval 0\n",
         sshd.address().port(),
         sshd.path("user_key").display(),
         sshd.path("known_hosts").display(),
@@ -134,7 +136,11 @@ fn a_shell_that_talks_is_not_minded_and_no_shell_is_told() {
         let text: String = lines.map(|line| format!("{line}\n")).collect();
         fs::write(&config, format!("{text}ForceCommand {command}\n")).unwrap();
     };
-    force("echo Welcome; printf 'no end of line '; eval \"$SSH_ORIGINAL_COMMAND\"");
+    // One that shows what it is about to run, too.
+    force(
+        "echo Welcome; echo \"$SSH_ORIGINAL_COMMAND\"; printf 'no end of line '; \
+         eval \"$SSH_ORIGINAL_COMMAND\"",
+    );
     sshd.reload().unwrap();
     let world = world_in(sshd, tempfile::tempdir().unwrap(), &json!({}));
     assert_eq!(world.bash("echo in").stdout, "in\n");
@@ -207,10 +213,10 @@ fn a_file_system_that_runs_no_programs_and_a_full_one_are_told() {
 }
 
 /// A small file system of its own, where this user may mount one.
-struct Mounted<'a>(&'a Path);
+pub(super) struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
-    fn new(at: &'a Path, options: &str) -> Option<Self> {
+    pub(super) fn new(at: &'a Path, options: &str) -> Option<Self> {
         let mut mount = std::process::Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(at);
         let mounted = mount.output().is_ok_and(|done| done.status.success());

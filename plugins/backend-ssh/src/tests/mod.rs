@@ -5,6 +5,8 @@ mod cuts;
 mod ends;
 mod failures;
 mod keeping;
+mod logins;
+mod machine;
 
 use std::fs;
 use std::path::PathBuf;
@@ -171,7 +173,16 @@ fn agents(scratch: &std::path::Path, verb: &str) -> Vec<i32> {
         let words: Vec<&str> = words.split('\0').collect();
         words.get(1) == Some(&verb) && words.iter().any(|word| word.starts_with(&below))
     };
-    numbers.into_iter().filter(is_one).collect()
+    let found: Vec<i32> = numbers.into_iter().filter(is_one).collect();
+    // One that starts another program is there twice for a moment.
+    let parent = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let (_, behind) = stat.rsplit_once(") ")?;
+        behind.split(' ').nth(1)?.parse::<i32>().ok()
+    };
+    let own = found.iter().copied();
+    own.filter(|pid| parent(pid).is_none_or(|parent| !found.contains(&parent)))
+        .collect()
 }
 
 /// Waits until something is so.

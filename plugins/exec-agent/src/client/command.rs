@@ -16,8 +16,12 @@ use crate::output::{
     Capture, CommandOutput, Limits, OutputRelay, first_files, say_what_is_missing,
 };
 
-/// How long the agent may take beyond the command's own time to end it and to say so.
-const ENDING: Duration = Duration::from_secs(5);
+/// How long the agent may take beyond the command's own time to end it and to say so. The host waits
+/// for 3 s beyond it.
+pub(super) const ENDING: Duration = Duration::from_millis(2_500);
+/// The same for a call that was cancelled, beyond the time that processes have to react. The host
+/// waits for 2 s in all.
+pub(super) const CANCELLED: Duration = Duration::from_millis(1_200);
 
 /// Why a command has no end of its own.
 #[derive(Debug)]
@@ -26,8 +30,10 @@ pub enum Lost {
     Fault(AgentError),
     /// The agent went.
     Gone,
-    /// The agent says nothing.
+    /// The agent says nothing although the time of the command is over.
     Stuck,
+    /// The call was cancelled, and the agent has not said in time that the command is over.
+    Unheard,
 }
 
 /// A command that runs at the agent.
@@ -96,9 +102,11 @@ impl<'a> RemoteCommand<'a> {
                 () = &mut ending, if !told => {
                     told = true;
                     call.send(&AgentFrame::Cancel);
-                    stuck.as_mut().reset((Instant::now() + limits.grace + ENDING).into());
+                    stuck.as_mut().reset((Instant::now() + limits.grace + CANCELLED).into());
                 }
-                () = &mut stuck => return Err(Lost::Stuck),
+                () = &mut stuck => {
+                    return Err(if told { Lost::Unheard } else { Lost::Stuck });
+                }
             }
         }
     }
@@ -138,7 +146,7 @@ impl<'a> RemoteCommand<'a> {
 }
 
 /// Becomes ready when the call is cancelled, and never with a host that cannot tell.
-pub(super) async fn cancelled(cx: &Cx) {
+pub async fn cancelled(cx: &Cx) {
     cx.until_cancelled().await;
     if !cx.cancelled() {
         std::future::pending::<()>().await;

@@ -25,6 +25,8 @@ const PING: Duration = Duration::from_secs(20);
 /// After so long without a frame an agent ends that cannot rely on the end of its stream, in
 /// seconds.
 pub const QUIET: u32 = 90;
+/// How long an agent may take to answer anything.
+const ANSWERS: Duration = Duration::from_millis(1_500);
 /// The most bytes of a call that may wait here; credit keeps them below.
 const MOST: usize = WINDOW as usize + PIECE;
 /// How much output is taken before it is paid for, in one go.
@@ -144,6 +146,22 @@ impl AgentLink {
 
     /// Begins a call.
     pub fn call(self: &Arc<Self>, request: &AgentRequest) -> RemoteCall {
+        self.begin(request.encode())
+    }
+
+    /// Asks the agent for anything at all, and waits until it answers. False when the stream is
+    /// over.
+    pub async fn answers(self: &Arc<Self>) -> bool {
+        // What is no request is refused by whoever reads, before anything is done.
+        self.begin(Vec::new()).next().await.is_some()
+    }
+
+    /// Whether the agent answers nothing, for as long as somebody who waits for a late answer has.
+    pub async fn is_stuck(self: &Arc<Self>) -> bool {
+        tokio::time::timeout(ANSWERS, self.answers()).await.is_err()
+    }
+
+    fn begin(self: &Arc<Self>, request: Vec<u8>) -> RemoteCall {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, frames) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -164,7 +182,7 @@ impl AgentLink {
             unpaid: 0,
             over: false,
         };
-        call.send(&AgentFrame::Call(request.encode()));
+        call.send(&AgentFrame::Call(request));
         call
     }
 }

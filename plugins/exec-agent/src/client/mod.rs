@@ -7,6 +7,6 @@ mod link;
 mod outgoing;
 mod transfer;
 
-pub use command::{Lost, RemoteCommand};
+pub use command::{Lost, RemoteCommand, cancelled};
 pub use link::{AgentInput, AgentLink, Feed, QUIET, RemoteCall};
 pub use transfer::{ByteSource, TransferError, remote_file, remote_path, transfer};

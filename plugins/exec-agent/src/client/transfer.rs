@@ -5,20 +5,17 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::protocol::FileRef;
 
-use super::command::cancelled;
+use super::command::{CANCELLED, ENDING, cancelled};
 use super::{AgentLink, RemoteCall};
 use crate::error::AgentError;
 use crate::frame::AgentFrame;
 use crate::message::{AgentReply, AgentRequest};
 use crate::{PIECE, WINDOW};
-
-/// How long the agent may take beyond the call's own time to say that it gave up.
-const ENDING: Duration = Duration::from_secs(5);
 
 /// Bytes that go in.
 pub type ByteSource<'s> = Option<Box<dyn Read + Send + 's>>;
@@ -34,8 +31,10 @@ pub enum TransferError {
     File(io::Error),
     /// The agent went.
     Gone,
-    /// The agent says nothing.
+    /// The agent says nothing although the time of the call is over.
     Stuck,
+    /// The call was cancelled, and the agent has not said in time that it is over.
+    Unheard,
 }
 
 /// Makes a call to its end, which comes early with the call's cancel, when `over` is ready, or at
@@ -95,11 +94,16 @@ pub async fn transfer(
             () = &mut limit => true,
         };
         if told {
-            return Err(TransferError::Stuck);
+            return Err(if late {
+                TransferError::Stuck
+            } else {
+                TransferError::Unheard
+            });
         }
         (told, late) = (true, is_late);
         call.send(&AgentFrame::Cancel);
-        limit.as_mut().reset((Instant::now() + ENDING).into());
+        let ending = if late { ENDING } else { CANCELLED };
+        limit.as_mut().reset((Instant::now() + ending).into());
     }
 }
 

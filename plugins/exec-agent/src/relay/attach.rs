@@ -9,14 +9,20 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use conjure_process_tree::{keep_private, own_program};
 
-use super::server::SOCKET;
+use super::place::{SOCKET, is_taken};
 use super::{RELAY_PIECE, SKILLS, WORK};
 
 /// The exit code of [`attach`] where no relay is.
 pub const NOT_THERE: u8 = 90;
+
+/// How long a relay may take to listen, or to listen again where a command removed its socket.
+const LISTENS: Duration = Duration::from_secs(5);
+/// How often it is tried.
+const TRIES: Duration = Duration::from_millis(20);
 
 /// Goes to the relay of a directory, which is started where there is none. It waits for `seconds`
 /// for somebody to come back, each time that nobody is there.
@@ -28,14 +34,34 @@ pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
     keep_private()?;
     make(dir)?;
     std::env::set_current_dir(dir)?;
-    let socket = match UnixStream::connect(SOCKET) {
-        Ok(socket) => socket,
-        Err(_) => {
-            start(dir, seconds)?;
-            UnixStream::connect(SOCKET)?
+    match reach(Some((dir, seconds)))? {
+        Some(socket) => carry(&socket),
+        None => Err(ErrorKind::NotFound.into()),
+    }
+}
+
+/// Connects to the relay of the working directory, which is started where there is none and
+/// somebody says how. Nothing where none is.
+fn reach(starts: Option<(&Path, &str)>) -> io::Result<Option<UnixStream>> {
+    let deadline = Instant::now() + LISTENS;
+    loop {
+        let error = match UnixStream::connect(SOCKET) {
+            Ok(socket) => return Ok(Some(socket)),
+            // Such as a machine with no memory: whoever comes again may find it.
+            Err(error) if !is_nowhere(&error) => return Err(error),
+            Err(error) => error,
+        };
+        // One that has the directory is about to listen there, or to find that its socket is gone.
+        let taken = is_taken(Path::new("."))?;
+        if Instant::now() > deadline {
+            return Err(error);
         }
-    };
-    carry(&socket)
+        match starts {
+            None if !taken => return Ok(None),
+            Some((dir, seconds)) if !taken => start(dir, seconds)?,
+            _ => thread::sleep(TRIES),
+        }
+    }
 }
 
 /// Whether a socket is not there, or nobody listens there any more.
@@ -52,12 +78,13 @@ fn is_nowhere(error: &io::Error) -> bool {
 /// When bytes cannot be copied. Where no relay is, that is the exit code [`NOT_THERE`].
 pub fn attach(dir: &Path) -> io::Result<ExitCode> {
     keep_private()?;
-    let there = std::env::set_current_dir(dir).and_then(|()| UnixStream::connect(SOCKET));
-    match there {
-        Ok(socket) => carry(&socket),
-        Err(error) if is_nowhere(&error) => Ok(ExitCode::from(NOT_THERE)),
-        // Such as a machine with no memory: whoever comes again may find it.
-        Err(error) => Err(error),
+    match std::env::set_current_dir(dir) {
+        Err(error) if is_nowhere(&error) => return Ok(ExitCode::from(NOT_THERE)),
+        changed => changed?,
+    }
+    match reach(None)? {
+        Some(socket) => carry(&socket),
+        None => Ok(ExitCode::from(NOT_THERE)),
     }
 }
 
@@ -87,7 +114,7 @@ fn make(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a relay and waits until it listens.
+/// Starts a relay and waits until it listens, or says that another one has the directory.
 fn start(dir: &Path, seconds: &str) -> io::Result<()> {
     let mut relay = own_program("relay")?
         .arg(dir)
@@ -101,7 +128,7 @@ fn start(dir: &Path, seconds: &str) -> io::Result<()> {
         says.read_to_string(&mut said)?;
     }
     match said.trim() {
-        "ready" => Ok(()),
+        "ready" | "taken" => Ok(()),
         "" => Err(io::Error::other("the relay of the agent ended at once")),
         why => Err(io::Error::other(format!("the relay of the agent: {why}"))),
     }

@@ -42,8 +42,12 @@ pub enum RelayFrame {
     Stream(Vec<u8>),
     /// From either side: so many bytes of the stream have come.
     Taken(u64),
+    /// From an executor: whether the connection carries anything, with a number.
+    Question(u64),
     /// From an executor: the agent ends, and so does all that is here.
     Close,
+    /// From a relay: the answer to a question, behind all that the agent had said when it came.
+    Answer(u64),
     /// From a relay: the stream goes on here, of which it has so many bytes.
     Welcome(u64),
     /// From a relay: there is no such stream; it can begin.
@@ -84,7 +88,9 @@ impl RelayFrame {
             }
             Self::Stream(bytes) => return frame::encode(kind::STREAM, 0, &[bytes]),
             Self::Taken(count) => (kind::TAKEN, writer.u64(*count).bytes()),
+            Self::Question(number) => (kind::QUESTION, writer.u64(*number).bytes()),
             Self::Close => (kind::CLOSE, Vec::new()),
+            Self::Answer(number) => (kind::ANSWER, writer.u64(*number).bytes()),
             Self::Welcome(received) => (kind::WELCOME, writer.u64(*received).bytes()),
             Self::Vacant => (kind::VACANT, Vec::new()),
             Self::Refused(why) => (kind::REFUSED, writer.text(why).bytes()),
@@ -120,7 +126,9 @@ impl RelayFrame {
             },
             kind::BEGIN => Self::Begin(reader.option(PayloadReader::text)?),
             kind::TAKEN => Self::Taken(reader.u64()?),
+            kind::QUESTION => Self::Question(reader.u64()?),
             kind::CLOSE => Self::Close,
+            kind::ANSWER => Self::Answer(reader.u64()?),
             kind::WELCOME => Self::Welcome(reader.u64()?),
             kind::VACANT => Self::Vacant,
             kind::REFUSED => Self::Refused(reader.text()?),
@@ -165,7 +173,9 @@ mod tests {
             RelayFrame::Begin(None),
             RelayFrame::Stream(vec![1; 70_000]),
             RelayFrame::Taken(9),
+            RelayFrame::Question(5),
             RelayFrame::Close,
+            RelayFrame::Answer(5),
             RelayFrame::Welcome(3),
             RelayFrame::Vacant,
             RelayFrame::Refused(text()),

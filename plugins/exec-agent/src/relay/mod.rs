@@ -8,11 +8,16 @@
 //!
 //! Each connection is carried by [`attach`], which only copies bytes. Knows nothing of calls.
 
+mod agent;
 mod attach;
+mod connection;
 mod folders;
 mod frame;
+mod place;
+mod programs;
 mod removing;
 mod server;
+mod state;
 mod stream;
 
 pub use attach::{NOT_THERE, attach, open};
@@ -21,10 +26,13 @@ pub use server::relay;
 pub use stream::SentStream;
 
 /// The version of what an executor and a relay say to each other.
-pub const RELAY_VERSION: u32 = 1;
+pub const RELAY_VERSION: u32 = 2;
 
 /// The most bytes of the stream in one frame.
 pub const RELAY_PIECE: usize = 64 * 1024;
+
+/// The most bytes that wait for somebody to come back; then the agent waits.
+const MOST: usize = 16 * 1024 * 1024;
 
 /// How many bytes may have come before they are confirmed.
 pub const CONFIRM: u64 = 64 * 1024;

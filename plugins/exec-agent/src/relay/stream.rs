@@ -41,11 +41,34 @@ impl SentStream {
         self.given = self.given.max(self.begin);
     }
 
+    /// How many bytes there are in all.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.begin + self.kept.len() as u64
+    }
+
+    /// How many bytes the current connection was given, with those before it.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// How many bytes were confirmed.
+    #[must_use]
+    pub fn confirmed(&self) -> u64 {
+        self.begin
+    }
+
+    /// Whether the stream can go on from there.
+    #[must_use]
+    pub fn has(&self, received: u64) -> bool {
+        (self.begin..=self.end()).contains(&received)
+    }
+
     /// Goes on from where the other side is; false when that is nowhere in what is kept.
     #[must_use]
     pub fn resume(&mut self, received: u64) -> bool {
-        let end = self.begin + self.kept.len() as u64;
-        if !(self.begin..=end).contains(&received) {
+        if !self.has(received) {
             return false;
         }
         self.confirm(received);
@@ -65,7 +88,7 @@ impl SentStream {
     /// Whether the current connection was given all there is.
     #[must_use]
     pub fn is_given(&self) -> bool {
-        self.given == self.begin + self.kept.len() as u64
+        self.given == self.end()
     }
 }
 

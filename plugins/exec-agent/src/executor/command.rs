@@ -1,34 +1,31 @@
-//! Runs a command in the session's container.
+//! Runs a command at a session's agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::client::{Lost, RemoteCommand};
-use conjure_exec_agent::message::{AgentRequest, ShellCommand};
-use conjure_exec_agent::output::{Capture, Limits};
 use conjure_skill_sdk::protocol::{Bash, BashOutput};
 use conjure_skill_sdk::{Cx, Error, Result};
 
-use crate::files::file_ref;
-use crate::place::WORKSPACE;
-use crate::session::{BackendState, DockerSession};
-use crate::to_error;
+use super::{AgentSession, AgentShell, to_error};
+use crate::client::{Lost, RemoteCommand};
+use crate::message::{AgentRequest, ShellCommand};
+use crate::output::{Capture, Limits};
 
 /// How much of the output of a lost command the error shows.
 const SHOWN: usize = 2_000;
 
 /// Runs a command.
-pub(crate) async fn run(
-    cx: Cx,
+pub(super) async fn run<S: AgentSession>(
+    cx: &Cx,
     request: Bash,
-    session: Arc<DockerSession>,
-    world: &Arc<BackendState>,
+    session: Arc<S>,
 ) -> Result<BashOutput> {
     let begun = Instant::now();
-    let _running = session.running();
-    let timeout = world.settings.timeout();
-    let most = cx.time_limit().unwrap_or(timeout);
-    let container = session.container(world, &cx, most).await?;
+    let _running = session.calls().begin(cx);
+    let timeout = session.shell().timeout;
+    let agent = session
+        .agent(cx, cx.time_limit().unwrap_or(timeout))
+        .await?;
     let left = cx
         .time_limit()
         .map(|limit| limit.saturating_sub(begun.elapsed()));
@@ -37,36 +34,32 @@ pub(crate) async fn run(
         let name = uuid::Uuid::now_v7().simple();
         dir.join(format!("bash-{name}.txt"))
     });
-    let mut command = RemoteCommand::new(&cx, Capture::new(request.keep_bytes, spill));
-    let request = request_of(&cx, request, &session, world, limits);
-    let over = session.over();
-    match command.run(&container.link, &request, limits, over).await {
+    let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
+    let request = request_of(cx, request, session.shell(), limits);
+    let over = session.calls().over();
+    match command.run(S::link(&agent), &request, limits, over).await {
         Ok(ended) => {
-            let file =
-                |path: &str, size| file_ref(&container, &format!("{WORKSPACE}/{path}"), size);
+            let file = |path: &str, size| {
+                session.file(&agent, &format!("{}/{path}", session.remote_dir()), size)
+            };
             Ok(command.reply(ended, file).await)
         }
         Err(Lost::Fault(error)) => Err(to_error(&error)),
-        Err(Lost::Gone) => Err(with_output(command, &container.gone().await)),
-        Err(Lost::Stuck) => Err(with_output(command, &container.give_up().await)),
+        Err(Lost::Gone) => Err(with_output(command, &session.gone(&agent).await)),
+        Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
+        Err(Lost::Stuck) => Err(with_output(command, &session.unanswered(&agent).await)),
     }
 }
 
-fn request_of(
-    cx: &Cx,
-    request: Bash,
-    session: &DockerSession,
-    world: &BackendState,
-    limits: Limits,
-) -> AgentRequest {
+fn request_of(cx: &Cx, request: Bash, shell: AgentShell<'_>, limits: Limits) -> AgentRequest {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let mut env = session.brought.env.clone();
+    let mut env = shell.env.to_vec();
     env.extend(request.env);
     if let Some(dir) = cx.skill_dir() {
         env.push(("SKILL_DIR".to_owned(), dir.display().to_string()));
     }
     AgentRequest::Bash(ShellCommand {
-        shell: world.settings.shell.clone(),
+        shell: shell.program.to_owned(),
         command: request.command,
         env,
         time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),

@@ -1,41 +1,36 @@
-//! Files on the remote machine: showing, writing, replacing, bringing and fetching.
+//! Files at a session's agent: showing, writing, replacing, bringing and fetching.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conjure_exec_agent::client::{ByteSource, TransferError, remote_file, remote_path, transfer};
-use conjure_exec_agent::files::{self, CallRoots};
-use conjure_exec_agent::message::{AgentReply, AgentRequest};
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written,
 };
 use conjure_skill_sdk::{Cx, Error, Result};
 
-use crate::config::SshSettings;
-use crate::session::{CallGuard, RemoteAgent, SshSession};
-use crate::to_error;
+use super::{AgentSession, CallGuard, to_error};
+use crate::client::{ByteSource, TransferError, remote_path, transfer};
+use crate::files::{self, CallRoots};
+use crate::message::{AgentReply, AgentRequest};
 
 /// A call about files, with its session's agent.
-pub(crate) struct FileCall<'a> {
+pub(super) struct FileCall<'a, S: AgentSession> {
     cx: &'a Cx,
-    session: Arc<SshSession>,
-    agent: Arc<RemoteAgent>,
+    session: Arc<S>,
+    agent: Arc<S::Agent>,
     until: Instant,
     _running: CallGuard,
 }
 
-impl<'a> FileCall<'a> {
-    pub(crate) async fn new(
-        cx: &'a Cx,
-        session: Arc<SshSession>,
-        settings: &SshSettings,
-    ) -> Result<Self> {
-        let limit = cx.time_limit().unwrap_or(settings.timeout());
+impl<'a, S: AgentSession> FileCall<'a, S> {
+    pub(super) async fn new(cx: &'a Cx, session: Arc<S>) -> Result<Self> {
+        let limit = cx.time_limit().unwrap_or(session.shell().timeout);
         let until = Instant::now() + limit;
-        let running = session.running(cx);
+        let running = session.calls().begin(cx);
         Ok(Self {
             cx,
             agent: session.agent(cx, limit).await?,
@@ -46,7 +41,7 @@ impl<'a> FileCall<'a> {
     }
 
     /// Shows a file or a directory.
-    pub(crate) async fn view(&self, request: View) -> Result<Viewed> {
+    pub(super) async fn view(&self, request: View) -> Result<Viewed> {
         let request = AgentRequest::View {
             path: request.path,
             range: request.view_range,
@@ -61,14 +56,14 @@ impl<'a> FileCall<'a> {
                 content,
                 directory,
                 total_lines,
-                full_content: cut.map(|(path, _, size)| file_ref(&path, size)),
+                full_content: cut.map(|(path, _, size)| self.file(&path, size)),
             }),
             _ => Err(unexpected()),
         }
     }
 
     /// Writes a file.
-    pub(crate) async fn create_file(&self, request: CreateFile) -> Result<Written> {
+    pub(super) async fn create_file(&self, request: CreateFile) -> Result<Written> {
         let source: Box<dyn Read + Send> = match (request.file_text, request.content) {
             (Some(text), _) => Box::new(Cursor::new(text.into_bytes())),
             (None, Some(content)) => Box::new(self.offered(&content)?),
@@ -76,22 +71,27 @@ impl<'a> FileCall<'a> {
         };
         let path = request.path;
         let request = AgentRequest::Create { path };
-        written(self.ask(&request, Some(source), None).await?)
+        self.written(self.ask(&request, Some(source), None).await?)
     }
 
     /// Replaces the only occurrence of a passage.
-    pub(crate) async fn str_replace(&self, request: StrReplace) -> Result<Written> {
+    pub(super) async fn str_replace(&self, request: StrReplace) -> Result<Written> {
         let request = AgentRequest::Replace {
             path: request.path,
             old: request.old_str,
             new: request.new_str,
         };
-        written(self.ask(&request, None, None).await?)
+        self.written(self.ask(&request, None, None).await?)
     }
 
-    /// Brings a file of the host's into the work directory. The path that comes back is the remote
-    /// machine's.
-    pub(crate) async fn put(&self, request: &FilesPut) -> Result<FileRef> {
+    /// Brings a file of the host's into the work directory. What is seen there already stays where it
+    /// is. The path that comes back is the one over there.
+    pub(super) async fn put(&self, request: &FilesPut) -> Result<FileRef> {
+        let path = request.file.path.as_deref().map(Path::new);
+        let there = path.and_then(|path| self.session.seen_there(&self.agent, path));
+        if let Some(there) = there {
+            return Ok(FileRef::at(there));
+        }
         let source = Box::new(self.offered(&request.file)?);
         let name = request.file.name.clone();
         let asked = AgentRequest::Put { name };
@@ -106,7 +106,7 @@ impl<'a> FileCall<'a> {
     }
 
     /// Fetches a file to a path that does not exist yet.
-    pub(crate) async fn get(&self, request: FilesGet) -> Result<FileRef> {
+    pub(super) async fn get(&self, request: FilesGet) -> Result<FileRef> {
         let mut options = OpenOptions::new();
         let mut to = options
             .write(true)
@@ -131,7 +131,7 @@ impl<'a> FileCall<'a> {
     }
 
     /// A file of the host's, opened without following a link, and only if it is a regular one in
-    /// the session's own directories.
+    /// the session's own directories: commands may put anything there.
     fn offered(&self, file: &FileRef) -> Result<File> {
         let path = file.path.as_deref().ok_or_else(|| {
             Error::invalid(format!(
@@ -139,7 +139,7 @@ impl<'a> FileCall<'a> {
                 file.name
             ))
         })?;
-        let working = &self.session.working_dir;
+        let working = self.session.working_dir();
         CallRoots::new(working, std::iter::empty(), self.cx.exchange_dir())
             .and_then(|roots| roots.resolve(path))
             .and_then(|place| files::open_file(&place))
@@ -154,7 +154,7 @@ impl<'a> FileCall<'a> {
         source: ByteSource<'_>,
         to: Option<&mut File>,
     ) -> Result<AgentReply> {
-        let (link, over) = (&self.agent.link, self.session.over());
+        let (link, over) = (S::link(&self.agent), self.session.calls().over());
         match transfer(self.cx, link, request, source, to, over, self.until).await {
             Ok(reply) => Ok(reply),
             Err(TransferError::Fault(error)) => Err(to_error(&error)),
@@ -163,32 +163,29 @@ impl<'a> FileCall<'a> {
                 code::TIMEOUT,
                 "the time of the call was over before it was done",
             )),
-            Err(TransferError::Gone) => Err(self.agent.gone()),
-            Err(TransferError::Stuck) => Err(self.session.give_up(&self.agent).await),
+            Err(TransferError::Gone) => Err(self.session.gone(&self.agent).await),
+            Err(TransferError::Unheard) => Err(Error::cancelled()),
+            Err(TransferError::Stuck) => Err(self.session.unanswered(&self.agent).await),
         }
     }
-}
 
-fn written(reply: AgentReply) -> Result<Written> {
-    match reply {
-        AgentReply::Written {
-            path,
-            size,
-            replaced,
-            ..
-        } => Ok(Written {
-            file: file_ref(&path, size),
-            replaced,
-        }),
-        _ => Err(unexpected()),
+    fn written(&self, reply: AgentReply) -> Result<Written> {
+        match reply {
+            AgentReply::Written {
+                path,
+                size,
+                replaced,
+                ..
+            } => Ok(Written {
+                file: self.file(&path, size),
+                replaced,
+            }),
+            _ => Err(unexpected()),
+        }
     }
-}
 
-/// A file on the remote machine, which is fetched when somebody asks for it.
-pub(crate) fn file_ref(path: &str, size: u64) -> FileRef {
-    FileRef {
-        size: Some(size),
-        ..remote_file(path)
+    fn file(&self, path: &str, size: u64) -> FileRef {
+        self.session.file(&self.agent, path, size)
     }
 }
 

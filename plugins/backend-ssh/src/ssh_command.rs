@@ -1,0 +1,274 @@
+//! How `ssh` is told what to do, and the scripts that it runs over there.
+//!
+//! Nobody is asked anything, nothing of a person's is forwarded, and no other connection of his is
+//! shared: one that is dead would hold this one.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use crate::config::SshSettings;
+
+/// What begins the line after which the stream is the agent's. Whatever a shell says before it is
+/// left out.
+pub(crate) const MARK: &str = "conjure-agent=";
+/// The same in a script, so that one that is only shown has no such line.
+const MARK_IN_SCRIPT: &str = "$m-agent=";
+/// How many unanswered questions make a connection a lost one.
+const UNANSWERED: u32 = 3;
+/// The first version of OpenSSH that has the options of [`MODERN`].
+const MODERN_SINCE: (u32, u32) = (8, 7);
+/// What a configuration could say that would leave no command, or no way to it.
+const MODERN: [&str; 3] = [
+    "StdinNull=no",
+    "ForkAfterAuthentication=no",
+    "SessionType=default",
+];
+
+/// `ssh`, to run a script. The script holds no single quote: whatever shell a user has over there
+/// reads it as one word.
+///
+/// # Errors
+/// When there is no `ssh`.
+pub(crate) async fn command(settings: &SshSettings, script: &str) -> io::Result<Command> {
+    let ssh = in_path("ssh").ok_or(io::ErrorKind::NotFound)?;
+    let is_modern = is_modern(&ssh).await;
+    Ok(told(base(&ssh), is_modern, settings, script))
+}
+
+/// The program, in a session of its own. There no program that it starts can ask at the host's
+/// terminal, and none is stopped for trying: a jump host's `ssh` is not told to ask nothing.
+fn base(ssh: &Path) -> Command {
+    let mut command = match in_path("setsid") {
+        Some(setsid) => {
+            let mut command = Command::new(setsid);
+            command.arg(ssh);
+            command
+        }
+        None => {
+            let mut command = Command::new(ssh);
+            // What a terminal sends to the host's group is not for it.
+            command.process_group(0);
+            command
+        }
+    };
+    // Nor in a window.
+    command
+        .env("SSH_ASKPASS_REQUIRE", "never")
+        .env("SSH_ASKPASS", "/bin/false");
+    command
+}
+
+/// Whether this `ssh` has the options of newer versions; an older one would refuse them.
+async fn is_modern(ssh: &Path) -> bool {
+    static IS_MODERN: OnceCell<bool> = OnceCell::const_new();
+    let asked = async {
+        let mut version = Command::new(ssh);
+        let version = version.arg("-V").stdin(Stdio::null()).kill_on_drop(true);
+        let said = version.output().await;
+        said.is_ok_and(|said| version_of(&said.stderr) >= Some(MODERN_SINCE))
+    };
+    *IS_MODERN.get_or_init(|| asked).await
+}
+
+/// The version in what `ssh -V` says, such as `OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19`.
+fn version_of(said: &[u8]) -> Option<(u32, u32)> {
+    let said = String::from_utf8_lossy(said);
+    let (_, version) = said.split_once("OpenSSH_")?;
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    Some((number()?, number()?))
+}
+
+/// A program on the `PATH`.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let places = std::env::split_paths(&path);
+    let mut programs = places.map(|place| place.join(OsStr::new(name)));
+    programs.find(|program| program.is_absolute() && program.is_file())
+}
+
+fn told(mut command: Command, is_modern: bool, settings: &SshSettings, script: &str) -> Command {
+    let seconds = |time: Duration| time.as_millis().div_ceil(1_000).max(1);
+    let alive = seconds(Duration::from_millis(settings.alive_ms));
+    let connect = seconds(settings.connect_timeout());
+    command.args(["-T", "-a", "-x"]);
+    if let Some(file) = &settings.config_file {
+        command.arg("-F").arg(file);
+    }
+    let mut options = vec![
+        "BatchMode=yes".to_owned(),
+        "LogLevel=ERROR".to_owned(),
+        "ClearAllForwardings=yes".to_owned(),
+        "PermitLocalCommand=no".to_owned(),
+        "RemoteCommand=none".to_owned(),
+        "ControlMaster=no".to_owned(),
+        "ControlPath=none".to_owned(),
+        "EscapeChar=none".to_owned(),
+        "Tunnel=no".to_owned(),
+        "AddKeysToAgent=no".to_owned(),
+        "VisualHostKey=no".to_owned(),
+        "ConnectionAttempts=1".to_owned(),
+        format!("ConnectTimeout={connect}"),
+        format!("ServerAliveInterval={alive}"),
+        format!("ServerAliveCountMax={UNANSWERED}"),
+    ];
+    if is_modern {
+        options.extend(MODERN.map(str::to_owned));
+    }
+    if let Some(keys) = settings.strict_host_key_checking {
+        options.push(format!("StrictHostKeyChecking={}", keys.word()));
+    }
+    if let Some(file) = &settings.known_hosts {
+        options.push(format!("UserKnownHostsFile=\"{}\"", plain(file)));
+    }
+    if let Some(file) = &settings.identity_file {
+        options.push(format!("IdentityFile=\"{}\"", plain(file)));
+    }
+    if let Some(port) = settings.port {
+        options.push(format!("Port={port}"));
+    }
+    for option in options {
+        command.arg("-o").arg(option);
+    }
+    if let Some(user) = &settings.user {
+        command.args(["-l", user]);
+    }
+    command
+        .args(["--", &settings.host])
+        .arg(format!("exec /bin/sh -c '{script}'"));
+    command
+}
+
+/// A path in which `ssh` replaces nothing.
+fn plain(path: &Path) -> String {
+    path.to_string_lossy().replace('%', "%%")
+}
+
+/// The script that goes to the relay of a session. An agent that is not copied there, or is not
+/// what was copied any more, is said to be wanted, with the system and the processor.
+pub(crate) fn open_script(agent: &AgentPath<'_>, dir: &str, seconds: u64) -> String {
+    on_agent(agent, &format!("open \"{dir}\" {seconds}"))
+}
+
+/// The script that goes back to the relay of a session.
+pub(crate) fn attach_script(agent: &AgentPath<'_>, dir: &str) -> String {
+    on_agent(agent, &format!("attach \"{dir}\""))
+}
+
+/// Where an agent is on a remote machine, and what it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentPath<'p> {
+    pub(crate) path: &'p str,
+    /// Of SHA-256, in hexadecimal digits.
+    pub(crate) digest: &'p str,
+    /// In bytes; all that is looked at where there is no program for digests.
+    pub(crate) size: usize,
+}
+
+fn on_agent(agent: &AgentPath<'_>, does: &str) -> String {
+    let AgentPath { path, digest, size } = agent;
+    format!(
+        "cd; m=conjure; a=\"{path}\"; if [ -x \"$a\" ]; then \
+         d=$(sha256sum <\"$a\" 2>/dev/null); s=$(wc -c <\"$a\"); \
+         case \"${{d:-{digest}}}:$((s))\" in {digest}*:{size}) \
+         echo {MARK_IN_SCRIPT}there; exec \"$a\" {does};; esac; fi; \
+         echo {MARK_IN_SCRIPT}wanted $(uname -s) $(uname -m)"
+    )
+}
+
+/// The script that takes the agent in, and what its exit codes say: it comes under a name of its
+/// own, is tried, and has its name only then.
+pub(crate) fn copy_script(agent_dir: &str, agent: &AgentPath<'_>) -> String {
+    let AgentPath { path, size, .. } = agent;
+    format!(
+        "cd; m=conjure; umask 077; mkdir -p \"{agent_dir}\" || exit {NO_DIRECTORY}; \
+         t=\"{agent_dir}/.new-$$\"; fail() {{ rm -f \"$t\"; exit $1; }}; \
+         cat >\"$t\" || fail {NOT_WRITTEN}; chmod 700 \"$t\" || fail {NOT_WRITTEN}; \
+         [ $(wc -c <\"$t\") -eq {size} ] || fail {CUT}; \
+         \"$t\" version >/dev/null || fail {DOES_NOT_RUN}; \
+         mv -f \"$t\" \"{path}\" || fail {NOT_WRITTEN}; echo {MARK_IN_SCRIPT}copied"
+    )
+}
+
+/// The directory of the agent cannot be made.
+pub(crate) const NO_DIRECTORY: i32 = 91;
+/// The agent cannot be written.
+pub(crate) const NOT_WRITTEN: i32 = 92;
+/// Not all of the agent came.
+pub(crate) const CUT: i32 = 93;
+/// The agent cannot be run.
+pub(crate) const DOES_NOT_RUN: i32 = 94;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_configured_is_told_and_the_host_is_no_option() {
+        let settings = SshSettings {
+            host: "build".to_owned(),
+            port: Some(22),
+            user: Some("me".to_owned()),
+            identity_file: Some("/k/100% mine".into()),
+            known_hosts: Some("/k/known hosts".into()),
+            config_file: Some("/k/config".into()),
+            alive_ms: 1_500,
+            ..SshSettings::default()
+        };
+        let command = told(Command::new("ssh"), true, &settings, "true");
+        let told: Vec<_> = command.as_std().get_args().collect();
+        let told: Vec<_> = told.iter().map(|word| word.to_string_lossy()).collect();
+        for option in [
+            "IdentityFile=\"/k/100%% mine\"",
+            "UserKnownHostsFile=\"/k/known hosts\"",
+            "ServerAliveInterval=2",
+            "BatchMode=yes",
+            "SessionType=default",
+            "Port=22",
+        ] {
+            let at = told.iter().position(|word| word == option).unwrap();
+            assert_eq!(told[at - 1], "-o");
+        }
+        assert_eq!(
+            told[told.len() - 3..],
+            ["--", "build", "exec /bin/sh -c 'true'"]
+        );
+    }
+
+    #[test]
+    fn no_script_has_what_a_shell_would_end_it_with() {
+        let agent = AgentPath {
+            path: ".cache/conjure/agent-1",
+            digest: "1",
+            size: 7,
+        };
+        for script in [
+            open_script(&agent, "/tmp/conjure-1", 600),
+            attach_script(&agent, "/tmp/conjure-1"),
+            copy_script(".cache/conjure", &agent),
+        ] {
+            // Nor what csh and fish understand between single quotes.
+            assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
+            assert!(!script.contains(MARK), "{script}");
+        }
+    }
+
+    #[test]
+    fn the_version_is_read_and_an_old_one_gets_no_new_options() {
+        let of = |said: &str| version_of(said.as_bytes());
+        assert_eq!(of("OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19"), Some((9, 2)));
+        assert_eq!(of("OpenSSH_for_Windows_9.5p1, LibreSSL"), None);
+        assert_eq!(of("OpenSSH_10.0p2, OpenSSL"), Some((10, 0)));
+        assert_eq!(of("dropbear"), None);
+        let settings = SshSettings::default();
+        let old = told(Command::new("ssh"), false, &settings, "true");
+        let mut words = old.as_std().get_args().map(OsStr::to_string_lossy);
+        assert!(!words.any(|word| MODERN.contains(&word.as_ref())));
+    }
+}

@@ -1,0 +1,250 @@
+//! The agent of a relay: its start, what goes to it and comes from it, and its end.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use conjure_process_tree::own_program;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::connection::Connection;
+use super::server::{Relay, STACK};
+use super::state::{IncomingStream, RelayAgent, RelayState};
+use super::stream::SentStream;
+use super::{MOST, RELAY_PIECE};
+
+/// How long an agent may take to end everything that it runs.
+const ENDS: Duration = Duration::from_secs(7);
+/// How long one that was killed may take.
+const DIES: Duration = Duration::from_secs(3);
+
+impl Relay {
+    /// Starts the agent of a stream, in place of the one before, and gives the stream to a
+    /// connection. False when somebody newer has come.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start_agent(
+        self: &Arc<Self>,
+        connection: Connection,
+        stream: u64,
+        dir: &Path,
+        skills: &Path,
+    ) -> io::Result<bool> {
+        // Once the agent runs nothing can fail any more.
+        let (gives_input, input) = channel();
+        let (gives_agent, started) = channel();
+        let thread = || thread::Builder::new().stack_size(STACK);
+        let relay = Arc::clone(self);
+        thread().spawn(move || {
+            if let Ok(input) = input.recv() {
+                relay.hand_over(stream, input);
+            }
+        })?;
+        let relay = Arc::clone(self);
+        thread().spawn(move || {
+            if let Ok((agent, said)) = started.recv() {
+                relay.listen(stream, agent, said);
+            }
+        })?;
+        if !self.end_agent(Some(connection.number)) {
+            return Ok(false);
+        }
+        let mut agent = own_program("serve-relayed")?
+            .arg(dir)
+            .arg(skills)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipes = (agent.stdin.take(), agent.stdout.take());
+        let mut state = self.lock();
+        let (true, (Some(input), Some(said))) = (state.take_over(connection), pipes) else {
+            drop(state);
+            agent.kill()?;
+            return agent.wait().map(|_| false);
+        };
+        state.stream = Some(stream);
+        state.out = SentStream::default();
+        state.told = IncomingStream::default();
+        state.over = None;
+        state.agent = Some(RelayAgent {
+            stream,
+            pid: Pid::from_child(&agent),
+            ends: false,
+        });
+        drop(state);
+        let _ = (gives_input.send(input), gives_agent.send((agent, said)));
+        Ok(true)
+    }
+
+    /// Gives the agent what is for it, for as long as it is told anything.
+    fn hand_over(&self, stream: u64, mut input: ChildStdin) {
+        loop {
+            let idle =
+                |state: &mut RelayState| state.is_told(stream) && state.told.waiting.is_empty();
+            let state = self.changed.wait_while(self.lock(), idle);
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            let Some(bytes) = state.told.waiting.pop_front() else {
+                return;
+            };
+            if !state.is_told(stream) {
+                return;
+            }
+            drop(state);
+            // One that is gone is told about elsewhere.
+            let _ = input.write_all(&bytes);
+            let mut state = self.lock();
+            if state.is_told(stream) {
+                state.told.hand_over(bytes.len() as u64);
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Keeps what the agent says until somebody has it, to its end.
+    fn listen(&self, stream: u64, mut agent: Child, mut said: ChildStdout) {
+        let mut buffer = vec![0; RELAY_PIECE];
+        loop {
+            let length = match said.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            let full = |state: &mut RelayState| state.is_told(stream) && state.out.len() >= MOST;
+            let state = self.changed.wait_while(self.lock(), full);
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            // One that ends must not wait for somebody to hear it.
+            if state.stream == Some(stream) && state.out.len() < MOST {
+                state.out.push(buffer.get(..length).unwrap_or_default());
+                self.changed.notify_all();
+            }
+        }
+        // Its number stays its own until it is waited for.
+        let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(
+            waitid(WaitId::Pid(Pid::from_child(&agent)), dead),
+            Err(Errno::INTR)
+        ) {}
+        let mut state = self.lock();
+        let how = match agent.wait() {
+            Ok(status) => ended(status),
+            Err(error) => error.to_string(),
+        };
+        // There may be another one by now.
+        let is_own = |agent: &mut RelayAgent| agent.stream == stream;
+        state.agent.take_if(is_own);
+        if state.stream == Some(stream) {
+            state.over = Some(how);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends the agent, and with it all that it runs. False when this is the wish of a connection
+    /// after which a newer one was let in.
+    pub(super) fn end_agent(&self, wished_by: Option<u64>) -> bool {
+        let mut state = self.lock();
+        if wished_by.is_some_and(|number| state.is_before(number)) {
+            return false;
+        }
+        let Some(agent) = &mut state.agent else {
+            return true;
+        };
+        // The end of its stream lets it see to the end of everything.
+        agent.ends = true;
+        let agent = *agent;
+        self.changed.notify_all();
+        let is_there = |state: &mut RelayState| {
+            let now = state.agent.as_ref();
+            now.is_some_and(|now| now.stream == agent.stream)
+        };
+        let waiting = self.changed.wait_timeout_while(state, ENDS, is_there);
+        let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        if is_there(&mut state) {
+            agent.kill();
+            drop(self.changed.wait_timeout_while(state, DIES, is_there));
+        }
+        true
+    }
+}
+
+/// How an agent ended, in words.
+fn ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("it was ended by signal {signal}"),
+        (None, code) => format!("its exit code was {}", code.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Something that is an agent as far as the relay sees, with its number.
+    fn agent(relay: &Arc<Relay>, stream: u64, words: &[&str]) -> (Pid, thread::JoinHandle<()>) {
+        let mut agent = Command::new(words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (pid, said) = (Pid::from_child(&agent), agent.stdout.take().unwrap());
+        let mut state = relay.lock();
+        state.stream = Some(stream);
+        state.agent = Some(RelayAgent {
+            stream,
+            pid,
+            ends: false,
+        });
+        drop(state);
+        let relay = Arc::clone(relay);
+        let listening = thread::spawn(move || relay.listen(stream, agent, said));
+        (pid, listening)
+    }
+
+    #[test]
+    fn an_agent_that_ends_late_takes_nothing_from_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = Relay::alone_in(dir.path());
+        let (_, first) = agent(&relay, 1, &["sh", "-c", "sleep 0.2; echo late"]);
+        let (pid, second) = agent(&relay, 2, &["sleep", "1000"]);
+        first.join().unwrap();
+        let state = relay.lock();
+        assert_eq!(state.agent.map(|agent| agent.pid), Some(pid));
+        assert_eq!((state.over.as_deref(), state.out.len()), (None, 0));
+        state.agent.unwrap().kill();
+        drop(state);
+        second.join().unwrap();
+        let state = relay.lock();
+        assert!(state.agent.is_none());
+        assert_eq!(state.over.as_deref(), Some("it was ended by signal 9"));
+    }
+
+    #[test]
+    fn an_agent_that_does_not_end_is_killed_and_no_other_wish_of_an_older_connection_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = Relay::alone_in(dir.path());
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let newer = Connection::new(5, &socket).unwrap();
+        assert!(relay.lock().take_over(newer));
+        let (_, listening) = agent(&relay, 1, &["sleep", "1000"]);
+        assert!(!relay.end_agent(Some(4)));
+        assert!(relay.lock().agent.is_some());
+        let begun = Instant::now();
+        assert!(relay.end_agent(None));
+        assert!(relay.lock().agent.is_none());
+        assert!(begun.elapsed() < ENDS + DIES, "it did not die");
+        listening.join().unwrap();
+    }
+}

@@ -1,0 +1,147 @@
+//! What a relay knows: who has the stream, what is under way in it in both directions, and the agent
+//! at its end.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::CONFIRM;
+use super::connection::Connection;
+use super::stream::SentStream;
+
+/// The state of a relay.
+pub(super) struct RelayState {
+    /// What whoever came first said.
+    pub(super) token: Option<String>,
+    /// How many connections there were, which is the number of the newest.
+    pub(super) count: u64,
+    /// How many of them have said who they are, and not yet what they want.
+    pub(super) beginning: usize,
+    /// The one that has the stream.
+    pub(super) current: Option<Connection>,
+    /// The newest that had it.
+    newest: u64,
+    /// When something was heard last, or the last connection ended.
+    pub(super) since: Instant,
+    /// The number of the stream.
+    pub(super) stream: Option<u64>,
+    /// What the agent said.
+    pub(super) out: SentStream,
+    /// What the agent is told.
+    pub(super) told: IncomingStream,
+    /// A question, and how far the stream has to be given before it is answered.
+    pub(super) question: Option<(u64, u64)>,
+    pub(super) agent: Option<RelayAgent>,
+    /// How the agent ended.
+    pub(super) over: Option<String>,
+    pub(super) closed: bool,
+}
+
+/// The bytes on their way to the agent.
+#[derive(Debug, Default)]
+pub(super) struct IncomingStream {
+    pub(super) waiting: VecDeque<Vec<u8>>,
+    /// How many have come.
+    pub(super) received: u64,
+    /// How many of them the agent has.
+    handed: u64,
+    confirmed: u64,
+    /// How many are to be confirmed.
+    pub(super) confirm: Option<u64>,
+}
+
+/// The agent. It is not waited for while this value is there, so that its number is its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RelayAgent {
+    pub(super) stream: u64,
+    pub(super) pid: Pid,
+    /// Whether it is told nothing more.
+    pub(super) ends: bool,
+}
+
+impl RelayState {
+    pub(super) fn new() -> Self {
+        Self {
+            token: None,
+            count: 0,
+            beginning: 0,
+            current: None,
+            newest: 0,
+            since: Instant::now(),
+            stream: None,
+            out: SentStream::default(),
+            told: IncomingStream::default(),
+            question: None,
+            agent: None,
+            over: None,
+            closed: false,
+        }
+    }
+
+    pub(super) fn is_current(&self, number: u64) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.number == number)
+    }
+
+    /// Whether a connection came before one that has had the stream.
+    pub(super) fn is_before(&self, number: u64) -> bool {
+        number < self.newest
+    }
+
+    /// Gives the stream to a connection, and ends the one that had it: that one may hang on a
+    /// network that is gone. False when a newer one has had it.
+    pub(super) fn take_over(&mut self, connection: Connection) -> bool {
+        if self.is_before(connection.number) {
+            return false;
+        }
+        self.newest = connection.number;
+        self.since = Instant::now();
+        self.question = None;
+        self.told.confirm = None;
+        if let Some(before) = self.current.replace(connection) {
+            before.end();
+        }
+        true
+    }
+
+    /// Whether the agent of a stream is there and is told more.
+    pub(super) fn is_told(&self, stream: u64) -> bool {
+        let agent = self.agent.as_ref();
+        agent.is_some_and(|agent| agent.stream == stream && !agent.ends)
+    }
+}
+
+impl IncomingStream {
+    /// Takes bytes that came.
+    pub(super) fn push(&mut self, bytes: Vec<u8>) {
+        self.received += bytes.len() as u64;
+        self.waiting.push_back(bytes);
+    }
+
+    /// How many bytes the agent does not have yet.
+    pub(super) fn left(&self) -> u64 {
+        self.received - self.handed
+    }
+
+    /// The agent has so many bytes more.
+    pub(super) fn hand_over(&mut self, bytes: u64) {
+        self.handed += bytes;
+        if self.handed - self.confirmed >= CONFIRM {
+            self.confirm_all();
+            self.confirm = Some(self.handed);
+        }
+    }
+
+    /// Whoever comes back has heard how many there are.
+    pub(super) fn confirm_all(&mut self) {
+        self.confirmed = self.handed;
+    }
+}
+
+impl RelayAgent {
+    /// Kills it. Older systems have no handles of processes, but its number does.
+    pub(super) fn kill(self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+    }
+}
