@@ -236,6 +236,27 @@ impl InstalledPlugins {
             .map(Some)
     }
 
+    /// Puts a build in the place of one that the same author put there, `own`, as while it is worked
+    /// on. It is no change that is remembered: what was there before `own` stays what can be put back.
+    /// Nothing is done, and `false` the answer, where something else is there by now.
+    ///
+    /// # Errors
+    /// The system's; what was there before is then as it was.
+    pub fn put_next(&self, file: &PluginFile, own: &Sha256) -> Result<bool, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        let name = &file.header.name;
+        let there = self.file(name)?.filter(|there| there.sha256 == *own);
+        let Some(there) = there.filter(|there| extension(&there.bytes) == extension(&file.bytes))
+        else {
+            return Ok(false);
+        };
+        if self.lock().plugin(name)?.is_some() {
+            return Ok(false);
+        }
+        self.place(&there.path, &file.bytes)?;
+        Ok(true)
+    }
+
     /// Removes a plugin. It is kept and can be put back.
     ///
     /// # Errors
