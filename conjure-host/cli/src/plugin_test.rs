@@ -382,8 +382,12 @@ fn check_command(
     library: &Path,
     place: Isolation,
 ) -> Result<Command, CliError> {
-    let program = std::env::current_exe().map_err(CliError::host_from)?;
-    let mut command = Command::new(program);
+    let Some(workers) = workers(global, Some(place)) else {
+        return Err(CliError::usage(
+            "the system does not say which program this is",
+        ));
+    };
+    let mut command = Command::new(workers.program);
     command
         .args(["plugin", "test"])
         .arg(library)

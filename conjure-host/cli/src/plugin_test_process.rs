@@ -13,7 +13,7 @@ use std::time::Duration;
 use conjure_plugin_checks::Outcome;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 
 use super::error::CliError;
 
@@ -87,6 +87,8 @@ fn end_with(reader: OwnedFd, scratch: &Path) {
 /// A process that runs checks.
 pub(super) struct CheckProcess {
     child: Child,
+    /// Its end is the sign for the process to end, too. Waiting for a child would close it.
+    _stdin: ChildStdin,
     /// Where the last words of it are told at its end.
     said: tokio::task::JoinHandle<String>,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
@@ -112,11 +114,13 @@ impl CheckProcess {
         let mut child = started.map_err(|error| {
             CliError::host_from(error).context("no process for the checks can be started")
         })?;
-        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(CliError::host("the process for the checks has no output"));
         };
         Ok(Self {
             child,
+            _stdin: stdin,
             said: tokio::spawn(last_of(stderr)),
             lines: BufReader::new(stdout).lines(),
         })
@@ -124,10 +128,7 @@ impl CheckProcess {
 
     /// Gives each line to `take`, to the last one or the end of the process, whatever still holds its
     /// output open.
-    pub(super) async fn follow(
-        mut self,
-        mut take: impl FnMut(Line),
-    ) -> Result<CheckEnd, CliError> {
+    pub(super) async fn follow(mut self, mut take: impl FnMut(Line)) -> Result<CheckEnd, CliError> {
         let mut status: Option<ExitStatus> = None;
         loop {
             let patience = status.map_or(SILENCE, |_| LINGERING);

@@ -36,7 +36,7 @@ impl SourceState {
 }
 
 impl Sources {
-    /// The files below these directories, without those below `except`; all are without links.
+    /// The files below these directories, without those below `except`.
     pub(super) fn new(dirs: Vec<PathBuf>, except: Vec<PathBuf>) -> Self {
         Self { dirs, except }
     }
@@ -45,9 +45,9 @@ impl Sources {
     pub(super) async fn state(&self) -> SourceState {
         let sources = self.clone();
         let looking = tokio::task::spawn_blocking(move || {
+            let excepted = sources.except.iter().filter_map(|dir| identity(dir));
             let mut look = Look {
-                except: &sources.except,
-                seen: BTreeSet::new(),
+                seen: excepted.collect(),
                 state: SourceState::default(),
             };
             for dir in &sources.dirs {
@@ -72,21 +72,25 @@ impl Sources {
     }
 }
 
+/// Which directory it is, by whatever path.
+fn identity(dir: &Path) -> Option<(u64, u64)> {
+    let found = dir.metadata().ok()?;
+    Some((found.dev(), found.ino()))
+}
+
 /// One look at all files.
-struct Look<'a> {
-    except: &'a [PathBuf],
-    /// Directories that were looked into, by device and number: a link may lead to one of them again.
+struct Look {
+    /// Directories that are not looked into any more: a link may lead to one of them again.
     seen: BTreeSet<(u64, u64)>,
     state: SourceState,
 }
 
-impl Look<'_> {
+impl Look {
     fn at(&mut self, dir: &Path, depth: usize) {
-        let (Some(depth), Ok(own)) = (depth.checked_sub(1), dir.metadata()) else {
+        let (Some(depth), Some(own)) = (depth.checked_sub(1), identity(dir)) else {
             return;
         };
-        let is_excepted = self.except.iter().any(|except| dir == except);
-        if is_excepted || !self.seen.insert((own.dev(), own.ino())) {
+        if !self.seen.insert(own) {
             return;
         }
         for path in conjure_config::fs::entries(dir).unwrap_or_default() {

@@ -9,9 +9,7 @@ use conjure_skill_sdk::protocol::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{
-    Bench, BenchSession, Broken, Checked, PATIENCE, expect, refused, short, told,
-};
+use super::bench::{Bench, BenchSession, Broken, Checked, PATIENCE, expect, refused, short, told};
 use super::skill::{misfits, refuses};
 use super::{Check, CheckKind};
 

@@ -164,9 +164,7 @@ impl Bench {
             ..base
         };
         // In a worker it reaches these, and what its manifest names.
-        plugin
-            .create_in(&create, Arc::new(services), &[root])
-            .await
+        plugin.create_in(&create, Arc::new(services), &[root]).await
     }
 
     /// Another instance with the same directories and the same configuration.
@@ -213,10 +211,7 @@ impl Bench {
 }
 
 fn unmet_in(unmet: &Mutex<Option<String>>) -> Option<String> {
-    unmet
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    unmet.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// What is in the name of a bench's directory and in no other.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conjure_abi::code;
-use conjure_plugins::PluginCallFailure;
+use conjure_plugins::{PluginCallFailure, PluginHealth};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, Empty, ExecutorInit, ExecutorReady, View, Viewed, op,
 };
@@ -108,8 +108,8 @@ async fn checked(
         ExecutorCheck::WorkingDir => working_dir(session, ready).await,
         ExecutorCheck::Environment => environment(session).await,
         ExecutorCheck::Kept => kept(bench, session).await,
-        ExecutorCheck::Cancel => cancel(session).await,
-        ExecutorCheck::Deadline => deadline(session).await,
+        ExecutorCheck::Cancel => cancel(bench, session).await,
+        ExecutorCheck::Deadline => deadline(bench, session).await,
         ExecutorCheck::Folder => folder(session, ready).await,
         ExecutorCheck::Cleanup => {
             clean_up(session).await?;
@@ -270,7 +270,8 @@ async fn kept(bench: &Bench, session: &BenchSession<'_>) -> Checked {
     })
 }
 
-async fn cancel(session: &BenchSession<'_>) -> Checked {
+async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+    let before = bench.plugin.health();
     let cancel = CancellationToken::new();
     let command = format!(
         "{TICKING} & \
@@ -306,10 +307,12 @@ async fn cancel(session: &BenchSession<'_>) -> Checked {
             ));
         }
     }
+    in_order(bench, &before)?;
     all_ended(session).await
 }
 
-async fn deadline(session: &BenchSession<'_>) -> Checked {
+async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+    let before = bench.plugin.health();
     let limit = COMMAND_LIMIT;
     let command = format!("{TICKING} & echo before; wait");
     let body = request(&command);
@@ -332,7 +335,20 @@ async fn deadline(session: &BenchSession<'_>) -> Checked {
             ));
         }
     }
+    in_order(bench, &before)?;
     all_ended(session).await
+}
+
+/// That a call which was told to stop did so in order, and not by a panic or the end of its process.
+fn in_order(bench: &Bench, before: &PluginHealth) -> Checked {
+    let after = bench.plugin.health();
+    let expected = "that the call ends in order";
+    expect(after.late_panics == before.late_panics, expected, || {
+        "a panic".to_owned()
+    })?;
+    expect(after.worker_ends == before.worker_ends, expected, || {
+        "the end of its process".to_owned()
+    })
 }
 
 /// That nothing writes ticks any more, and something did.
