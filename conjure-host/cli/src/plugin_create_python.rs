@@ -28,7 +28,7 @@ pub(crate) fn run(
     let tried = match kind {
         TemplateKind::Skill => format!("call {name}_greet --args '{{\"name\": \"Ada\"}}'"),
         TemplateKind::Executor => {
-            format!("call bash_tool --executor {name} --args '{{\"command\": \"ls\"}}'")
+            format!("call {name}_bash_tool --executor {name} --args '{{\"command\": \"ls\"}}'")
         }
         TemplateKind::Backend => {
             format!("call {name}_echo --executor {name} --args '{{\"text\": \"hi\"}}'")

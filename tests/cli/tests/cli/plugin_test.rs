@@ -217,7 +217,7 @@ fn an_executor_and_a_backend_in_python_hold_their_contracts_and_have_tests() {
     assert_eq!(called.run().unwrap().stdout, "hi\n");
     let args = [
         "call",
-        "bash_tool",
+        "my-executor_bash_tool",
         "--executor",
         "my-executor",
         "--args",
