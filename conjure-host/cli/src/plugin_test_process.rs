@@ -78,7 +78,7 @@ fn end_with(reader: OwnedFd, scratch: &Path) {
     use std::io::Read as _;
     let mut reader = std::fs::File::from(reader);
     while reader.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
-    let _ = std::fs::remove_dir_all(scratch);
+    let _ = conjure_config::fs::remove_dir_all(scratch);
     // Not by an exit, which would run code of the plugin's.
     let own = rustix::process::getpid();
     let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);

@@ -12,7 +12,7 @@ use crate::marks::{self, Mark, SkillOptions, ToolMark};
 use crate::parse::{Block, Function, Item, Parameter};
 
 /// The attribute's work.
-pub(crate) fn expand(options: TokenStream, block: TokenStream) -> TokenStream {
+pub(crate) fn expand(options: TokenStream, block: &TokenStream) -> TokenStream {
     let mut block: Block = match syn::parse2(block.clone()) {
         Ok(parsed) => parsed,
         // Nothing is left out because of a mistake of the attribute's.

@@ -13,5 +13,5 @@ use proc_macro::TokenStream;
 /// Makes a skill of an `impl` block; see `conjure_skill_sdk::skill`.
 #[proc_macro_attribute]
 pub fn skill(options: TokenStream, block: TokenStream) -> TokenStream {
-    expand::expand(options.into(), block.into()).into()
+    expand::expand(options.into(), &block.into()).into()
 }

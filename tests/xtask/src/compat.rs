@@ -276,11 +276,11 @@ fn library(source: &Path, target: &Path, rustc: Option<&Path>, build: Build) -> 
     let messages = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let own = messages.filter(|message| {
+    let mut own = messages.filter(|message| {
         let text = |at: &str| message.pointer(at).and_then(Value::as_str);
         text("/reason") == Some("compiler-artifact") && text("/target/name") == Some("compat_skill")
     });
-    let built = own.last().and_then(|message| {
+    let built = own.next_back().and_then(|message| {
         let file = message.pointer("/filenames/0").and_then(Value::as_str);
         file.map(PathBuf::from)
     });

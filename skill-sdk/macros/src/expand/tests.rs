@@ -1,3 +1,6 @@
+//! What the attribute makes of source text, and what it says of mistakes. That it compiles and runs is
+//! tested with the SDK.
+
 use std::str::FromStr as _;
 
 use super::*;
@@ -5,7 +8,7 @@ use super::*;
 /// What the attribute makes of source text.
 fn expanded(options: &str, block: &str) -> String {
     let tokens = |text: &str| TokenStream::from_str(text).unwrap();
-    let made = expand(tokens(options), tokens(block)).to_string();
+    let made = expand(tokens(options), &tokens(block)).to_string();
     made.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

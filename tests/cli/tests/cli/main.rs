@@ -57,6 +57,7 @@ mod plugin_create;
 mod plugin_dev;
 #[cfg(test)]
 mod plugin_test;
+#[cfg(test)]
 mod plugin_test_faults;
 #[cfg(test)]
 mod policy;
