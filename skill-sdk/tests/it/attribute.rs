@@ -113,7 +113,6 @@ fn one() -> u32 {
 
 // The same arguments by hand. A doc comment would be part of the schema.
 #[derive(Deserialize, schemars::JsonSchema)]
-#[expect(dead_code, reason = "for its schema")]
 struct Add {
     /// What it says
     text: String,
@@ -133,7 +132,9 @@ fn by_hand() -> Skill {
     let free = ToolOptions::new().read_only().stateless();
     Skill::new("lines", "Keeps lines\n\nIn their order.")
         .shared()
-        .tool_with("add", "Adds a line", options, |_, _: Add| ())
+        .tool_with("add", "Adds a line", options, |_, add: Add| {
+            format!("{}{}{:?}", add.text, add.times, add.after)
+        })
         .tool_with("greet-somebody", "Greets somebody", free, |_, _: Greet| ())
         .tool("loop", "How many there are", |_, _: Nothing| ())
         .execute("clear", |_, _| ())
