@@ -1,5 +1,6 @@
-//! Packs the source of the SDK: the crates `conjure-skill-sdk` and `conjure-abi` without their tests,
-//! and the file for Python, with manifests that stand alone. What they inherit from the workspace is written into them.
+//! Packs the source of the SDK: the crates `conjure-skill-sdk`, `conjure-abi` and `conjure-skill-macros`
+//! without their tests, and the file for Python, with manifests that stand alone. What they inherit from
+//! the workspace is written into them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +13,9 @@ use toml::{Table, Value};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-/// The SDK in the repository, and in it the crate of the binary interface.
+/// The SDK in the repository, and in it the crates: itself, the binary interface and the attribute.
 const SDK: &str = "skill-sdk";
-const ABI: &str = "abi";
+const CRATES: [&str; 3] = ["", "abi", "macros"];
 /// What of each crate is packed, beside its manifest.
 const PARTS: [&str; 5] = ["build.rs", "src", "docs", "python", "CHANGELOG.md"];
 
@@ -22,7 +23,7 @@ fn main() -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workspace = manifest(&repository.join("Cargo.toml"))?;
     let mut files = BTreeMap::new();
-    for krate in ["", ABI] {
+    for krate in CRATES {
         let dir = repository.join(SDK).join(krate);
         for part in PARTS {
             collect(&dir.join(part), &Path::new(krate).join(part), &mut files)?;
@@ -120,9 +121,11 @@ fn dependency(name: &str, usual: &Value, own: &Value) -> Table {
         Value::Table(usual) => usual.clone(),
         version => Table::from_iter([("version".to_owned(), version.clone())]),
     };
-    if whole.contains_key("path") {
-        let dir = name.strip_prefix("conjure-").unwrap_or(name);
-        whole.insert("path".to_owned(), dir.into());
+    if let Some(path) = whole.get_mut("path") {
+        let inside = path
+            .as_str()
+            .and_then(|path| path.strip_prefix("skill-sdk/"));
+        *path = inside.unwrap_or(name).into();
     }
     for (key, value) in own.as_table().into_iter().flatten() {
         match (key.as_str(), whole.get_mut(key), value) {

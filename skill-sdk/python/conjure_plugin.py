@@ -43,8 +43,8 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Callable, Iterable, Mapping, NoReturn, Optional, TypeVar, Union
 
 __all__ = [
-    "Call", "Cancelled", "Context", "Failure", "Fault", "Http", "Plugin", "Result", "Setup", "Skill",
-    "TestCall", "TestHost", "file_ref",
+    "Backend", "Call", "Cancelled", "Context", "Executor", "Failure", "Fault", "Http", "Plugin", "Result",
+    "Setup", "Skill", "TestCall", "TestHost", "file_ref", "lazy_file",
 ]
 
 __version__ = "1.0.0"
@@ -137,6 +137,11 @@ def file_ref(path: "Union[str, Path]", name: Optional[str] = None, media_type: O
     if path.is_file():
         ref["size"] = path.stat().st_size
     return ref
+
+
+def lazy_file(id: str, name: str) -> "dict[str, Json]":
+    """A file that stays where it is until the host asks for it by `files.get`, under this id."""
+    return {"id": id, "name": name}
 
 
 @dataclasses.dataclass
@@ -419,6 +424,8 @@ class Call(Context):
         self.envelope = envelope
         #: What `Plugin.on_create` made for this instance; an empty dictionary without it.
         self.state = state
+        #: What `Backend.on_open` made for the session that asks.
+        self.opened: Any = None
         self._begun = time.monotonic()
 
     @property
@@ -531,11 +538,15 @@ class Plugin:
 
         return register
 
-    def example(self, tool: str, arguments: "Mapping[str, Json]", result: Optional[str] = None) -> None:
-        """An example of a call, for people and for tests."""
+    def example(
+        self, tool: str, arguments: "Mapping[str, Json]", result: Optional[str] = None, is_error: bool = False
+    ) -> None:
+        """An example of a call, for people and for tests: `result` is in what it says."""
         example: "dict[str, Json]" = {"tool": tool, "arguments": dict(arguments)}
         if result is not None:
             example["result"] = result
+        if is_error:
+            example["is_error"] = True
         self._examples.append(example)
 
     def manifest(self) -> "dict[str, Json]":
@@ -583,11 +594,8 @@ class Plugin:
         os._exit(code)
 
 
-class Skill(Plugin):
-    """A skill: each function that is registered is a tool of the model."""
-
-    def __init__(self, name: str, description: str, version: Optional[str] = None) -> None:
-        super().__init__("skill", name, description, version)
+class _WithTools(Plugin):
+    """A plugin whose functions are tools of the model."""
 
     def tool(
         self,
@@ -614,9 +622,7 @@ class Skill(Plugin):
             said = description if description is not None else inspect.getdoc(run) or ""
             signature = None if input_schema is not None else _Signature(run)
             schema = input_schema if signature is None else signature.schema()
-            declared: "dict[str, Json]" = {
-                "op": f"skill.tool.{tool}", "name": tool, "description": said, "input_schema": schema,
-            }
+            declared: "dict[str, Json]" = {"name": tool, "description": said, "input_schema": schema}
             if read_only or destructive:
                 declared["effects"] = "read" if read_only else "destructive"
             if stateless:
@@ -626,10 +632,20 @@ class Skill(Plugin):
                 "annotations": annotations,
             }
             declared.update((key, value) for key, value in more.items() if value is not None)
-            self._register(declared, run, signature)
+            self._add(declared, _tool_of(tool, run, signature))
             return run
 
         return register
+
+    def _add(self, declared: "dict[str, Json]", run: "Callable[[Call, Json], Json]") -> None:
+        raise NotImplementedError
+
+
+class Skill(_WithTools):
+    """A skill: each function that is registered is a tool of the model."""
+
+    def __init__(self, name: str, description: str, version: Optional[str] = None) -> None:
+        super().__init__("skill", name, description, version)
 
     def execute(self, grammar: str) -> "Callable[[_F], _F]":
         """Decorates `(call, command: str)`: a command in the skill's own grammar, which the model is shown."""
@@ -687,36 +703,125 @@ class Skill(Plugin):
             }
             if name == "read":
                 declared["effects"] = "read"
-            self._register(declared, run, _Signature(run))
+            self._add(declared, _tool_of(name, run, _Signature(run)))
             return run
 
         return register
 
-    def _register(
-        self, declared: "dict[str, Json]", run: "Callable[..., Any]", signature: "Optional[_Signature]"
-    ) -> None:
-        def operate(call: Call, body: Json) -> Json:
-            arguments = {} if body is None else body
-            try:
-                if signature is None:
-                    result = run(call, arguments)
-                else:
-                    result = run(call, **signature.convert(arguments))
-            except _Misfit as error:
-                result = Result(f"The arguments do not fit: {error}.", is_error=True)
-            except Failure as error:
-                result = Result(str(error), is_error=True)
-            try:
-                reply = _as_result(result).to_json()
-                size = len(_dump(reply))
-            except (TypeError, ValueError, RecursionError) as error:
-                said = f"The tool `{declared['name']}` failed: what it gave is not JSON ({error})."
-                print(said, file=sys.stderr)
-                return Result(said, is_error=True).to_json()
-            return _small(reply, size, call)
-
-        self.operation(declared["op"])(operate)
+    def _add(self, declared: "dict[str, Json]", run: "Callable[[Call, Json], Json]") -> None:
+        declared.setdefault("op", f"skill.tool.{declared['name']}")
+        self.operation(declared["op"])(run)
         self._tools.append(declared)
+
+
+class Executor(Plugin):
+    """An executor: something that runs commands and keeps files, for all sessions of a host.
+
+    Each operation is a function `(call, body) -> reply` with the JSON of the protocol, registered by its
+    name, such as `executor.bash`; the host makes tools of them. `executor.init` gets a session's skill
+    folders and variables, `call.session` says whose call it is. Files that are not the host's are given
+    as `lazy_file`, and fetched and brought by `files.get` and `files.put`.
+    """
+
+    def __init__(self, name: str, description: str, version: Optional[str] = None) -> None:
+        super().__init__("executor", name, description, version)
+
+
+class Backend(_WithTools):
+    """A backend: tools of its own for all sessions of a host, each of which it opens and closes."""
+
+    def __init__(self, name: str, description: str, version: Optional[str] = None) -> None:
+        super().__init__("backend", name, description, version)
+        self._catalog: "list[dict[str, Json]]" = []
+        self._run: "dict[str, Callable[[Call, Json], Json]]" = {}
+        self._open: "Optional[Callable[[Call, Json], Any]]" = None
+        self._close: "Optional[Callable[[Call], None]]" = None
+        #: What each session that is open has, and the lock of the list. One backend serves one instance.
+        self._sessions: "dict[Optional[str], Any]" = {}
+        self._lock = threading.Lock()
+        self.operation("backend.open")(self._opening)
+        self.operation("backend.catalog")(self._listing)
+        self.operation("backend.call")(self._calling)
+        self.operation("backend.close")(self._closing)
+
+    def on_open(self, make: "Callable[[Call, Json], Any]") -> "Callable[[Call, Json], Any]":
+        """Decorates `(call, options)`: what it returns is the session's, `call.opened`. A `Failure` refuses."""
+        self._open = make
+        return make
+
+    def on_close(self, end: "Callable[[Call], None]") -> "Callable[[Call], None]":
+        """Decorates `(call)`: ends what the session has, `call.opened`."""
+        self._close = end
+        return end
+
+    def _add(self, declared: "dict[str, Json]", run: "Callable[[Call, Json], Json]") -> None:
+        if declared["name"] in self._run:
+            raise ValueError(f"the tool `{declared['name']}` is there twice")
+        declared.setdefault("op", "backend.call")
+        self._run[declared["name"]] = run
+        self._catalog.append(declared)
+
+    def _opening(self, call: Call, body: Json) -> Json:
+        options = body.get("options") if isinstance(body, dict) else None
+        opened = None if self._open is None else self._open(call, options)
+        with self._lock:
+            self._sessions[call.session] = opened
+        return {}
+
+    def _of_session(self, call: Call) -> None:
+        with self._lock:
+            if call.session not in self._sessions:
+                raise Fault(f"the session `{call.session}` is not open", Fault.NOT_FOUND)
+            call.opened = self._sessions[call.session]
+
+    def _listing(self, call: Call, _body: Json) -> Json:
+        self._of_session(call)
+        return {"tools": self._catalog}
+
+    def _calling(self, call: Call, body: Json) -> Json:
+        if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+            raise Fault("the request for `backend.call` does not fit: it names no tool", Fault.INVALID)
+        run = self._run.get(body["name"])
+        if run is None:
+            raise Fault(f"there is no tool `{body['name']}`", Fault.NOT_FOUND)
+        self._of_session(call)
+        return run(call, body.get("arguments"))
+
+    def _closing(self, call: Call, _body: Json) -> Json:
+        with self._lock:
+            is_open = call.session in self._sessions
+            call.opened = self._sessions.pop(call.session, None)
+        if is_open and self._close is not None:
+            self._close(call)
+        return {}
+
+
+def _tool_of(
+    name: str, run: "Callable[..., Any]", signature: "Optional[_Signature]"
+) -> "Callable[[Call, Json], Json]":
+    """A tool as an operation: what does not fit, and a `Failure`, is an error result."""
+
+    def operate(call: Call, body: Json) -> Json:
+        arguments = {} if body is None else body
+        try:
+            if signature is None:
+                result = run(call, arguments)
+            else:
+                result = run(call, **signature.convert(arguments))
+        except _Misfit as error:
+            result = Result(f"The arguments do not fit: {error}.", is_error=True)
+        except Failure as error:
+            result = Result(str(error), is_error=True)
+        try:
+            reply = _as_result(result).to_json()
+            size = len(_dump(reply))
+        except (TypeError, ValueError, RecursionError) as error:
+            said = f"The tool `{name}` failed: what it gave is not JSON ({error})."
+            print(said, file=sys.stderr)
+            return Result(said, is_error=True).to_json()
+        return _small(reply, size, call)
+
+    return operate
 
 
 def _as_result(value: Any) -> Result:
@@ -1124,6 +1229,10 @@ class _Server:
             content = envelope.pop("body")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise Fault(f"the request for `{name}` does not fit: {error}", Fault.INVALID) from error
+        if self.plugin.kind != "skill":
+            content = {} if content is None else content
+            if not isinstance(content, dict):
+                raise Fault(f"the request for `{name}` does not fit: its body is no object", Fault.INVALID)
         if run is None:
             is_init = name == "executor.init"
             return _dump({"working_dir": envelope.get("working_dir") or "/"} if is_init else {})
@@ -1178,6 +1287,7 @@ class TestHost:
         http: "Optional[Callable[[dict[str, Json]], dict[str, Json]]]" = None,
         operations: "Optional[Mapping[str, Callable[[Json], Json]]]" = None,
         working_dir: "Union[str, Path, None]" = None,
+        data_dir: "Union[str, Path, None]" = None,
     ) -> None:
         self.plugin, self.working_dir = plugin, working_dir
         self.kv: "dict[str, Json]" = {}
@@ -1197,7 +1307,9 @@ class TestHost:
         for thread in self._threads:
             thread.start()
         host = {"name": "test", "version": __version__, "operations": []}
-        create = {"host": host, "session": "test", "config": config}
+        create: "dict[str, Json]" = {"host": host, "session": "test", "config": config}
+        if data_dir is not None:
+            create["data_dir"] = str(data_dir)
         self._instance, _ = self._ask(_CREATE, 0, "", create, 30.0)
 
     def __enter__(self) -> "TestHost":
@@ -1217,7 +1329,9 @@ class TestHost:
         return dict(json.loads(self._ask(_MANIFEST, 0, "", None, 30.0)[1].reply))
 
     def tool(self, name: str, arguments: "Optional[Mapping[str, Json]]" = None, timeout: float = 30.0) -> TestCall:
-        """Calls a tool by its own name."""
+        """Calls a tool by its own name; a backend is opened first, with `call("backend.open", {})`."""
+        if isinstance(self.plugin, Backend):
+            return self.call("backend.call", {"name": name, "arguments": dict(arguments or {})}, timeout)
         declared = {tool["name"]: tool["op"] for tool in self.plugin._tools}
         return self.call(declared[name], dict(arguments or {}), timeout)
 
@@ -1241,7 +1355,8 @@ class TestHost:
         head = struct.pack("<BQIH", verb, instance, 32, len(name)) + name
         self._stream.send(_REQUEST, call_id, head + (b"" if body is None else _dump(body)))
         with self._changed:
-            if not self._changed.wait_for(lambda: replies, timeout):
+            # A moment more, in which the plugin may end the call by itself.
+            if not self._changed.wait_for(lambda: replies, timeout + 1.0):
                 self._stream.send(_CANCEL, call_id, b"\0")
                 self._changed.wait_for(lambda: replies, 5.0)
             reply = replies[0] if replies else Fault("the call did not stop when told to", Fault.TIMEOUT)

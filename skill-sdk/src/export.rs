@@ -14,6 +14,12 @@ use crate::protocol::{Create, Manifest};
 use crate::setup::Setup;
 use crate::skill::Skill;
 
+/// What the attribute `#[skill]` writes names of.
+#[cfg(feature = "macros")]
+pub use crate::macro_support::{IntoState, SkillState};
+#[cfg(feature = "macros")]
+pub use {schemars, serde};
+
 /// Something that can be exported from a library or linked into a host: a [`Skill`], an
 /// `ExecutorPlugin` or a `BackendPlugin`.
 pub trait Exported: Sized {

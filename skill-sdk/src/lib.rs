@@ -23,7 +23,7 @@
 //! What crosses the boundary is in [`protocol`]; what is frozen and how it grows is told in
 //! `skill-sdk/docs/abi.md`. `skill-sdk/docs/writing-a-skill.md` is a tutorial, and
 //! `skill-sdk/docs/mcp.md` says what MCP clients get of a plugin. Whole plugins that run without a
-//! host are in `skill-sdk/examples`: `notes` (a skill with tools and state), `memory_executor`,
+//! host are in `skill-sdk/examples`: `notes` (a skill with tools and state), `counted_words` (one as an `impl` block), `memory_executor`,
 //! `rooms_backend`, and `tested_skill` (the test kit);
 //! `cargo run -p conjure-skill-sdk --example notes` runs one.
 
@@ -41,6 +41,8 @@ pub mod export;
 #[cfg(feature = "frames")]
 pub mod frames;
 mod guard;
+#[cfg(feature = "macros")]
+mod macro_support;
 mod output;
 #[cfg(feature = "async")]
 mod parked;
@@ -59,6 +61,43 @@ pub use conjure_abi as abi;
 pub use backend::{
     Backend, BackendPlugin, Contributes, Files, Prompts, Reopens, Resources, Subscriptions, Upgrade,
 };
+/// Makes a skill of an `impl` block: sugar over [`Skill`].
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use conjure_skill_sdk::{Error, Result, export_skill, skill};
+///
+/// /// What one session noted.
+/// #[derive(Default)]
+/// struct Notes(Mutex<Vec<String>>);
+///
+/// /// Keeps notes
+/// #[skill(name = "notes")]
+/// impl Notes {
+///     /// Adds a note
+///     #[tool]
+///     fn add(
+///         &self,
+///         /// What to remember
+///         text: String,
+///     ) -> Result<String> {
+///         let mut notes = self.0.lock().map_err(|_| Error::new("the notes are broken"))?;
+///         notes.push(text);
+///         Ok(format!("{} notes", notes.len()))
+///     }
+/// }
+///
+/// export_skill!(Notes::skill, name = "notes");
+/// # fn main() {}
+/// ```
+///
+/// It leaves the block as it is and adds a function `skill() -> Skill` to the type. The doc comment
+/// above the block is the skill's description; without `name` it is called like its crate, and with
+/// `shared` all sessions have one state. `skill-sdk/docs/attribute.md` tells what stands above the
+/// functions.
+#[cfg(feature = "macros")]
+pub use conjure_skill_macros::skill;
 pub use cx::Cx;
 pub use error::{Error, Result};
 #[cfg(feature = "async")]
@@ -72,6 +111,11 @@ pub use skill::{Contents, ResourceTemplate, Skill, ToolOptions};
 #[cfg(all(doctest, feature = "testkit"))]
 #[doc = include_str!("../docs/writing-a-skill.md")]
 pub struct Tutorial;
+
+/// Compiles the examples of the page about the attribute.
+#[cfg(all(doctest, feature = "macros", feature = "testkit"))]
+#[doc = include_str!("../docs/attribute.md")]
+pub struct WithAttribute;
 
 /// Compiles the examples of the page about MCP.
 #[cfg(all(doctest, feature = "testkit"))]

@@ -46,6 +46,7 @@ mod plugin_install;
 mod plugin_pack;
 mod plugin_package;
 mod plugin_test;
+mod plugin_test_process;
 mod plugin_trust;
 mod policy;
 mod policy_check;

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use conjure_config::platform::LIBRARY_EXTENSION;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
 use super::args::shown;
@@ -17,7 +18,33 @@ use super::error::CliError;
 #[derive(Debug, Clone)]
 pub(crate) struct PluginCrate {
     dir: PathBuf,
+    target_dir: PathBuf,
 }
+
+/// What `cargo metadata` says of a workspace, or of a crate that is in none.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<MetadataPackage>,
+    target_directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct MetadataPackage {
+    name: String,
+    manifest_path: PathBuf,
+    targets: Vec<ArtifactTarget>,
+}
+
+/// What cargo said, and how it ended.
+struct CargoOutput {
+    succeeded: bool,
+    stdout: String,
+    said: String,
+}
+
+/// How long the output is read of a cargo that has ended, which a build script may have given to a
+/// process that goes on.
+const AFTER_END: Duration = Duration::from_secs(1);
 
 /// What a build made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,15 +76,48 @@ struct ArtifactTarget {
 struct CargoProcess(Child);
 
 impl PluginCrate {
-    /// The crate in a directory.
-    pub(crate) fn at(dir: &Path) -> Result<Self, CliError> {
+    /// The crate in a directory; of a workspace, the one among its crates that makes a plugin.
+    pub(crate) async fn at(dir: &Path) -> Result<Self, CliError> {
         let real = dir.canonicalize().map_err(CliError::usage_from)?;
-        if real.join("Cargo.toml").is_file() {
-            return Ok(Self { dir: real });
+        let manifest = real.join("Cargo.toml");
+        if !manifest.is_file() {
+            let message = format!("`{}` is no crate: there is no Cargo.toml", shown(dir));
+            return Err(CliError::usage(message)
+                .hint("name one, or make one with `conjure plugin create skill NAME`"));
         }
-        let message = format!("`{}` is no crate: there is no Cargo.toml", shown(dir));
-        Err(CliError::usage(message)
-            .hint("name one, or make one with `conjure plugin create skill NAME`"))
+        let args = ["metadata", "--no-deps", "--format-version", "1"];
+        let told = cargo(&real, &args).await?;
+        if !told.succeeded {
+            let message = format!("cargo cannot read `{}`: {}", shown(dir), told.said.trim());
+            return Err(CliError::usage(message));
+        }
+        let metadata = serde_json::from_str::<Metadata>(&told.stdout)
+            .map_err(|error| CliError::host_from(error).context("what cargo says of the crate"))?;
+        let dir = metadata.crate_at(&manifest).map_err(|plugins| {
+            let message = match &plugins[..] {
+                [] => format!(
+                    "no crate of the workspace `{}` makes a plugin: it takes `crate-type = \
+                     [\"cdylib\"]` below `[lib]`",
+                    shown(dir)
+                ),
+                some => format!(
+                    "the workspace `{}` has more than one crate that makes a plugin: {}",
+                    shown(dir),
+                    some.join(", ")
+                ),
+            };
+            CliError::usage(message).hint("name the directory of one of them")
+        })?;
+        let target_dir = metadata.target_directory;
+        Ok(Self {
+            dir,
+            target_dir: target_dir.canonicalize().unwrap_or(target_dir),
+        })
+    }
+
+    /// Where cargo builds it.
+    pub(crate) fn target_dir(&self) -> &Path {
+        &self.target_dir
     }
 
     /// Its directory, without links.
@@ -70,42 +130,21 @@ impl PluginCrate {
         &self,
         release: bool,
     ) -> Result<Result<BuiltPlugin, String>, CliError> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-        let mut command = Command::new(&cargo);
-        command
-            .args(["build", "--lib", "--message-format=json-render-diagnostics"])
-            .args(release.then_some("--release"))
-            .args(["--color", "never"])
-            .current_dir(&self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        conjure_config::env::keep_from(command.as_std_mut());
-        let child = command.spawn().map_err(|error| {
-            CliError::host_from(error)
-                .context(format_args!("`{}` cannot be run", cargo.display()))
-                .hint("install Rust: https://rustup.rs")
-        })?;
-        let mut child = CargoProcess(child);
-        let (Some(mut stdout), Some(mut stderr)) = (child.0.stdout.take(), child.0.stderr.take())
-        else {
-            return Err(CliError::host("cargo has no output"));
-        };
-        let (mut messages, mut said) = (Vec::new(), Vec::new());
-        let (read, told) = tokio::join!(
-            stdout.read_to_end(&mut messages),
-            stderr.read_to_end(&mut said)
-        );
-        read.and(told).map_err(CliError::host_from)?;
-        let status = child.0.wait().await.map_err(CliError::host_from)?;
-        let said = diagnostics(&String::from_utf8_lossy(&said));
-        if !status.success() {
+        let mut args = vec![
+            "build",
+            "--lib",
+            "--message-format=json-render-diagnostics",
+            "--color",
+            "never",
+        ];
+        args.extend(release.then_some("--release"));
+        let built = cargo(&self.dir, &args).await?;
+        let said = diagnostics(&built.said);
+        if !built.succeeded {
             return Ok(Err(said));
         }
         let manifest = self.dir.join("Cargo.toml");
-        match library(&String::from_utf8_lossy(&messages), &manifest) {
+        match library(&built.stdout, &manifest) {
             Some(library) => Ok(Ok(BuiltPlugin {
                 library,
                 warnings: said,
@@ -117,6 +156,82 @@ impl PluginCrate {
             )),
         }
     }
+}
+
+impl Metadata {
+    /// The directory of the crate with this manifest; where that is a workspace alone, of the only one in
+    /// it that makes a plugin. Otherwise the names of those that do.
+    fn crate_at(&self, manifest: &Path) -> Result<PathBuf, Vec<String>> {
+        let dir = |manifest: &Path| manifest.parent().unwrap_or(manifest).to_owned();
+        let is_same = |package: &&MetadataPackage| {
+            let real = package.manifest_path.canonicalize();
+            real.is_ok_and(|real| real == manifest) || package.manifest_path == manifest
+        };
+        if self.packages.iter().any(|package| is_same(&package)) {
+            return Ok(dir(manifest));
+        }
+        let makes_plugin = |package: &&MetadataPackage| {
+            let kinds = package.targets.iter().flat_map(|it| &it.crate_types);
+            kinds.into_iter().any(|kind| kind == "cdylib")
+        };
+        let plugins: Vec<&MetadataPackage> = self.packages.iter().filter(makes_plugin).collect();
+        match plugins[..] {
+            [one] => {
+                let real = one.manifest_path.canonicalize();
+                Ok(dir(&real.unwrap_or_else(|_| one.manifest_path.clone())))
+            }
+            _ => Err(plugins.iter().map(|one| one.name.clone()).collect()),
+        }
+    }
+}
+
+/// Runs cargo in a directory to its end. Dropping the future ends it with all that it started.
+async fn cargo(dir: &Path, args: &[&str]) -> Result<CargoOutput, CliError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(&cargo);
+    command
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    conjure_config::env::keep_from(command.as_std_mut());
+    let child = command.spawn().map_err(|error| {
+        CliError::host_from(error)
+            .context(format_args!("`{}` cannot be run", cargo.display()))
+            .hint("install Rust: https://rustup.rs")
+    })?;
+    let mut child = CargoProcess(child);
+    let (Some(stdout), Some(stderr)) = (child.0.stdout.take(), child.0.stderr.take()) else {
+        return Err(CliError::host("cargo has no output"));
+    };
+    let (mut told, mut said) = (Vec::new(), Vec::new());
+    let mut reading = Box::pin(async {
+        tokio::join!(collect(stdout, &mut told), collect(stderr, &mut said));
+    });
+    let mut is_read = false;
+    let status = loop {
+        tokio::select! {
+            () = &mut reading, if !is_read => is_read = true,
+            status = child.0.wait() => break status.map_err(CliError::host_from)?,
+        }
+    };
+    if !is_read {
+        let _ = tokio::time::timeout(AFTER_END, &mut reading).await;
+    }
+    drop(reading);
+    Ok(CargoOutput {
+        succeeded: status.success(),
+        stdout: String::from_utf8_lossy(&told).into_owned(),
+        said: String::from_utf8_lossy(&said).into_owned(),
+    })
+}
+
+/// Reads to the end, or as far as it comes; what was read stays when nobody waits any more.
+async fn collect(mut from: impl AsyncRead + Unpin, to: &mut Vec<u8>) {
+    while let Ok(1..) = from.read_buf(to).await {}
 }
 
 /// The shared library of a crate, from what cargo says that it built.
@@ -194,6 +309,31 @@ mod tests {
         ];
         let found = library(&messages.concat(), Path::new("/a/Cargo.toml"));
         assert_eq!(found, Some(PathBuf::from(file)));
+    }
+
+    #[test]
+    fn of_a_workspace_it_is_the_only_crate_that_makes_a_plugin() {
+        let package = |name: &str, kind: &str| MetadataPackage {
+            name: name.to_owned(),
+            manifest_path: PathBuf::from(format!("/w/{name}/Cargo.toml")),
+            targets: vec![ArtifactTarget {
+                crate_types: vec![kind.to_owned()],
+            }],
+        };
+        let mut metadata = Metadata {
+            packages: vec![package("a", "cdylib"), package("b", "lib")],
+            target_directory: PathBuf::from("/w/target"),
+        };
+        let at = |metadata: &Metadata, path: &str| metadata.crate_at(Path::new(path));
+        let found = at(&metadata, "/w/Cargo.toml");
+        assert_eq!(found, Ok(PathBuf::from("/w/a")));
+        let found = at(&metadata, "/w/b/Cargo.toml");
+        assert_eq!(found, Ok(PathBuf::from("/w/b")));
+        metadata.packages.push(package("c", "cdylib"));
+        let found = at(&metadata, "/w/Cargo.toml");
+        assert_eq!(found, Err(vec!["a".to_owned(), "c".to_owned()]));
+        metadata.packages.clear();
+        assert_eq!(at(&metadata, "/w/Cargo.toml"), Err(Vec::new()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::output;
 use super::plugin_create_python;
 
 /// Makes a crate outside any workspace that builds with `cargo build`; with `--lang python` a directory
-/// with a skill that works as it is.
+/// with a program that works as it is.
 ///
 /// The SDK is the one that this program carries: its source is written into the data directory, below
 /// `sdk`, so that the crate needs nothing but Rust and crates.io. `--sdk` names another one: a path to a
@@ -23,7 +23,7 @@ use super::plugin_create_python;
 pub(crate) struct PluginCreateArgs {
     /// What it exports
     kind: TemplateKind,
-    /// The language: `rust` for a library, `python` for a program (skills)
+    /// The language: `rust` for a library, `python` for a program
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     lang: Language,
     /// Its name: lower-case letters, digits and hyphens
@@ -45,7 +45,7 @@ enum Language {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum TemplateKind {
+pub(crate) enum TemplateKind {
     /// A native skill
     Skill,
     /// An executor: runs commands, keeps files
@@ -65,15 +65,11 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
         return Err(CliError::usage(message).hint("name another place with `--path`"));
     }
     if args.lang == Language::Python {
-        return match (args.kind, &args.sdk) {
-            (TemplateKind::Skill, None) => plugin_create_python::run(global, &args.name, &dir),
-            (TemplateKind::Skill, Some(_)) => Err(CliError::usage(
+        return match &args.sdk {
+            None => plugin_create_python::run(global, args.kind, &args.name, &dir),
+            Some(_) => Err(CliError::usage(
                 "`--sdk` names the SDK of Rust; that of Python is one file, which is copied",
             )),
-            (TemplateKind::Executor | TemplateKind::Backend, _) => Err(CliError::usage(
-                "`--lang python` makes skills",
-            )
-            .hint("`conjure plugin create skill NAME --lang python`, or leave `--lang` out")),
         };
     }
     let sdk = match args.sdk.as_deref() {

@@ -1,4 +1,4 @@
-//! `conjure plugin create skill NAME --lang python`: a directory that works as it is.
+//! `conjure plugin create KIND NAME --lang python`: a directory that works as it is.
 
 use std::path::Path;
 
@@ -9,21 +9,43 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
-use super::plugin_create::title;
+use super::plugin_create::{TemplateKind, title};
 
 /// Writes the directory.
-pub(crate) fn run(global: &Global, name: &str, dir: &Path) -> Result<Exit, CliError> {
+pub(crate) fn run(
+    global: &Global,
+    kind: TemplateKind,
+    name: &str,
+    dir: &Path,
+) -> Result<Exit, CliError> {
     let module = name.replace('-', "_");
+    let (word, program, test) = match kind {
+        TemplateKind::Skill => ("skill", SKILL, SKILL_TEST),
+        TemplateKind::Executor => ("executor", EXECUTOR, EXECUTOR_TEST),
+        TemplateKind::Backend => ("backend", BACKEND, BACKEND_TEST),
+    };
+    // How the result is tried at once.
+    let tried = match kind {
+        TemplateKind::Skill => format!("call {name}_greet --args '{{\"name\": \"Ada\"}}'"),
+        TemplateKind::Executor => {
+            format!("call {name}_bash_tool --executor {name} --args '{{\"command\": \"ls\"}}'")
+        }
+        TemplateKind::Backend => {
+            format!("call {name}_echo --executor {name} --args '{{\"text\": \"hi\"}}'")
+        }
+    };
     let fill = |text: &str| {
         text.replace("{{name}}", name)
             .replace("{{module}}", &module)
             .replace("{{title}}", &title(name))
+            .replace("{{kind}}", word)
+            .replace("{{tried}}", &tried)
     };
     let description = format!("{name}.plugin.toml");
     let files = [
         (description.clone(), fill(DESCRIPTION)),
-        (format!("{module}.py"), fill(SKILL)),
-        (format!("test_{module}.py"), fill(TEST)),
+        (format!("{module}.py"), fill(program)),
+        (format!("test_{module}.py"), fill(test)),
         ("README.md".to_owned(), fill(README)),
     ];
     let sdk = conjure_sdk_source::files().map_err(CliError::host_from)?;
@@ -49,16 +71,14 @@ pub(crate) fn run(global: &Global, name: &str, dir: &Path) -> Result<Exit, CliEr
     output::line(format_args!("Made {}.", shown(dir)));
     output::line(format_args!("\n  cd {} && python3 -m unittest", shown(dir)));
     output::line(format_args!("  conjure plugin check {description}"));
-    output::line(format_args!(
-        "  conjure call {name}_greet --args '{{\"name\": \"Ada\"}}' --plugin {description}"
-    ));
+    output::line(format_args!("  conjure {tried} --plugin {description}"));
     Ok(Exit::Fine)
 }
 
 const DESCRIPTION: &str = r#"# What a host reads before it runs anything of this plugin.
 plugin = 1
 protocol = 1
-kind = "skill"
+kind = "{{kind}}"
 name = "{{name}}"
 version = "0.1.0"
 command = ["python3", "{{module}}.py"]
@@ -119,7 +139,12 @@ if __name__ == "__main__":
     skill.run()
 "#;
 
-const TEST: &str = r#"import unittest
+const EXECUTOR: &str = include_str!("../templates/executor.py.in");
+const EXECUTOR_TEST: &str = include_str!("../templates/test_executor.py.in");
+const BACKEND: &str = include_str!("../templates/backend.py.in");
+const BACKEND_TEST: &str = include_str!("../templates/test_backend.py.in");
+
+const SKILL_TEST: &str = r#"import unittest
 
 from conjure_plugin import TestHost
 from {{module}} import skill
@@ -146,19 +171,20 @@ if __name__ == "__main__":
 
 const README: &str = r#"# {{title}}
 
-A skill for Conjure, in Python 3.9 or newer and nothing else.
+A plugin for Conjure ({{kind}}), in Python 3.9 or newer and nothing else.
 
 | file | what |
 |---|---|
 | `{{name}}.plugin.toml` | the description: a host reads it before anything runs |
-| `{{module}}.py` | the skill |
+| `{{module}}.py` | the {{kind}} |
 | `conjure_plugin.py` | the SDK, one file: copy a newer one over it when there is one |
 | `test_{{module}}.py` | tests, without a host |
 
 ```sh
 python3 -m unittest
 conjure plugin check {{name}}.plugin.toml
-conjure call {{name}}_greet --args '{"name": "Ada"}' --plugin {{name}}.plugin.toml
+conjure plugin test .
+conjure {{tried}} --plugin {{name}}.plugin.toml
 conjure chat --plugin {{name}}.plugin.toml
 ```
 

@@ -4,17 +4,13 @@
 //! check that failed, and the next one begins behind it.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
 use clap::Args;
 use conjure_plugin_checks::{Contract, ContractError, ContractOptions, Outcome, Verdict};
-use conjure_plugins::Isolation;
+use conjure_plugins::{Isolation, PluginFile};
 use secrecy::ExposeSecret as _;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use super::args::{Global, shown};
 use super::error::CliError;
@@ -22,16 +18,19 @@ use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
 use super::plugin_args::workers;
 use super::plugin_crate::PluginCrate;
+use super::plugin_test_process::{CheckEnd, CheckProcess, CheckProcessArgs, Line, LineWriter};
 use super::signals::Signals;
 
 /// Runs the contract of a plugin's kind and the examples that it declares.
 ///
 /// What runs is the library itself, through the boundary that a host uses: once in a host's process,
 /// once in a worker. Each check has an instance and directories of its own; the examples run in their
-/// order in one session. A plugin that crashes fails the check that ran, and the others go on.
+/// order in one session. A plugin that crashes fails the check that ran, and the others go on. One that
+/// a host never runs in its own process, such as a program, is run in a worker only.
 #[derive(Args)]
 pub(crate) struct PluginTestArgs {
-    /// The library, or a crate, which is built first [default: the crate of the current directory]
+    /// The plugin, or a crate, which is built first, or the directory of a program [default: the
+    /// current directory]
     #[arg(value_name = "FILE|DIR")]
     what: Option<PathBuf>,
     /// The configuration that the plugin gets, a JSON object
@@ -49,9 +48,8 @@ pub(crate) struct PluginTestArgs {
     /// Build the crate in release
     #[arg(long)]
     release: bool,
-    /// For the processes that run the checks: the first of them
-    #[arg(long, hide = true, value_name = "N")]
-    from: Option<usize>,
+    #[command(flatten)]
+    process: CheckProcessArgs,
 }
 
 fn config(text: &str) -> Result<Value, String> {
@@ -60,26 +58,6 @@ fn config(text: &str) -> Result<Value, String> {
         true => Ok(value),
         false => Err("it is no JSON object".to_owned()),
     }
-}
-
-/// A line that a process which runs checks writes.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "line")]
-enum Line {
-    /// The plugin is no plugin of this host.
-    Refused { reason: String },
-    /// The checks that there are.
-    Checks {
-        plugin: String,
-        kind: String,
-        checks: Vec<String>,
-    },
-    /// The check at this place begins.
-    Begins { place: usize },
-    /// The check that began is done.
-    Done { outcome: Outcome },
-    /// That was the last one.
-    End,
 }
 
 /// The checks of one plugin in one place.
@@ -100,8 +78,8 @@ impl PlaceReport {
 }
 
 pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, CliError> {
-    if let Some(from) = args.from {
-        return run_checks(global, args, from).await;
+    if let Some((from, scratch)) = args.process.given() {
+        return run_checks(global, args, from, scratch).await;
     }
     let here = PathBuf::from(".");
     let what = args.what.as_ref().unwrap_or(&here);
@@ -112,8 +90,9 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
     }
     let mut signals = Signals::listen()?;
     let library = match conjure_config::fs::is_dir(what).unwrap_or(false) {
+        true if let Some(description) = description_in(what) => description,
         true => {
-            let plugin = PluginCrate::at(what)?;
+            let plugin = PluginCrate::at(what).await?;
             let building = plugin.build(args.release);
             match Box::pin(signals.unless(building)).await? {
                 Ok(built) => built.library,
@@ -124,9 +103,14 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
         }
         false => what.clone(),
     };
-    let places = match args.isolation {
-        Some(one) => vec![one],
-        None => vec![Isolation::InProcess, Isolation::Process],
+    let worker_only = match args.isolation {
+        Some(_) => None,
+        None => needs_worker(&library),
+    };
+    let places = match (args.isolation, worker_only) {
+        (Some(one), _) => vec![one],
+        (None, Some(_)) => vec![Isolation::Process],
+        (None, None) => vec![Isolation::InProcess, Isolation::Process],
     };
     let mut reports = Vec::new();
     for place in places {
@@ -136,6 +120,11 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
             print(place, &report, reports.is_empty());
         }
         reports.push((place, report));
+    }
+    if let Some(reason) = worker_only.filter(|_| !global.json) {
+        output::line(format_args!(
+            "\n{BOLD}In the host's process{RESET}\n  {YELLOW}-{RESET}       {DIM}not run: {reason}{RESET}"
+        ));
     }
     let has_run = |report: &PlaceReport| !report.outcomes.is_empty() || report.refused.is_some();
     if let Some(only) = &args.only
@@ -160,6 +149,7 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
         output::json(&json!({
             "ok": holds, "file": library, "plugin": plugin, "kind": kind,
             "runs": places.collect::<Vec<_>>(),
+            "in_process_left_out": worker_only,
         }));
     }
     Ok(if holds { Exit::Fine } else { Exit::No })
@@ -232,14 +222,42 @@ fn print(place: Isolation, report: &PlaceReport, first: bool) {
     output::line(format_args!("  {passed} passed, {failed} failed{left_out}"));
 }
 
-/// Writes a line on its own, whatever the plugin has printed before it.
-fn say(line: &Line) {
-    output::line("");
-    output::json_line(line);
+/// Why a host never runs a plugin in its own process, where that is so.
+fn needs_worker(library: &Path) -> Option<&'static str> {
+    let file = PluginFile::read(library, true).ok()?;
+    match (file.program.is_some(), file.header.panic_unwind) {
+        (true, _) => Some("it is a program, which always has a process of its own"),
+        (false, false) => Some(
+            "it was built with `panic = \"abort\"`, so that a panic would end the host: a host runs it in \
+             a worker",
+        ),
+        (false, true) => None,
+    }
+}
+
+/// The description of the program in a directory that is no crate, where there is one and no other.
+fn description_in(dir: &Path) -> Option<PathBuf> {
+    if dir.join("Cargo.toml").is_file() {
+        return None;
+    }
+    let is_description = |path: &PathBuf| path.to_string_lossy().ends_with(".plugin.toml");
+    let mut found = conjure_config::fs::entries(dir).ok()?;
+    found.retain(is_description);
+    match &found[..] {
+        [one] => Some(one.clone()),
+        _ => None,
+    }
 }
 
 /// Runs the checks from one on in this process, and writes a line for each step.
-async fn run_checks(global: &Global, args: &PluginTestArgs, from: usize) -> Result<Exit, CliError> {
+async fn run_checks(
+    global: &Global,
+    args: &PluginTestArgs,
+    from: usize,
+    scratch: &Path,
+) -> Result<Exit, CliError> {
+    let mut lines = LineWriter::take(scratch)
+        .map_err(|error| CliError::host_from(error).context("the checks cannot be told"))?;
     let isolation = args.isolation.unwrap_or_default();
     let Some(workers) = workers(global, Some(isolation)) else {
         return Err(CliError::usage(
@@ -255,11 +273,12 @@ async fn run_checks(global: &Global, args: &PluginTestArgs, from: usize) -> Resu
         },
         config: args.config.clone().unwrap_or_else(|| json!({})),
         working_dir: args.working_dir.clone(),
+        scratch: Some(scratch.to_owned()),
     };
     let contract = match Box::pin(Contract::of(&file, options)).await {
         Ok(contract) => contract,
         Err(ContractError::Refused(error)) => {
-            say(&Line::Refused {
+            lines.say(&Line::Refused {
                 reason: error.to_string(),
             });
             return Ok(Exit::Fine);
@@ -271,8 +290,8 @@ async fn run_checks(global: &Global, args: &PluginTestArgs, from: usize) -> Resu
         }
     };
     if contract.isolation() != isolation {
-        let reason = "it was built with `panic = \"abort\"`, so a host runs it in a worker only";
-        say(&Line::Refused {
+        let reason = needs_worker(&file).unwrap_or("a host runs it in a worker");
+        lines.say(&Line::Refused {
             reason: reason.to_owned(),
         });
         return Ok(Exit::Fine);
@@ -285,24 +304,21 @@ async fn run_checks(global: &Global, args: &PluginTestArgs, from: usize) -> Resu
         .filter(|(place, check)| *place >= from && is_meant(check))
         .map(|(place, _)| place)
         .collect();
-    say(&Line::Checks {
+    lines.say(&Line::Checks {
         plugin: contract.plugin().id().to_string(),
         kind: contract.plugin().manifest().kind.clone(),
         checks,
     });
     for place in places {
-        say(&Line::Begins { place });
+        lines.say(&Line::Begins { place });
         if let Some(outcome) = contract.run(place).await {
-            say(&Line::Done { outcome });
+            lines.say(&Line::Done { outcome });
         }
     }
     contract.end().await;
-    say(&Line::End);
+    lines.say(&Line::End);
     Ok(Exit::Fine)
 }
-
-/// How long a process that runs checks may say nothing: one check, and the loading before it.
-const SILENCE: Duration = Duration::from_secs(120);
 
 /// Runs all checks, in as many processes as it takes.
 async fn test_in(
@@ -314,17 +330,41 @@ async fn test_in(
     let mut report = PlaceReport::default();
     let mut from = 0;
     loop {
-        let mut child = start(global, args, library, place, from)?;
-        let (ended, reached) = follow(&mut child, &mut report).await?;
-        let Some(how) = ended else {
+        let no_room = |error| CliError::host_from(error).context("the checks have no directory");
+        let scratch = tempfile::Builder::new()
+            .prefix("conjure-plugin-test-")
+            .tempdir()
+            .map_err(no_room)?;
+        let mut command = check_command(global, args, library, place)?;
+        CheckProcessArgs::add_to(&mut command, from, scratch.path());
+        let (mut names, mut at) = (Vec::new(), None);
+        let process = CheckProcess::start(&mut command)?;
+        let ended = process.follow(|line| match line {
+            Line::Refused { reason } => report.refused = Some(reason),
+            Line::Checks {
+                plugin,
+                kind,
+                checks,
+            } => {
+                (report.plugin, report.kind, names) = (plugin, kind, checks);
+            }
+            Line::Begins { place } => at = Some(place),
+            Line::Done { outcome } => {
+                report.outcomes.push(outcome);
+                at = None;
+            }
+            Line::End => {}
+        });
+        let CheckEnd::Early(how) = ended.await? else {
             return Ok(report);
         };
+        let reached = at.and_then(|at: usize| Some((at, names.get(at)?)));
         let Some((at, check)) = reached else {
             report.refused = Some(format!("the process that loaded it {how}"));
             return Ok(report);
         };
         report.outcomes.push(Outcome {
-            check,
+            check: String::clone(check),
             verdict: Verdict::Failed {
                 expected: "that the plugin's process goes on".to_owned(),
                 got: format!("it {how}"),
@@ -335,19 +375,23 @@ async fn test_in(
     }
 }
 
-fn start(
+/// A process that runs checks.
+fn check_command(
     global: &Global,
     args: &PluginTestArgs,
     library: &Path,
     place: Isolation,
-    from: usize,
-) -> Result<Child, CliError> {
-    let program = std::env::current_exe().map_err(CliError::host_from)?;
-    let mut command = Command::new(program);
+) -> Result<Command, CliError> {
+    let Some(workers) = workers(global, Some(place)) else {
+        return Err(CliError::usage(
+            "the system does not say which program this is",
+        ));
+    };
+    let mut command = Command::new(workers.program);
     command
         .args(["plugin", "test"])
         .arg(library)
-        .args(["--isolation", place.as_str(), "--from", &from.to_string()])
+        .args(["--isolation", place.as_str()])
         .arg("--data-dir")
         .arg(global.data_dir());
     if let Some(config) = &args.config {
@@ -359,110 +403,10 @@ fn start(
     if let Some(only) = &args.only {
         command.args(["--only", only]);
     }
-    // Examples may need what the person has set for the plugin.
+    // It may need what the person has set for the plugin.
     for (name, value) in conjure_config::env::secrets() {
         let variable = conjure_config::env::secret_variable(&name);
         command.env(variable, value.expose_secret());
     }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| CliError::host_from(error).context("no process for the checks"))
-}
-
-/// Reads what a process says to its end. Gives how it ended, where that was no good end, and the check
-/// that it was at.
-async fn follow(
-    child: &mut Child,
-    report: &mut PlaceReport,
-) -> Result<(Option<String>, Option<(usize, String)>), CliError> {
-    let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(CliError::usage("the process for the checks has no output"));
-    };
-    let said = tokio::spawn(async move {
-        let mut said = Vec::new();
-        let _ = stderr.read_to_end(&mut said).await;
-        String::from_utf8_lossy(&said).into_owned()
-    });
-    let mut lines = BufReader::new(stdout).lines();
-    let mut names: Vec<String> = Vec::new();
-    let mut at: Option<usize> = None;
-    let mut is_silent = false;
-    let mut is_over = false;
-    loop {
-        let line = match tokio::time::timeout(SILENCE, lines.next_line()).await {
-            Ok(Ok(Some(line))) => line,
-            Ok(_) => break,
-            Err(_) => {
-                is_silent = true;
-                break;
-            }
-        };
-        // What the plugin itself prints is none of them.
-        match serde_json::from_str::<Line>(&line) {
-            Ok(Line::Refused { reason }) => {
-                report.refused = Some(reason);
-                is_over = true;
-            }
-            Ok(Line::End) => is_over = true,
-            Ok(Line::Checks {
-                plugin,
-                kind,
-                checks,
-            }) => {
-                (report.plugin, report.kind, names) = (plugin, kind, checks);
-            }
-            Ok(Line::Begins { place }) => at = Some(place),
-            Ok(Line::Done { outcome }) => {
-                report.outcomes.push(outcome);
-                at = None;
-            }
-            Err(_) => {}
-        }
-    }
-    if is_silent {
-        let _ = child.kill().await;
-    }
-    let status = child.wait().await.map_err(CliError::host_from)?;
-    // A plugin that ends the process with a good code ends it all the same.
-    if status.success() && !is_silent && is_over {
-        return Ok((None, None));
-    }
-    let how = match is_silent {
-        true => format!("said nothing for {} s and was ended", SILENCE.as_secs()),
-        false => ended(status),
-    };
-    // What it left open keeps nothing waiting here.
-    let said = tokio::time::timeout(Duration::from_secs(1), said).await;
-    let said = said.ok().and_then(Result::ok).unwrap_or_default();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
-    let how = match last {
-        Some(last) => format!("{how}; it last said: {}", last.trim()),
-        None => how,
-    };
-    let reached = at.and_then(|at| Some((at, names.get(at)?.clone())));
-    Ok((Some(how), reached))
-}
-
-fn ended(status: std::process::ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => {
-            let name = match signal {
-                4 => " (SIGILL)",
-                6 => " (SIGABRT)",
-                7 | 10 => " (SIGBUS)",
-                8 => " (SIGFPE)",
-                9 => " (SIGKILL)",
-                11 => " (SIGSEGV)",
-                _ => "",
-            };
-            format!("was ended by signal {signal}{name}")
-        }
-        (None, None) => "ended".to_owned(),
-    }
+    Ok(command)
 }

@@ -46,6 +46,8 @@ pub struct PluginHealth {
     pub calls: u64,
     /// Calls that had to be abandoned since it was loaded.
     pub abandoned: u32,
+    /// Calls that panicked when they were told to stop, since it was loaded.
+    pub late_panics: u64,
     /// Threads of abandoned calls that have not come back.
     pub lost_threads: usize,
     /// Why it is refused, if it is.
@@ -62,6 +64,7 @@ pub(super) struct SharedHealth {
     pub(super) instances: AtomicUsize,
     pub(super) calls: AtomicU64,
     abandoned: AtomicU32,
+    pub(super) late_panics: AtomicU64,
     lost: AtomicUsize,
     quarantined: OnceLock<String>,
     removed: AtomicBool,
@@ -77,6 +80,7 @@ impl SharedHealth {
             instances: AtomicUsize::new(0),
             calls: AtomicU64::new(0),
             abandoned: AtomicU32::new(0),
+            late_panics: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             quarantined: OnceLock::new(),
             removed: AtomicBool::new(false),
@@ -89,6 +93,7 @@ impl SharedHealth {
             instances: self.instances.load(Ordering::Relaxed),
             calls: self.calls.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
+            late_panics: self.late_panics.load(Ordering::Relaxed),
             lost_threads: self.lost.load(Ordering::Relaxed),
             quarantined: self.quarantined.get().cloned(),
             worker_ends: 0,

@@ -236,6 +236,22 @@ impl InstalledPlugins {
             .map(Some)
     }
 
+    /// Puts a build in the place of `own`, which the same author put there, without a change that is
+    /// remembered. Nothing is done, and `false` the answer, where something else is there by now.
+    ///
+    /// # Errors
+    /// The system's; what was there before is then as it was.
+    pub fn put_next(&self, file: &PluginFile, own: &Sha256) -> Result<bool, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        let name = &file.header.name;
+        let form = extension(&file.bytes);
+        let is_own = |it: &PluginFile| it.sha256 == *own && extension(&it.bytes) == form;
+        let there = self.file(name)?.filter(is_own);
+        let there = there.filter(|_| matches!(self.lock().plugin(name), Ok(None)));
+        let placed = there.map(|there| self.place(&there.path, &file.bytes));
+        Ok(placed.transpose()?.is_some())
+    }
+
     /// Removes a plugin. It is kept and can be put back.
     ///
     /// # Errors

@@ -217,6 +217,11 @@ impl Instance {
         call.cancel();
         match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
             Ok(LinkReply::Reply(Ok(bytes))) => (self.checked(bytes).ok(), false),
+            Ok(LinkReply::Reply(Err(fault))) if fault.code == code::PANIC => {
+                let panics = &self.plugin.health.late_panics;
+                panics.fetch_add(1, Ordering::Relaxed);
+                (None, false)
+            }
             Ok(_) => (None, false),
             Err(_) => (None, self.link.abandon(call)),
         }

@@ -74,7 +74,12 @@ mod tests {
             sdk["dependencies"]["conjure-abi"]["version"],
             abi["package"]["version"]
         );
-        for manifest in [&sdk, &abi] {
+        let macros = manifest("macros/Cargo.toml");
+        let dependency = &sdk["dependencies"]["conjure-skill-macros"];
+        assert_eq!(dependency["path"].as_str(), Some("macros"));
+        assert_eq!(dependency["version"], macros["package"]["version"]);
+        assert_eq!(dependency["optional"].as_bool(), Some(true));
+        for manifest in [&sdk, &abi, &macros] {
             assert!(!toml::to_string(manifest).unwrap().contains("workspace"));
         }
         let tokio = &sdk["dependencies"]["tokio"];
@@ -89,8 +94,10 @@ mod tests {
             "LICENSE",
             "abi/src/lib.rs",
             "build.rs",
+            "docs/attribute.md",
             "docs/mcp.md",
             "docs/writing-a-skill.md",
+            "macros/src/lib.rs",
             "src/lib.rs",
         ] {
             assert!(paths.iter().any(|there| there == path), "{path}");

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod arguments;
 #[cfg(test)]
+mod attribute;
+#[cfg(test)]
 mod docker_like;
 #[cfg(test)]
 mod every_operation;

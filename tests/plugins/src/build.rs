@@ -165,7 +165,7 @@ pub fn sdk_copy(name: &str, changes: &[(&str, &str, &str)]) -> PathBuf {
     let members = manifest.find("members = [").unwrap();
     let end = members + manifest[members..].find(']').unwrap() + 1;
     let manifest = format!(
-        "{}members = [\"skill-sdk\", \"skill-sdk/abi\"]{}",
+        "{}members = [\"skill-sdk\", \"skill-sdk/abi\", \"skill-sdk/macros\"]{}",
         &manifest[..members],
         &manifest[end..]
     );

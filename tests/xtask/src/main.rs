@@ -13,6 +13,7 @@ mod builds;
 mod campaign;
 mod chaos;
 mod check;
+mod compat;
 mod demo;
 mod dist;
 mod files;
@@ -117,6 +118,14 @@ enum Command {
     /// Without a network. Fails where a manifest lacks what a registry asks for, or depends on a crate
     /// by its path alone.
     Package,
+    /// Build a plugin with every compiler in every way, and load it in both places
+    ///
+    /// The oldest compiler that the SDK promises, the workspace's and the newest, each as debug, release,
+    /// LTO, stripped, with another allocator and with `panic = "abort"`, in the host's process and in a
+    /// worker: 36 runs of `conjure plugin test`. Fails where one has another outcome than the page
+    /// skill-sdk/docs/compatibility.md promises. `CONJURE_RUSTC_185` and `CONJURE_RUSTC_196` name the
+    /// other compilers; the cells of one that is not named are left out, and said to be.
+    Compat,
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -133,6 +142,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Order => order::run(),
+        Command::Compat => compat::run(),
         Command::Package => packages::check(),
         Command::Chaos(args) => chaos::run(&args),
         Command::Crashes(args) => campaign::run("crashes", &args),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::repo;
 
 /// The crates that are published, in the order in which a registry takes them.
-const PUBLISHED: [&str; 2] = ["conjure-abi", "conjure-skill-sdk"];
+const PUBLISHED: [&str; 3] = ["conjure-abi", "conjure-skill-macros", "conjure-skill-sdk"];
 
 /// Checks what the manifests say, makes the packages and builds what is in them.
 pub(crate) fn check() -> Result<()> {
@@ -104,7 +104,8 @@ mod tests {
     fn what_a_registry_would_refuse_is_found() {
         let sdk = |more| {
             json!({ "packages": [
-            package("conjure-abi", &json!({})), package("conjure-skill-sdk", &more),
+            package("conjure-abi", &json!({})), package("conjure-skill-macros", &json!({})),
+            package("conjure-skill-sdk", &more),
             package("conjure-cli", &json!({ "publish": [] })),
         ] })
         };

@@ -71,12 +71,13 @@ struct LiveRound {
 pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let here = PathBuf::from(".");
-    let plugin = PluginCrate::at(args.dir.as_ref().unwrap_or(&here))?;
+    let plugin = PluginCrate::at(args.dir.as_ref().unwrap_or(&here)).await?;
     let mut dirs = vec![plugin.dir().to_owned()];
     for dir in &args.watch {
         dirs.push(dir.canonicalize().map_err(CliError::usage_from)?);
     }
-    let sources = Sources::new(dirs);
+    // Wherever cargo builds: what it writes is no change.
+    let sources = Sources::new(dirs, vec![plugin.target_dir().to_owned()]);
     let Some(workers) = workers(global, Some(Isolation::Process)) else {
         return Err(CliError::usage(
             "the system does not say which program this is",

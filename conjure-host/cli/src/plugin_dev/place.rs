@@ -25,7 +25,13 @@ pub(super) enum Place {
 pub(super) struct ScratchHost {
     host: Host,
     dir: tempfile::TempDir,
-    loaded: Option<PathBuf>,
+    loaded: Option<LoadedBuild>,
+}
+
+/// A build that a host of its own has loaded.
+struct LoadedBuild {
+    path: PathBuf,
+    name: String,
 }
 
 /// The plugins of a data directory, and what was there before.
@@ -90,16 +96,38 @@ impl Place {
 impl ScratchHost {
     async fn put(&mut self, file: PluginFile) -> Result<Result<(), String>, CliError> {
         let registry = std::sync::Arc::clone(self.host.registry());
-        let before = self.loaded.replace(file.path.clone());
+        let new = LoadedBuild {
+            path: file.path,
+            name: file.header.name,
+        };
+        let before = self.loaded.take();
         let loading = tokio::task::spawn_blocking(move || {
             // A crate that was renamed has another library.
-            if let Some(before) = before.filter(|before| *before != file.path) {
-                registry.remove(&before);
+            let elsewhere = before.as_ref().filter(|before| before.path != new.path);
+            // A host takes one of a name and version.
+            let twin = elsewhere.filter(|before| before.name == new.name);
+            if let Some(twin) = twin {
+                registry.remove(&twin.path);
             }
-            registry.add(&file.path, true).map(drop)
+            match registry.add(&new.path, true) {
+                Ok(_) => {
+                    // The old one goes when the new one works.
+                    if let Some(old) = elsewhere {
+                        registry.remove(&old.path);
+                    }
+                    (Some(new), Ok(()))
+                }
+                Err(error) => {
+                    if let Some(twin) = twin {
+                        let _ = registry.add(&twin.path, true);
+                    }
+                    (before, Err(error.to_string()))
+                }
+            }
         });
-        let loaded = loading.await.map_err(CliError::host_from)?;
-        Ok(loaded.map_err(|error| error.to_string()))
+        let (loaded, done) = loading.await.map_err(CliError::host_from)?;
+        self.loaded = loaded;
+        Ok(done)
     }
 
     /// Opens a session that has the plugin, and lets `tool-walk` call each of its tools.
@@ -137,14 +165,14 @@ impl ServedDir {
                 twin.path.display()
             )));
         }
-        // What a crate that was renamed left is not the author's any more.
-        let renamed = self.before.keys().filter(|known| *known != name);
-        for old in renamed.cloned().collect::<Vec<_>>() {
-            self.restore(&old)?;
-        }
-        if let Some(before) = self.before.get_mut(name) {
+        let is_next = match self.before.get(name) {
+            Some(before) => self.installed.put_next(file, &before.put)?,
+            None => false,
+        };
+        if let Some(before) = self.before.get_mut(name).filter(|_| is_next) {
             before.put = file.sha256;
         } else {
+            // The first one, or somebody else's is there by now, which is what comes back then.
             let before = ServedBefore {
                 file: self.installed.file(name)?,
                 package: self
@@ -154,9 +182,14 @@ impl ServedDir {
                     .map_err(CliError::host_from)?,
                 put: file.sha256,
             };
+            self.installed.add(file)?;
             self.before.insert(name.clone(), before);
         }
-        self.installed.add(file)?;
+        // What a crate that was renamed left is not the author's any more.
+        let renamed = self.before.keys().filter(|known| *known != name);
+        for old in renamed.cloned().collect::<Vec<_>>() {
+            self.restore(&old)?;
+        }
         Ok(Ok(()))
     }
 

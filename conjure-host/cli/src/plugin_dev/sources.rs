@@ -3,7 +3,8 @@
 //! Looked at every 50 ms, which finds changes on every file system, files that an editor replaces and
 //! directories that are new; a crate has few files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +19,8 @@ const MOST_FILES: usize = 20_000;
 #[derive(Debug, Clone)]
 pub(super) struct Sources {
     dirs: Vec<PathBuf>,
+    /// What is not looked into, such as where cargo builds.
+    except: Vec<PathBuf>,
 }
 
 /// The state of all files at one moment.
@@ -33,20 +36,24 @@ impl SourceState {
 }
 
 impl Sources {
-    /// The files below these directories.
-    pub(super) fn new(dirs: Vec<PathBuf>) -> Self {
-        Self { dirs }
+    /// The files below these directories, without those below `except`.
+    pub(super) fn new(dirs: Vec<PathBuf>, except: Vec<PathBuf>) -> Self {
+        Self { dirs, except }
     }
 
     /// The files now.
     pub(super) async fn state(&self) -> SourceState {
-        let dirs = self.dirs.clone();
+        let sources = self.clone();
         let looking = tokio::task::spawn_blocking(move || {
-            let mut state = SourceState::default();
-            for dir in &dirs {
-                look(dir, DEPTH, &mut state);
+            let excepted = sources.except.iter().filter_map(|dir| identity(dir));
+            let mut look = Look {
+                seen: excepted.collect(),
+                state: SourceState::default(),
+            };
+            for dir in &sources.dirs {
+                look.at(dir, DEPTH);
             }
-            state
+            look.state
         });
         looking.await.unwrap_or_default()
     }
@@ -65,20 +72,39 @@ impl Sources {
     }
 }
 
-fn look(dir: &Path, depth: usize, state: &mut SourceState) {
-    let Some(depth) = depth.checked_sub(1) else {
-        return;
-    };
-    for path in conjure_config::fs::entries(dir).unwrap_or_default() {
-        if !counts(&path) || state.0.len() >= MOST_FILES {
-            continue;
+/// Which directory it is, by whatever path.
+fn identity(dir: &Path) -> Option<(u64, u64)> {
+    let found = dir.metadata().ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// One look at all files.
+struct Look {
+    /// Directories that are not looked into any more: a link may lead to one of them again.
+    seen: BTreeSet<(u64, u64)>,
+    state: SourceState,
+}
+
+impl Look {
+    fn at(&mut self, dir: &Path, depth: usize) {
+        let (Some(depth), Some(own)) = (depth.checked_sub(1), identity(dir)) else {
+            return;
+        };
+        if !self.seen.insert(own) {
+            return;
         }
-        let Ok(found) = path.metadata() else { continue };
-        if found.is_dir() {
-            look(&path, depth, state);
-        } else {
-            let stamp = (found.len(), found.modified().ok());
-            state.0.insert(path, stamp);
+        for path in conjure_config::fs::entries(dir).unwrap_or_default() {
+            if !counts(&path) || self.state.0.len() >= MOST_FILES {
+                continue;
+            }
+            // Through a link: what it leads to may be the author's too.
+            let Ok(found) = path.metadata() else { continue };
+            if found.is_dir() {
+                self.at(&path, depth);
+            } else {
+                let stamp = (found.len(), found.modified().ok());
+                self.state.0.insert(path, stamp);
+            }
         }
     }
 }
@@ -107,11 +133,16 @@ mod tests {
         let root = root.path();
         fs::create_dir_all(root.join("src")).unwrap();
         fs::write(root.join("src/lib.rs"), "one").unwrap();
-        let sources = Sources::new(vec![root.to_owned()]);
+        let built = root.join("built");
+        let sources = Sources::new(vec![root.to_owned()], vec![built.clone()]);
         let mut known = sources.state().await;
         fs::create_dir_all(root.join("target/debug")).unwrap();
+        fs::create_dir_all(&built).unwrap();
+        // A link to a directory above it leads nowhere new.
+        std::os::unix::fs::symlink(root, root.join("src/above")).unwrap();
         for tools in [
             "target/debug/x",
+            "built/x",
             "Cargo.lock",
             "src/.lib.rs.swp",
             "src/lib.rs~",

@@ -9,7 +9,7 @@ use conjure_skill_sdk::protocol::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, BenchSession, Broken, Checked, expect, refused, short};
+use super::bench::{Bench, BenchSession, Broken, Checked, PATIENCE, expect, refused, short, told};
 use super::skill::{misfits, refuses};
 use super::{Check, CheckKind};
 
@@ -52,8 +52,21 @@ pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
 
 pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
     let session = bench.session(false);
-    open(&session).await?;
-    let catalog = catalog(&session).await?;
+    if let Err(broken) = open(&session).await {
+        // Nothing is known of one whose world is not here.
+        return Err(match bench.unmet() {
+            Some(unmet) => Broken::left_out(format!("no session opens without {unmet}")),
+            None => broken,
+        });
+    }
+    let done = checked(check, bench, &session).await;
+    // Also where it does not hold nothing stays open.
+    let closed = close(&session).await;
+    done.and(closed)
+}
+
+async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>) -> Checked {
+    let catalog = catalog(session).await?;
     match check {
         BackendCheck::Catalog => well_formed(&catalog.tools)?,
         BackendCheck::Arguments => {
@@ -62,7 +75,7 @@ pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
                 for arguments in misfits(&tool.input_schema) {
                     seen = true;
                     let call = call(tool, arguments.clone());
-                    refuses(&session, tool, op::BACKEND_CALL, &call, &arguments).await?;
+                    refuses(session, tool, op::BACKEND_CALL, &call, &arguments).await?;
                 }
             }
             if !seen {
@@ -83,8 +96,16 @@ pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
         BackendCheck::TwoSessions => {
             let other = bench.session(true);
             open(&other).await?;
-            close(&session).await?;
-            let still = self::catalog(&other).await?;
+            let still = async {
+                close(session).await?;
+                self::catalog(&other).await
+            };
+            let still = still.await;
+            // One may open again, as after a pause; it is closed at the end.
+            let again = open(session).await;
+            let closed = close(&other).await;
+            let still = still?;
+            again.and(closed)?;
             expect(
                 still.tools.len() == catalog.tools.len(),
                 "the same catalog in the session that is open",
@@ -96,23 +117,20 @@ pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
                     )
                 },
             )?;
-            // One may open again, as after a pause.
-            open(&session).await?;
-            close(&other).await?;
         }
         BackendCheck::Watch => {
             let cancel = CancellationToken::new();
-            let watched = session.asked::<Value>(op::BACKEND_WATCH, &Empty {}, PENDING, &cancel);
-            let watched = tokio::time::timeout(PENDING, watched).await;
-            if let Ok(Ok(reply)) = watched.map(|watched| watched.reply) {
+            let watched =
+                session.asked::<Value>(op::BACKEND_WATCH, &Empty {}, PATIENCE, &cancel, |_| {});
+            if let Ok(watched) = tokio::time::timeout(PENDING, watched).await {
                 return Err(Broken::new(
                     format!("no reply within {} ms", PENDING.as_millis()),
-                    short(&reply),
+                    watched.reply.as_ref().map_or_else(told, short),
                 ));
             }
         }
     }
-    close(&session).await
+    Ok(())
 }
 
 fn call(tool: &ToolDecl, arguments: Value) -> Value {

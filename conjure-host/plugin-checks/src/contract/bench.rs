@@ -2,8 +2,8 @@
 //! requests to it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use conjure_abi::{EmitKind, code};
 use conjure_plugins::{
@@ -56,11 +56,11 @@ pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) 
 pub(super) const FOLDER_WORD: &str = "greensleeves";
 
 /// How long a request may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Time beyond the limit that a request is told, to end what runs and say how it went.
 const ENDING: Duration = Duration::from_secs(3);
 /// How long the plugin has for its shutdown.
-const SHUTDOWN: Duration = Duration::from_secs(5);
+pub(super) const SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// The name of the skill folder of every bench.
 pub(super) const FOLDER: &str = "sample";
@@ -72,13 +72,18 @@ pub(super) const FOLDER_TEXT: &str =
 pub(super) struct Bench {
     pub(super) plugin: Arc<LoadedPlugin>,
     pub(super) instance: Arc<Instance>,
+    config: Value,
+    /// Tells its sessions from those of every other bench, also where sessions are known by name.
+    tag: String,
+    /// What the plugin could not have from outside.
+    unmet: Arc<Mutex<Option<String>>>,
     root: tempfile::TempDir,
 }
 
 /// A session on a bench.
 pub(super) struct BenchSession<'a> {
     bench: &'a Bench,
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Absolute and without links.
     pub(super) working_dir: PathBuf,
     pub(super) exchange_dir: PathBuf,
@@ -88,6 +93,8 @@ pub(super) struct BenchSession<'a> {
 pub(super) struct Answered<T> {
     pub(super) reply: Result<T, PluginCallFailure>,
     pub(super) stdout: String,
+    /// How long before the reply the first output came.
+    pub(super) first_before: Option<Duration>,
 }
 
 /// The sessions that a bench has.
@@ -107,11 +114,21 @@ impl Bench {
                 error.to_string(),
             )
         })?;
-        let instance = Self::instance_in(plugin, config, root.path()).await;
-        let instance = instance.map_err(|error| Broken::new("an instance", error.to_string()))?;
+        let tag = tag(root.path());
+        let services = BenchServices::of(plugin.manifest(), &root.path().join("own"));
+        let unmet = services.unmet();
+        let instance = Self::instance_in(plugin, config, root.path(), &tag, services).await;
+        let instance = instance.map_err(|error| match unmet_in(&unmet) {
+            // Nothing is known of one whose world is not here.
+            Some(unmet) => Broken::left_out(format!("there is no instance without {unmet}")),
+            None => Broken::new("an instance", error.to_string()),
+        })?;
         Ok(Self {
             plugin: Arc::clone(plugin),
             instance,
+            config: config.clone(),
+            tag,
+            unmet,
             root,
         })
     }
@@ -134,26 +151,34 @@ impl Bench {
         plugin: &Arc<LoadedPlugin>,
         config: &Value,
         root: &Path,
+        tag: &str,
+        services: BenchServices,
     ) -> Result<Arc<Instance>, PluginError> {
         let is_skill = plugin.manifest().kind == "skill";
         let base = conjure_runtime::plugin_create((!is_skill).then_some("test"));
         let [session, _] = SESSIONS;
         let create = Create {
-            session: is_skill.then(|| session.to_owned()),
+            session: is_skill.then(|| session_name(tag, session)),
             config: config.clone(),
             data_dir: Some(root.join("own").display().to_string()),
             ..base
         };
         // In a worker it reaches these, and what its manifest names.
-        plugin
-            .create_in(&create, Arc::new(BenchServices::default()), &[root])
-            .await
+        plugin.create_in(&create, Arc::new(services), &[root]).await
     }
 
-    /// Another instance with the same directories.
-    pub(super) async fn another_instance(&self, config: &Value) -> Checked<Arc<Instance>> {
-        let made = Self::instance_in(&self.plugin, config, self.root.path()).await;
+    /// Another instance with the same directories and the same configuration.
+    pub(super) async fn another_instance(&self) -> Checked<Arc<Instance>> {
+        let root = self.root.path();
+        let services = BenchServices::of(self.plugin.manifest(), &root.join("own"));
+        let (plugin, config) = (&self.plugin, &self.config);
+        let made = Self::instance_in(plugin, config, root, &self.tag, services).await;
         made.map_err(|error| Broken::new("a second instance", error.to_string()))
+    }
+
+    /// What the plugin asked for outside and could not have, in words.
+    pub(super) fn unmet(&self) -> Option<String> {
+        unmet_in(&self.unmet)
     }
 
     /// One of the sessions.
@@ -163,7 +188,7 @@ impl Bench {
         let dir = self.root.path().join(name);
         BenchSession {
             bench: self,
-            name,
+            name: session_name(&self.tag, name),
             working_dir: real(&dir.join("work")),
             exchange_dir: real(&dir.join("exchange")),
         }
@@ -185,6 +210,21 @@ impl Bench {
     }
 }
 
+fn unmet_in(unmet: &Mutex<Option<String>>) -> Option<String> {
+    unmet.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// What is in the name of a bench's directory and in no other.
+fn tag(root: &Path) -> String {
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.collect::<String>().to_ascii_lowercase()
+}
+
+fn session_name(tag: &str, session: &str) -> String {
+    format!("check-{tag}-{session}")
+}
+
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -198,7 +238,7 @@ impl BenchSession<'_> {
     /// A request in the protocol's envelope.
     pub(super) fn envelope(&self, body: &impl Serialize, limit: Duration) -> Vec<u8> {
         let mut request = Request::new(serde_json::to_value(body).unwrap_or_default());
-        request.session = Some(self.name.to_owned());
+        request.session = Some(self.name.clone());
         request.call_id = Some("call-1".to_owned());
         request.turn_id = Some("turn-1".to_owned());
         request.working_dir = Some(self.working_dir.display().to_string());
@@ -213,9 +253,8 @@ impl BenchSession<'_> {
         op: &str,
         body: &impl Serialize,
     ) -> Result<T, PluginCallFailure> {
-        self.asked(op, body, PATIENCE, &CancellationToken::new())
-            .await
-            .reply
+        let never = CancellationToken::new();
+        self.asked(op, body, PATIENCE, &never, |_| {}).await.reply
     }
 
     /// The same where it must be answered.
@@ -244,13 +283,15 @@ impl BenchSession<'_> {
         }
     }
 
-    /// Asks for so long at the most, or until it is cancelled.
+    /// Asks for so long at the most, or until it is cancelled. `shown` gets all output there is each
+    /// time that more of it comes.
     pub(super) async fn asked<T: DeserializeOwned>(
         &self,
         op: &str,
         body: &impl Serialize,
         limit: Duration,
         cancel: &CancellationToken,
+        mut shown: impl FnMut(&[u8]),
     ) -> Answered<T> {
         let (sink, mut stream) = emit_channel();
         let options = CallOptions {
@@ -264,9 +305,12 @@ impl BenchSession<'_> {
         let request = self.bench.instance.request(op, json, options);
         tokio::pin!(request);
         let mut stdout = Vec::new();
+        let mut first: Option<Instant> = None;
         let mut take = |piece: Emit| {
             if piece.kind == EmitKind::Stdout {
+                first.get_or_insert_with(Instant::now);
                 stdout.extend(piece.bytes);
+                shown(&stdout);
             }
         };
         let reply = loop {
@@ -279,6 +323,7 @@ impl BenchSession<'_> {
         while let Some(piece) = stream.try_next() {
             take(piece);
         }
+        let first_before = first.map(|first| first.elapsed());
         let plugin = self.bench.plugin.id().to_string();
         let reply = reply.and_then(|bytes| {
             serde_json::from_slice(&bytes).map_err(|error| PluginCallFailure::BadReply {
@@ -289,6 +334,7 @@ impl BenchSession<'_> {
         Answered {
             reply,
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
+            first_before,
         }
     }
 }
@@ -298,6 +344,14 @@ pub(super) fn refused(failure: PluginCallFailure, expected: &str) -> Checked<Str
     match failure {
         PluginCallFailure::Fault { code, message, .. } if code != code::PANIC => Ok(message),
         other => Err(Broken::new(expected, other.to_string())),
+    }
+}
+
+/// A failure, with the code of a fault.
+pub(super) fn told(failure: &PluginCallFailure) -> String {
+    match failure {
+        PluginCallFailure::Fault { code, message, .. } => format!("a fault {code}: {message}"),
+        other => other.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use conjure_plugins::{CallOptions, PluginCallFailure};
 use conjure_skill_sdk::protocol::{Empty, Manifest, Prompts, Resources, State, op};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Broken, Checked, expect, refused};
+use super::bench::{Bench, Broken, Checked, SHUTDOWN, expect, refused, told};
 use super::{Check, CheckKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,11 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> Checked {
         }
         CommonCheck::Garbage => {
             let expected = "a fault, and that the next request works";
-            for garbage in [&b"{\"body\""[..], b"", b"\xff\xfe", b"[]", b"{\"body\":7}"] {
+            let cut: &[&[u8]] = &[b"{\"body\"", b"", b"\xff\xfe", b"[]"];
+            // What a tool of a skill takes, its schema says: it may be a number.
+            let is_skill = bench.plugin.manifest().kind == "skill";
+            let no_body: &[&[u8]] = if is_skill { &[] } else { &[b"{\"body\":7}"] };
+            for garbage in cut.iter().chain(no_body) {
                 let asked = session.instance().request(
                     some_operation(bench),
                     garbage.to_vec(),
@@ -100,7 +104,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> Checked {
         }
         CommonCheck::State => {
             let state: State = session.answer(op::STATE_EXPORT, &Empty {}).await?;
-            let next = bench.another_instance(&Value::Null).await?;
+            let next = bench.another_instance().await?;
             let state = State {
                 version: bench.plugin.id().version.to_string(),
                 ..state
@@ -109,6 +113,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> Checked {
             let taken = next
                 .request(op::STATE_IMPORT, json, CallOptions::default())
                 .await;
+            next.close(SHUTDOWN).await;
             taken.map(drop).map_err(|failure| {
                 Broken::new("that a new instance takes the state", failure.to_string())
             })
@@ -144,11 +149,4 @@ fn some_operation(bench: &Bench) -> &str {
 async fn still_there(bench: &Bench) -> Checked {
     let Empty {} = bench.session(false).answer(op::PING, &Empty {}).await?;
     Ok(())
-}
-
-fn told(failure: &PluginCallFailure) -> String {
-    match failure {
-        PluginCallFailure::Fault { code, message, .. } => format!("a fault {code}: {message}"),
-        other => other.to_string(),
-    }
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conjure_plugins::PluginCallFailure;
+use conjure_abi::code;
+use conjure_plugins::{PluginCallFailure, PluginHealth};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, Empty, ExecutorInit, ExecutorReady, View, Viewed, op,
 };
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::bench::{
     Bench, BenchSession, Broken, Checked, FOLDER, FOLDER_WORD, expect, short, shortened,
 };
+use super::executor_files::fetched;
 use super::{Check, CheckKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,13 @@ pub(super) enum ExecutorCheck {
 const KEEP: u64 = 4096;
 /// What a command that never ends writes its life signs to.
 const TICKS: &str = "ticks.txt";
+
+/// So long before the end of a command of 2 s its first line is there at the latest.
+const SHOWN_BEFORE: Duration = Duration::from_millis(500);
+/// A command that shows nothing within this time is cancelled all the same.
+const FIRST_OUTPUT: Duration = Duration::from_secs(10);
+/// The time limit of a command that never ends: long enough for its beginning, also far away.
+const COMMAND_LIMIT: Duration = Duration::from_secs(3);
 
 /// What writes into that file for 20 s at the most, whoever forgets it.
 const TICKING: &str =
@@ -74,25 +83,41 @@ pub(super) fn checks() -> Vec<Check> {
 pub(super) async fn run(check: ExecutorCheck, bench: &Bench) -> Checked {
     let session = bench.session(false);
     let ready = init(bench, &session).await?;
-    match check {
-        ExecutorCheck::Init => prepared(&ready),
-        ExecutorCheck::Output => output(&session).await,
-        ExecutorCheck::Shown => shown(&session).await,
-        ExecutorCheck::WorkingDir => working_dir(&session, &ready).await,
-        ExecutorCheck::Environment => environment(&session).await,
-        ExecutorCheck::Kept => kept(&session).await,
-        ExecutorCheck::Cancel => cancel(&session).await,
-        ExecutorCheck::Deadline => deadline(&session).await,
-        ExecutorCheck::Folder => folder(&session, &ready).await,
-        ExecutorCheck::Cleanup => {
-            let Empty {} = session.answer(op::EXECUTOR_CLEANUP, &Empty {}).await?;
-            init(bench, &session).await?;
-            let output = bash(&session, "echo again").await?;
-            said(&output, "again\n", 0)
-        }
-    }?;
+    let done = checked(check, bench, &session, &ready).await;
+    // Also where it does not hold nothing is left, such as a container.
+    let cleaned = clean_up(&session).await;
+    done.and(cleaned)
+}
+
+/// Ends a session.
+pub(super) async fn clean_up(session: &BenchSession<'_>) -> Checked {
     let Empty {} = session.answer(op::EXECUTOR_CLEANUP, &Empty {}).await?;
     Ok(())
+}
+
+async fn checked(
+    check: ExecutorCheck,
+    bench: &Bench,
+    session: &BenchSession<'_>,
+    ready: &ExecutorReady,
+) -> Checked {
+    match check {
+        ExecutorCheck::Init => prepared(ready),
+        ExecutorCheck::Output => output(session).await,
+        ExecutorCheck::Shown => shown(session).await,
+        ExecutorCheck::WorkingDir => working_dir(session, ready).await,
+        ExecutorCheck::Environment => environment(session).await,
+        ExecutorCheck::Kept => kept(bench, session).await,
+        ExecutorCheck::Cancel => cancel(bench, session).await,
+        ExecutorCheck::Deadline => deadline(bench, session).await,
+        ExecutorCheck::Folder => folder(session, ready).await,
+        ExecutorCheck::Cleanup => {
+            clean_up(session).await?;
+            init(bench, session).await?;
+            let output = bash(session, "echo again").await?;
+            said(&output, "again\n", 0)
+        }
+    }
 }
 
 /// Prepares a session that has the bench's skill folder.
@@ -174,8 +199,8 @@ async fn output(session: &BenchSession<'_>) -> Checked {
 async fn shown(session: &BenchSession<'_>) -> Checked {
     let never = CancellationToken::new();
     let limit = Duration::from_secs(20);
-    let body = request("echo first; sleep 0.3; echo second");
-    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never);
+    let body = request("echo first; sleep 2; echo second");
+    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never, |_| {});
     let asked = asked.await;
     if let Err(failure) = &asked.reply {
         return Err(Broken::new("a reply", failure.to_string()));
@@ -183,7 +208,14 @@ async fn shown(session: &BenchSession<'_>) -> Checked {
     let fits = asked.stdout == "first\nsecond\n";
     expect(fits, "the output through `emit`, as it comes", || {
         format!("{:?}", shortened(&asked.stdout, 200))
-    })
+    })?;
+    // 2 s, less what a busy machine takes to pass it on.
+    let before = asked.first_before.unwrap_or_default();
+    expect(
+        before >= SHOWN_BEFORE,
+        "the first line while the command runs on for 2 s",
+        || format!("it {} ms before the reply", before.as_millis()),
+    )
 }
 
 async fn working_dir(session: &BenchSession<'_>, ready: &ExecutorReady) -> Checked {
@@ -206,7 +238,7 @@ async fn environment(session: &BenchSession<'_>) -> Checked {
     said(&output, "session/a b\n", 0)
 }
 
-async fn kept(session: &BenchSession<'_>) -> Checked {
+async fn kept(bench: &Bench, session: &BenchSession<'_>) -> Checked {
     let request = Bash {
         keep_bytes: Some(KEEP),
         ..request("i=0; while [ $i -lt 2000 ]; do echo \"line $i\"; i=$((i+1)); done")
@@ -226,37 +258,48 @@ async fn kept(session: &BenchSession<'_>) -> Checked {
         &format!("that the command wrote {bytes} bytes"),
         || output.stdout_bytes.to_string(),
     )?;
-    expect(
-        output.full_output.is_some(),
-        "all of the output as a file (`full_output`)",
-        || "none".to_owned(),
-    )
+    let expected = "all of the output as a file (`full_output`)";
+    let Some(full) = &output.full_output else {
+        return Err(Broken::new(expected, "none"));
+    };
+    let full = fetched(bench, session, full).await?;
+    let full = String::from_utf8_lossy(&full);
+    let has_all = full.len() >= bytes && full.contains("line 0\n") && full.contains("line 1999\n");
+    expect(has_all, expected, || {
+        format!("a file of {} bytes without some of it", full.len())
+    })
 }
 
-async fn cancel(session: &BenchSession<'_>) -> Checked {
+async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+    let before = bench.plugin.health();
     let cancel = CancellationToken::new();
     let command = format!(
         "{TICKING} & \
-         (sleep 60; echo late) & echo started; wait"
+         (sleep 60; echo late) & \
+         while [ ! -s {TICKS} ]; do sleep 0.02; done; echo started; wait"
     );
     let ending = cancel.clone();
-    let canceller = async move {
-        // Long enough for the first ticks, and the call ends this by itself where it fails.
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        ending.cancel();
+    let canceller = async {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(FIRST_OUTPUT) => cancel.cancel(),
+        }
     };
     let limit = Duration::from_secs(20);
     let body = request(&command);
-    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &cancel);
+    let shown = move |output: &[u8]| {
+        if !output.is_empty() {
+            ending.cancel();
+        }
+    };
+    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &cancel, shown);
     let (asked, ()) = tokio::join!(asked, canceller);
     match asked.reply {
-        Err(
-            PluginCallFailure::Cancelled {
-                abandoned: false, ..
-            }
-            | PluginCallFailure::Fault { .. },
-        )
+        Err(PluginCallFailure::Cancelled {
+            abandoned: false, ..
+        })
         | Ok(_) => {}
+        Err(PluginCallFailure::Fault { code, .. }) if code != code::PANIC => {}
         Err(other) => {
             return Err(Broken::new(
                 "that the call ends within 2 s of being cancelled",
@@ -264,27 +307,27 @@ async fn cancel(session: &BenchSession<'_>) -> Checked {
             ));
         }
     }
+    in_order(bench, &before)?;
     all_ended(session).await
 }
 
-async fn deadline(session: &BenchSession<'_>) -> Checked {
-    let limit = Duration::from_millis(900);
+async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+    let before = bench.plugin.health();
+    let limit = COMMAND_LIMIT;
     let command = format!("{TICKING} & echo before; wait");
     let body = request(&command);
     let never = CancellationToken::new();
-    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never);
+    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never, |_| {});
     match asked.await.reply {
         Ok(output) => {
             expect(output.timed_out, "`timed_out` in the reply", || {
                 outcome(&output)
             })?;
         }
-        Err(
-            PluginCallFailure::TimedOut {
-                abandoned: false, ..
-            }
-            | PluginCallFailure::Fault { .. },
-        ) => {}
+        Err(PluginCallFailure::TimedOut {
+            abandoned: false, ..
+        }) => {}
+        Err(PluginCallFailure::Fault { code, .. }) if code != code::PANIC => {}
         Err(other) => {
             return Err(Broken::new(
                 "that the call ends within 2 s of its time limit",
@@ -292,7 +335,20 @@ async fn deadline(session: &BenchSession<'_>) -> Checked {
             ));
         }
     }
+    in_order(bench, &before)?;
     all_ended(session).await
+}
+
+/// That a call which was told to stop did so in order, and not by a panic or the end of its process.
+fn in_order(bench: &Bench, before: &PluginHealth) -> Checked {
+    let after = bench.plugin.health();
+    let expected = "that the call ends in order";
+    expect(after.late_panics == before.late_panics, expected, || {
+        "a panic".to_owned()
+    })?;
+    expect(after.worker_ends == before.worker_ends, expected, || {
+        "the end of its process".to_owned()
+    })
 }
 
 /// That nothing writes ticks any more, and something did.

@@ -7,7 +7,7 @@ use conjure_skill_sdk::protocol::{
 };
 
 use super::bench::{Bench, BenchSession, Broken, Checked, expect, short, shortened};
-use super::executor::{bash, init, said};
+use super::executor::{bash, clean_up, init, said};
 use super::{Check, CheckKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,26 +57,32 @@ pub(super) fn checks() -> Vec<Check> {
 pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
     let session = bench.session(false);
     init(bench, &session).await?;
+    let done = checked(check, bench, &session).await;
+    let cleaned = clean_up(&session).await;
+    done.and(cleaned)
+}
+
+async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -> Checked {
     match check {
         FilesCheck::Create => {
-            let written = create(&session, "made/by/hand.txt", TEXT).await?;
+            let written = create(session, "made/by/hand.txt", TEXT).await?;
             expect(
                 !written.replaced,
                 "`replaced: false` for a new file",
                 || short(&written),
             )?;
-            said(&bash(&session, "cat made/by/hand.txt").await?, TEXT, 0)?;
-            let again = create(&session, "made/by/hand.txt", "other").await?;
+            said(&bash(session, "cat made/by/hand.txt").await?, TEXT, 0)?;
+            let again = create(session, "made/by/hand.txt", "other").await?;
             expect(
                 again.replaced,
                 "`replaced: true` for one that was there",
                 || short(&again),
             )?;
-            said(&bash(&session, "cat made/by/hand.txt").await?, "other", 0)
+            said(&bash(session, "cat made/by/hand.txt").await?, "other", 0)
         }
         FilesCheck::View => {
-            bash(&session, "printf 'one\\ntwo\\nthree\\n' > lines.txt").await?;
-            let whole = view(&session, "lines.txt", None).await?;
+            bash(session, "printf 'one\\ntwo\\nthree\\n' > lines.txt").await?;
+            let whole = view(session, "lines.txt", None).await?;
             let all = ["one", "two", "three"];
             expect(
                 all.iter().all(|line| whole.content.contains(line)),
@@ -84,7 +90,7 @@ pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
                 || format!("{:?}", shortened(&whole.content, 200)),
             )?;
             for range in [(2, 2), (2, -1)] {
-                let part = view(&session, "lines.txt", Some(range)).await?.content;
+                let part = view(session, "lines.txt", Some(range)).await?.content;
                 let has = |line: &str| part.contains(line);
                 let fits = !has("one") && has("two") && has("three") == (range.1 == -1);
                 let expected = format!("the lines {} to {}, and no others", range.0, range.1);
@@ -93,8 +99,8 @@ pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
             Ok(())
         }
         FilesCheck::Directory => {
-            create(&session, "listed/inner.txt", TEXT).await?;
-            let viewed = view(&session, "listed", None).await?;
+            create(session, "listed/inner.txt", TEXT).await?;
+            let viewed = view(session, "listed", None).await?;
             let fits = viewed.directory && viewed.content.contains("inner.txt");
             expect(fits, "`directory: true` and the names in it", || {
                 short(&viewed)
@@ -112,18 +118,18 @@ pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
             expect(said.contains("no-such-file.txt"), expected, || said.clone())
         }
         FilesCheck::Replace => {
-            create(&session, "changed.txt", TEXT).await?;
+            create(session, "changed.txt", TEXT).await?;
             let request = replacement("changed.txt", "two\n", "2\n");
             let written: Written = session.answer(op::EXECUTOR_STR_REPLACE, &request).await?;
             expect(written.replaced, "`replaced: true`", || short(&written))?;
             said(
-                &bash(&session, "cat changed.txt").await?,
+                &bash(session, "cat changed.txt").await?,
                 "one\n2\nthree\n",
                 0,
             )
         }
         FilesCheck::NotOnce => {
-            create(&session, "kept.txt", "twice twice\n").await?;
+            create(session, "kept.txt", "twice twice\n").await?;
             for old in ["twice", "never"] {
                 let request = replacement("kept.txt", old, "x");
                 let expected = format!("an error for a passage like `{old}` in \"twice twice\"");
@@ -131,13 +137,19 @@ pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
                     .refusal(op::EXECUTOR_STR_REPLACE, &request, &expected)
                     .await?;
             }
-            said(&bash(&session, "cat kept.txt").await?, "twice twice\n", 0)
+            said(&bash(session, "cat kept.txt").await?, "twice twice\n", 0)
         }
         FilesCheck::Sessions => {
             let other = bench.session(true);
             init(bench, &other).await?;
-            create(&session, "private.txt", TEXT).await?;
-            let output = bash(&other, "cat private.txt").await?;
+            let output = async {
+                create(session, "private.txt", TEXT).await?;
+                bash(&other, "cat private.txt").await
+            };
+            let output = output.await;
+            let cleaned = clean_up(&other).await;
+            let output = output?;
+            cleaned?;
             expect(
                 output.exit_code != Some(0),
                 "that another session has no file of this one",
@@ -145,13 +157,13 @@ pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
             )
         }
         FilesCheck::Get => {
-            let written = create(&session, "fetched.txt", TEXT).await?;
-            let bytes = fetched(bench, &session, &written.file).await?;
+            let written = create(session, "fetched.txt", TEXT).await?;
+            let bytes = fetched(bench, session, &written.file).await?;
             expect(bytes == TEXT.as_bytes(), "the bytes of the file", || {
                 format!("{:?}", String::from_utf8_lossy(&bytes))
             })
         }
-        FilesCheck::Put => put(bench, &session).await,
+        FilesCheck::Put => put(bench, session).await,
     }
 }
 
@@ -185,7 +197,11 @@ fn replacement(path: &str, old: &str, new: &str) -> StrReplace {
 }
 
 /// The bytes of a file as the host gets at them: at its path, where that is the host's, else fetched.
-async fn fetched(bench: &Bench, session: &BenchSession<'_>, file: &FileRef) -> Checked<Vec<u8>> {
+pub(super) async fn fetched(
+    bench: &Bench,
+    session: &BenchSession<'_>,
+    file: &FileRef,
+) -> Checked<Vec<u8>> {
     let expected = "a file that the host reads: its path in the working directory, or `files.get`";
     let unreadable = |error: std::io::Error| Broken::new(expected, error.to_string());
     if let Some(path) = &file.path {

@@ -40,6 +40,8 @@ pub struct ContractOptions {
     pub config: Value,
     /// What is copied into the working directory of the examples.
     pub working_dir: Option<PathBuf>,
+    /// Where the checks write, below it [the system's directory for temporary files].
+    pub scratch: Option<PathBuf>,
 }
 
 /// The checks of one plugin.
@@ -127,10 +129,13 @@ impl Contract {
     /// # Errors
     /// [`ContractError`].
     pub async fn of(file: &Path, options: ContractOptions) -> Result<Self, ContractError> {
-        let scratch = tempfile::Builder::new()
-            .prefix("conjure-plugin-test-")
-            .tempdir()
-            .map_err(ContractError::Scratch)?;
+        let mut scratch = tempfile::Builder::new();
+        scratch.prefix("conjure-plugin-test-");
+        let scratch = match &options.scratch {
+            Some(dir) => scratch.tempdir_in(dir),
+            None => scratch.tempdir(),
+        };
+        let scratch = scratch.map_err(ContractError::Scratch)?;
         let store =
             CopyStore::open(scratch.path().join("host/store")).map_err(ContractError::Scratch)?;
         let loader = Loader::new(

@@ -1,14 +1,15 @@
-//! What the host of a bench does for a plugin: it keeps values, takes files and progress, and answers
-//! no question. What needs a whole host, such as secrets and HTTP, is there for declared examples only.
+//! What the host of a bench does for a plugin: it keeps values, takes files and progress, gives the
+//! secrets and the HTTP that the manifest names, as a host does, and answers no question.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_abi::{Fault, code};
 use conjure_plugins::{CallMeta, HostServices, PluginId};
 use conjure_skill_sdk::protocol::{
-    Elicited, Empty, KvKey, KvKeys, KvList, KvSet, KvValue, RegisterFile, Registered, Roots,
-    host_op,
+    Elicited, Empty, KvKey, KvKeys, KvList, KvSet, KvValue, Manifest, RegisterFile, Registered,
+    Roots, host_op,
 };
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -16,9 +17,29 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The services of one instance.
-#[derive(Debug, Default)]
 pub(super) struct BenchServices {
     kept: Arc<Mutex<BenchState>>,
+    /// Those of a host that has no session.
+    outside: Arc<dyn HostServices>,
+    /// What was asked of the outside and not had, such as a secret that nobody set.
+    unmet: Arc<Mutex<Option<String>>>,
+}
+
+impl BenchServices {
+    /// What a plugin may ask for that says this of itself.
+    pub(super) fn of(manifest: &Manifest, dir: &Path) -> Self {
+        let secrets = conjure_config::env::secrets();
+        Self {
+            kept: Arc::default(),
+            unmet: Arc::default(),
+            outside: conjure_runtime::plugin_services(&manifest.permissions, secrets, dir),
+        }
+    }
+
+    /// Where the words are about what the plugin could not have from outside.
+    pub(super) fn unmet(&self) -> Arc<Mutex<Option<String>>> {
+        Arc::clone(&self.unmet)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,11 +51,26 @@ struct BenchState {
 impl HostServices for BenchServices {
     fn host(
         &self,
-        _plugin: &PluginId,
-        _call: &CallMeta,
+        plugin: &PluginId,
+        call: &CallMeta,
         op: &str,
         json: Vec<u8>,
     ) -> BoxFuture<'static, Result<Vec<u8>, Fault>> {
+        if [host_op::SECRET_GET, host_op::HTTP_SEND].contains(&op) {
+            let (answer, unmet) = (self.outside.host(plugin, call, op, json), self.unmet());
+            let op = op.to_owned();
+            return Box::pin(async move {
+                let answer = answer.await;
+                // What the manifest does not name is the plugin's own mistake.
+                if let Err(fault) = &answer
+                    && [code::NOT_FOUND, code::FAILED].contains(&fault.code)
+                {
+                    let mut unmet = unmet.lock().unwrap_or_else(PoisonError::into_inner);
+                    *unmet = Some(format!("`{op}`: {}", fault.text()));
+                }
+                answer
+            });
+        }
         let mut state = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(std::future::ready(answer(&mut state, op, &json)))
     }

@@ -58,6 +58,8 @@ mod plugin_dev;
 #[cfg(test)]
 mod plugin_test;
 #[cfg(test)]
+mod plugin_test_faults;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod policy_commands;

@@ -261,7 +261,6 @@ fn a_program_is_added_shown_and_rolled_back_as_a_library_is() {
 fn what_there_is_no_template_for_is_said() {
     let workspace = workspace(&[]);
     for (args, expected) in [
-        ("backend other --lang python", "makes skills"),
         ("skill other --lang python --sdk 1", "one file"),
         ("skill other --lang cobol", "cobol"),
     ] {

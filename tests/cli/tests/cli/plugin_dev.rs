@@ -58,6 +58,7 @@ fn each_save_is_live_in_a_session_of_its_own_or_says_why_not() {
     let good = "fn skill() -> Skill {";
     let wrong = "fn skill() -> Skill {\n    oops;";
     save(&source, |text| text.replace(good, wrong));
+    let begun = Instant::now();
     let dev = dev(&workspace, "dev-one", &[]);
     dev.wait_for_stdout("cannot find value `oops`").unwrap();
     save(&source, |text| text.replace(wrong, good));
@@ -87,13 +88,42 @@ fn each_save_is_live_in_a_session_of_its_own_or_says_why_not() {
         .iter()
         .filter_map(|round| round["since_saved_ms"].as_u64());
     let lasted: Vec<u64> = lasted.collect();
-    // 4 s on a machine that does nothing else; this one may be busy.
+    // Counted from the save, and so no longer than all of this.
+    let all = u64::try_from(begun.elapsed().as_millis()).unwrap();
     assert!(
-        !lasted.is_empty() && lasted.iter().all(|ms| *ms < 60_000),
+        !lasted.is_empty() && lasted.iter().all(|ms| *ms < all),
         "{lasted:?}"
     );
     let stages: Vec<&Value> = rounds.iter().map(|round| &round["stage"]).collect();
     assert!(stages.contains(&&"build".into()) && stages.contains(&&"check".into()));
+}
+
+#[test]
+fn what_cargo_builds_inside_the_crate_is_no_change() {
+    let workspace = workspace(&[]);
+    let dir = made(&workspace, "dev-inside");
+    // Of a workspace, whose only plugin it is.
+    let root = workspace.work().join("all");
+    fs::create_dir_all(root.join(".cargo")).unwrap();
+    fs::rename(&dir, root.join("dev-inside")).unwrap();
+    let manifest = root.join("dev-inside/Cargo.toml");
+    save(&manifest, |text| text.replace("[workspace]\n", ""));
+    let profile = "\n[profile.dev]\ndebug = \"line-tables-only\"\n";
+    let members = format!("[workspace]\nmembers = [\"dev-inside\"]\nresolver = \"2\"\n{profile}");
+    fs::write(root.join("Cargo.toml"), members).unwrap();
+    // Whose directory everybody else's builds are linked into.
+    let built = root.join("dev-inside/built");
+    std::os::unix::fs::symlink(conjure_kit::repo_root().join("target/plugin-new"), &built).unwrap();
+    let env = [("CARGO_TARGET_DIR", built.display().to_string())];
+    let dev = dev(&workspace, "all", &env);
+    dev.wait_for_stdout("- dev-inside_greet: ok").unwrap();
+    save(&manifest, |text| text.replace("0.1.0", "0.1.1"));
+    dev.wait_for_stdout("dev-inside 0.1.1").unwrap();
+    dev.signal(Signal::INT);
+    let output = dev.wait().unwrap();
+    let rounds = json_lines(&output);
+    let rounds = rounds.iter().filter(|line| line["type"] == "round");
+    assert_eq!(rounds.count(), 2, "{output:?}");
 }
 
 #[test]

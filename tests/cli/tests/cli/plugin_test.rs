@@ -12,7 +12,7 @@ use crate::plugin_create::{built, checkout};
 use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
 
 /// Runs the checks of a library.
-fn tested(workspace: &Workspace, library: &str, more: &str) -> (Output, Value) {
+pub(crate) fn tested(workspace: &Workspace, library: &str, more: &str) -> (Output, Value) {
     let args = format!("plugin test {library} --json {more}");
     let output = conjure(workspace, &args).run().unwrap();
     let said = json(&output);
@@ -20,7 +20,7 @@ fn tested(workspace: &Workspace, library: &str, more: &str) -> (Output, Value) {
 }
 
 /// The outcomes of one place, as `verdict check`.
-fn outcomes(said: &Value, place: usize) -> Vec<String> {
+pub(crate) fn outcomes(said: &Value, place: usize) -> Vec<String> {
     let checks = said["runs"][place]["checks"].as_array().unwrap();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     checks
@@ -30,7 +30,7 @@ fn outcomes(said: &Value, place: usize) -> Vec<String> {
 }
 
 /// The checks that failed, in any place, with what was there.
-fn failed(said: &Value) -> Vec<(String, String)> {
+pub(crate) fn failed(said: &Value) -> Vec<(String, String)> {
     let runs = said["runs"].as_array().unwrap();
     let checks = runs
         .iter()
@@ -166,6 +166,130 @@ fn a_backend_of_the_template_holds_its_contract() {
         outcomes.contains(&"passed example: `echo` {\"text\":\"hi\"}".to_owned()),
         "{outcomes:?}"
     );
+}
+
+#[test]
+fn an_executor_and_a_backend_in_python_hold_their_contracts_and_have_tests() {
+    let workspace = workspace(&[]);
+    for (kind, least, check) in [
+        (
+            "executor",
+            24,
+            "a command that is cancelled ends with all that it started",
+        ),
+        ("backend", 9, "a session that closes leaves the others open"),
+    ] {
+        let name = format!("my-{kind}");
+        let create = format!("plugin create {kind} {name} --lang python");
+        let made = conjure(&workspace, &create).run().unwrap();
+        assert_eq!(made.code, Some(0), "{made:?}");
+        let own = std::process::Command::new("/usr/bin/python3")
+            .args(["-B", "-W", "error", "-m", "unittest"])
+            .current_dir(workspace.work().join(&name))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&own.stderr);
+        assert!(
+            own.status.success() && said.contains("Ran 2 tests"),
+            "{said}"
+        );
+        let (output, said) = tested(&workspace, &name, "");
+        assert_eq!(output.code, Some(0), "{said:#}");
+        let outcomes = outcomes(&said, 0);
+        let passed = outcomes.iter().filter(|it| it.starts_with("passed"));
+        assert!(passed.count() >= least, "{outcomes:?}");
+        assert!(
+            outcomes.contains(&format!("passed {check}")),
+            "{outcomes:?}"
+        );
+    }
+    // As the words after making them say it.
+    let args = [
+        "call",
+        "my-backend_echo",
+        "--executor",
+        "my-backend",
+        "--args",
+        "{\"text\": \"hi\"}",
+    ];
+    let more = ["--plugin", "my-backend/my-backend.plugin.toml"];
+    let called = conjure_kit::cli(args.into_iter().chain(more)).workspace(&workspace);
+    assert_eq!(called.run().unwrap().stdout, "hi\n");
+    let args = [
+        "call",
+        "my-executor_bash_tool",
+        "--executor",
+        "my-executor",
+        "--args",
+        "{\"command\": \"echo hi\"}",
+    ];
+    let more = ["--plugin", "my-executor/my-executor.plugin.toml"];
+    let called = conjure_kit::cli(args.into_iter().chain(more)).workspace(&workspace);
+    let called = called.run().unwrap();
+    assert!(called.stdout.contains("hi"), "{called:?}");
+}
+
+/// The skill of the template as an `impl` block.
+const WITH_ATTRIBUTE: &str = r#"use std::sync::Mutex;
+
+use conjure_skill_sdk::{export_skill, skill, Error, Result, Skill};
+use serde_json::json;
+
+#[derive(Default)]
+struct Greeter(Mutex<Vec<String>>);
+
+/// Greets people and remembers whom
+#[skill]
+impl Greeter {
+    /// Greets somebody
+    #[tool]
+    fn greet(
+        &self,
+        /// Whom to greet
+        name: String,
+    ) -> Result<String> {
+        let mut greeted = self.0.lock().map_err(|_| Error::new("the list is broken"))?;
+        greeted.push(name);
+        Ok(format!("Hello, {}!", greeted.join(" and ")))
+    }
+}
+
+fn greeter() -> Skill {
+    Greeter::skill()
+        .example("greet", json!({ "name": "Ada" }), "Hello, Ada!")
+        .example("greet", json!({ "name": "Grace" }), "Hello, Ada and Grace!")
+}
+
+export_skill!(greeter);
+"#;
+
+#[test]
+fn a_skill_as_an_impl_block_holds_its_contract_with_the_sdk_of_the_program() {
+    let workspace = workspace(&[]);
+    let made = conjure(&workspace, "plugin create skill block-skill")
+        .run()
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    fs::write(
+        workspace.work().join("block-skill/src/lib.rs"),
+        WITH_ATTRIBUTE,
+    )
+    .unwrap();
+    let target = repo_root().join("target/plugin-new");
+    let library = Cargo::at(workspace.work().join("block-skill"), target)
+        .plugin("block-skill")
+        .unwrap();
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
+    assert_eq!(output.code, Some(0), "{said:#}");
+    for place in 0..2 {
+        let outcomes = outcomes(&said, place);
+        for check in [
+            "passed `greet` refuses arguments that do not fit its schema",
+            "passed example: `greet` {\"name\":\"Grace\"}",
+        ] {
+            assert!(outcomes.iter().any(|it| it == check), "{outcomes:?}");
+        }
+    }
 }
 
 #[test]

@@ -83,6 +83,33 @@ fn what_was_replaced_or_removed_can_be_put_back() {
 }
 
 #[test]
+fn builds_that_are_worked_on_push_nothing_out_of_what_can_be_put_back() {
+    let stage = Stage::new();
+    for version in ["0.1.0", "0.2.0", "0.3.0"] {
+        stage.add(version);
+    }
+    stage.add("0.4.0");
+    let mut own = stage.build("0.4.0").sha256;
+    for patch in 1..=12 {
+        let next = stage.build(&format!("0.4.{patch}"));
+        assert!(stage.installed.put_next(&next, &own).unwrap());
+        own = next.sha256;
+    }
+    assert_eq!(stage.there().as_deref(), Some("0.4.12"));
+    assert_eq!(stage.files().len(), 1);
+    assert_eq!(stage.installed.history(Some("teller")).unwrap().len(), 4);
+    // Somebody else's build is not theirs to replace.
+    stage.installed.rollback("teller", Some("0.2.0")).unwrap();
+    let next = stage.build("0.4.13");
+    assert!(!stage.installed.put_next(&next, &own).unwrap());
+    assert_eq!(stage.there().as_deref(), Some("0.2.0"));
+    for version in ["0.1.0", "0.3.0", "0.4.12"] {
+        stage.installed.rollback("teller", Some(version)).unwrap();
+        assert_eq!(stage.there().as_deref(), Some(version));
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said_with_what_is() {
     let stage = Stage::new();
     stage.add("0.2.0");
