@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use conjure_abi::{EmitKind, code};
 use conjure_plugins::{
-    CallOptions, Emit, Instance, LoadedPlugin, PluginCallFailure, PluginError, emit_channel,
+    CallOptions, Emit, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure, PluginError,
+    emit_channel,
 };
 use conjure_skill_sdk::protocol::{Create, Request, SkillMount};
 use serde::Serialize;
@@ -145,8 +146,9 @@ impl Bench {
             ..base
         };
         // In a worker it reaches these, and what its manifest names.
+        let dirs = InstanceDirs::of_work(&[root]);
         plugin
-            .create_in(&create, Arc::new(BenchServices::default()), &[root])
+            .create_in(&create, Arc::new(BenchServices::default()), &dirs)
             .await
     }
 

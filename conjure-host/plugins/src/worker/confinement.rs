@@ -12,6 +12,8 @@ use std::path::{Component, Path, PathBuf};
 use conjure_skill_sdk::protocol::Permissions;
 use serde::{Deserialize, Serialize};
 
+use super::InstanceDirs;
+
 /// Devices and the kernel's own settings, which no manifest gets.
 const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -39,7 +41,7 @@ impl Confinement {
     /// host keeps its own.
     pub(super) fn of(
         permissions: &Permissions,
-        dirs: &[PathBuf],
+        dirs: &InstanceDirs,
         home: Option<&Path>,
         secret: &Path,
     ) -> Result<Self, String> {
@@ -47,16 +49,19 @@ impl Confinement {
         let write = NamedPath::all(&permissions.write, home)?;
         // What is below a directory that it may change is its own anyway; named apart, a link that
         // it puts there would be granted what that leads to.
-        let own = || write.iter().map(|named| &named.path).chain(dirs);
+        let own = || write.iter().map(|named| &named.path).chain(&dirs.work);
         let is_below = |path: &Path| own().any(|dir| path != dir && path.starts_with(dir));
         let granted = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
             let apart = paths.iter().filter(|named| !is_below(&named.path));
             apart.map(|named| named.granted(secret)).collect()
         };
         let mut write_granted = granted(&write)?;
-        write_granted.extend(dirs.iter().map(|dir| real(dir)));
+        write_granted.extend(dirs.work.iter().map(|dir| real(dir)));
+        let mut read_granted = granted(&read)?;
+        let folders = dirs.folders.iter().filter(|folder| !is_below(folder));
+        read_granted.extend(folders.map(|folder| real(folder)));
         Ok(Self {
-            read: granted(&read)?,
+            read: read_granted,
             write: write_granted,
             network: permissions.network,
             commands: permissions.commands,
@@ -189,7 +194,8 @@ mod tests {
                 write: vec![path.to_owned()],
                 ..Permissions::default()
             };
-            Confinement::of(&permissions, &[], Some(&home), &secret).map(|granted| granted.write)
+            Confinement::of(&permissions, &InstanceDirs::default(), Some(&home), &secret)
+                .map(|granted| granted.write)
         };
         assert_eq!(asked("~/notes"), Ok(vec![home.join("notes")]));
         assert_eq!(asked("/var/log"), Ok(vec!["/var/log".into()]));
@@ -222,7 +228,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let home = scratch.path().canonicalize().unwrap();
         let (work, notes, keys) = (home.join("work"), home.join("notes"), home.join(".ssh"));
-        for dir in [&work, &notes, &keys] {
+        let skills = home.join("skills");
+        for dir in [&work, &notes, &keys, &skills] {
             std::fs::create_dir(dir).unwrap();
         }
         std::os::unix::fs::symlink(&keys, notes.join("sub")).unwrap();
@@ -232,9 +239,13 @@ mod tests {
             write: vec!["~/notes".to_owned(), "~/notes/sub".to_owned()],
             ..Permissions::default()
         };
-        let dirs = [work.clone()];
+        let dirs = InstanceDirs {
+            folders: vec![work.join("sub"), skills.clone()],
+            ..InstanceDirs::of_work(&[&work])
+        };
         let granted = Confinement::of(&permissions, &dirs, Some(&home), Path::new("/none"));
         let expected = Confinement {
+            read: vec![skills],
             write: vec![notes, work],
             ..Confinement::default()
         };

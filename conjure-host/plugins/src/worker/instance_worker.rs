@@ -1,6 +1,6 @@
 //! The worker of an instance: what it is started with, what it may reach, and when it may start again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +35,26 @@ pub(crate) struct WorkerGrants {
     /// What the manifest names.
     pub(crate) permissions: Permissions,
     /// The directories of its session, and its own.
-    pub(crate) dirs: Vec<PathBuf>,
+    pub(crate) dirs: InstanceDirs,
+}
+
+/// The directories of a session, as the worker of an instance gets them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstanceDirs {
+    /// Those that it reads and changes: the working directory, and where files are exchanged.
+    pub work: Vec<PathBuf>,
+    /// Those that it reads: the skill folders that are given to it.
+    pub folders: Vec<PathBuf>,
+}
+
+impl InstanceDirs {
+    /// Directories to work in, and no skill folders.
+    pub fn of_work(dirs: &[&Path]) -> Self {
+        Self {
+            work: dirs.iter().map(|dir| (*dir).to_owned()).collect(),
+            folders: Vec::new(),
+        }
+    }
 }
 
 /// What a process is to run.

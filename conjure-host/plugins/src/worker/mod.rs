@@ -32,6 +32,7 @@ mod trust;
 
 pub(super) use confinement::Confinement;
 pub use confinement::{ConfinementGaps, confinement_gaps};
+pub use instance_worker::InstanceDirs;
 pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
 pub use trust::{PluginTrust, TrustedLibrary};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_skill_sdk::protocol::ServedClient;
 use serde::Serialize;
 
-use conjure_plugins::CallMeta;
+use conjure_plugins::{CallMeta, InstanceDirs};
 
 /// What a request is expected to take beside the session's share.
 const EXPECTED: usize = 384;
@@ -124,6 +124,11 @@ impl RequestContext {
             *brace = b',';
         }
         Ok(())
+    }
+
+    /// The session's directories, without skill folders.
+    pub(crate) fn dirs(&self) -> InstanceDirs {
+        InstanceDirs::of_work(&[&self.working_dir, &self.exchange_dir])
     }
 
     pub(crate) fn meta(&self) -> CallMeta {

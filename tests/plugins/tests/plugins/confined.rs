@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use conjure_host::plugin::{
-    Instance, Isolation, LoadedPlugin, LoaderOptions, NoServices, PluginError, WorkerOptions,
+    Instance, InstanceDirs, Isolation, LoadedPlugin, LoaderOptions, NoServices, PluginError,
+    WorkerOptions,
 };
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::{Bench, Plugin};
@@ -114,7 +115,11 @@ fn bench_of(root: &Path, confined: bool) -> Arc<LoadedPlugin> {
 
 async fn instance(plugin: &Arc<LoadedPlugin>, work: &Path) -> Arc<Instance> {
     plugin
-        .create_in(&Bench::create(), Arc::new(NoServices), &[work])
+        .create_in(
+            &Bench::create(),
+            Arc::new(NoServices),
+            &InstanceDirs::of_work(&[work]),
+        )
         .await
         .unwrap()
 }
