@@ -116,6 +116,8 @@ fn plugin() -> ExecutorPlugin<Local> {
     .permissions(Permissions {
         // Commands are passed a provider's key where `pass_env` names that.
         secrets: PROVIDER_KEYS.map(str::to_owned).into(),
+        commands: true,
+        network: true,
         ..Permissions::default()
     })
 }

@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conjure_abi::HeaderFields;
+use conjure_confinement::WorkerConfinement;
 use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
 
+use super::confinement::granted;
 use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
-use super::{Confinement, WorkerOptions, command};
+use super::{WorkerOptions, command};
 use crate::load::Loader;
 use crate::open::LibraryLabel;
 use crate::{PluginError, ProgramDescription, Sha256};
@@ -100,12 +102,12 @@ impl PluginWorkers {
     }
 
     /// What a worker may reach.
-    fn confinement(&self, grants: &WorkerGrants) -> Result<Confinement, String> {
+    fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, String> {
         let home = conjure_config::env::home();
         let store = self.loader.store().dir();
         // What the host keeps lies beside its copies.
         let own = store.parent().unwrap_or(store);
-        Confinement::of(&grants.permissions, &grants.dirs, home.as_deref(), own)
+        granted(&grants.permissions, &grants.dirs, home.as_deref(), own)
     }
 
     /// Name and version.
@@ -230,7 +232,10 @@ impl InstanceWorker {
             true => Some(
                 self.plugin
                     .confinement(&self.grants)
-                    .map(|confinement| confinement.of_program(command.is_some()))
+                    .map(|confinement| WorkerConfinement {
+                        program: command.is_some(),
+                        ..confinement
+                    })
                     .map_err(|reason| self.not_granted(reason))?,
             ),
             false => None,

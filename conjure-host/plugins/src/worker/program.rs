@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
 use conjure_config::platform;
+use conjure_confinement::{ConfinementGaps, WorkerConfinement};
 use conjure_skill_sdk::frames::{PluginRoot, serve};
 use rustix::process::{Resource, Rlimit, Signal};
 
-use super::confinement::{Confinement, ConfinementGaps};
 use super::process::ALLOCATOR;
 use crate::PROTOCOL;
 use crate::open::{LibraryLabel, end_at_once, open};
@@ -62,7 +62,7 @@ pub(super) struct WorkerArguments {
     /// What the file's header says, for errors.
     pub(super) label: LibraryLabel,
     /// What it may reach; without it, what its user may.
-    pub(super) confinement: Option<Confinement>,
+    pub(super) confinement: Option<WorkerConfinement>,
 }
 
 impl WorkerArguments {
@@ -300,10 +300,10 @@ mod tests {
                 sdk: "0.1.0".to_owned(),
                 rustc: "rustc 1.85.0 (4d91de4e4 2025-02-17)".to_owned(),
             },
-            confinement: Some(Confinement {
+            confinement: Some(WorkerConfinement {
                 read: vec!["/var/log".into()],
                 network: true,
-                ..Confinement::default()
+                ..WorkerConfinement::default()
             }),
         };
         let args = arguments.to_args().unwrap();

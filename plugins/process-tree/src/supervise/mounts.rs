@@ -33,6 +33,9 @@ pub(super) fn hide(confinement: &Confinement) -> (bool, Privileges) {
     if hidden.is_empty() {
         return (true, privileges());
     }
+    if hidden.iter().all(|place| is_out_of_reach(place)) {
+        return (true, privileges());
+    }
     let privileges = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => Privileges::System,
         Err(_) if confinement.by_user_namespace => match own_users() {
@@ -43,6 +46,11 @@ pub(super) fn hide(confinement: &Confinement) -> (bool, Privileges) {
     };
     let visible = existing(&confinement.visible);
     (cover_all(&hidden, &visible).is_ok(), privileges)
+}
+
+/// Whether this process cannot read there in any case, as in the worker of a plugin.
+fn is_out_of_reach(place: &Path) -> bool {
+    File::open(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Finds out whether a user namespace is of use here. For a process of its own.
