@@ -244,6 +244,7 @@ impl InstanceWorker {
             parent: std::process::id(),
             memory: options.limits.memory,
             open_files: options.limits.open_files,
+            processor_seconds: options.limits.processor_time.as_secs().max(1),
             copy,
             command,
             file: file.path.clone(),
