@@ -125,12 +125,13 @@ pub fn maybe_sandbox(sandboxed: &str) -> String {
 /// Whether the output of a command says that something was refused to it, as a sandbox does.
 #[must_use]
 pub fn says_refused(output: &str) -> bool {
-    const WORDS: [&str; 9] = [
+    const WORDS: [&str; 10] = [
         "Permission denied",
         "Operation not permitted",
         "Read-only file system",
-        "Could not resolve host",
         "ould not resolve",
+        "ouldn't connect",
+        "Failed to connect",
         "name resolution",
         "Network is unreachable",
         "EACCES",
