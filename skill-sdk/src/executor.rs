@@ -203,6 +203,7 @@ pub struct ExecutorPlugin<E> {
     starts_in_place: bool,
     permissions: Permissions,
     files: Option<FilesHandler<E>>,
+    sandbox: bool,
 }
 
 impl<E: Executor> ExecutorPlugin<E> {
@@ -223,6 +224,7 @@ impl<E: Executor> ExecutorPlugin<E> {
             starts_in_place: false,
             permissions: Permissions::default(),
             files: None,
+            sandbox: false,
         }
     }
 
@@ -290,6 +292,14 @@ impl<E: Executor> ExecutorPlugin<E> {
         self.files = Some(files_of::<E>());
         self
     }
+
+    /// Commands run on the host's machine, and the executor keeps them to the sandbox that `init` is
+    /// told. One that does not say so is told of none.
+    #[must_use]
+    pub fn with_sandbox(mut self) -> Self {
+        self.sandbox = true;
+        self
+    }
 }
 
 impl<E: Executor> Exported for ExecutorPlugin<E> {
@@ -313,6 +323,9 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
         ];
         if self.files.is_some() {
             operations.extend([op::FILES_PUT, op::FILES_GET]);
+        }
+        if self.sandbox {
+            operations.push("executor.sandbox");
         }
         Ok(Manifest {
             manifest: 1,

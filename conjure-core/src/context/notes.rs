@@ -87,6 +87,59 @@ pub fn works_elsewhere(tools: &[&str], dir: &str) -> String {
     format!("For {} the working directory is {dir}.\n", tools.join(", "))
 }
 
+/// Says what the commands of a session may do in their sandbox. `places` are where they write.
+#[must_use]
+pub fn sandboxed(places: &[String], network: bool) -> String {
+    let (last, before) = places
+        .split_last()
+        .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
+    let places = match before.is_empty() {
+        true => last.to_owned(),
+        false => format!("{} and {last}", before.join(", ")),
+    };
+    let network = if network { "" } else { " and have no network" };
+    format!("they write only in {places}{network}")
+}
+
+/// Says so of these tools.
+#[must_use]
+pub fn works_in_sandbox(tools: &[&str], sandboxed: &str) -> String {
+    format!(
+        "Commands of {} run in a sandbox: {sandboxed}. What it refuses stays refused, in whatever way it is \
+         tried; ask the person to allow it.\n",
+        tools.join(", ")
+    )
+}
+
+/// Stands behind the output of a command that something was refused to, where that may have been its
+/// sandbox.
+#[must_use]
+pub fn maybe_sandbox(sandboxed: &str) -> String {
+    format!(
+        "[This session's commands run in a sandbox: {sandboxed}. If that is what refused it, another way \
+         will not work either. The person can allow more with `sandbox` in the session's settings: `write` \
+         and `read` with paths, `network = true`, or `\"none\"`.]"
+    )
+}
+
+/// Whether the output of a command says that something was refused to it, as a sandbox does.
+#[must_use]
+pub fn says_refused(output: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "Permission denied",
+        "Operation not permitted",
+        "Read-only file system",
+        "ould not resolve",
+        "ouldn't connect",
+        "Failed to connect",
+        "name resolution",
+        "Network is unreachable",
+        "EACCES",
+        "EPERM",
+    ];
+    WORDS.iter().any(|words| output.contains(words))
+}
+
 /// Stands for the middle of a text that was shortened.
 #[must_use]
 pub fn left_out(characters: usize) -> String {

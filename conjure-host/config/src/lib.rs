@@ -12,10 +12,12 @@ pub mod file_name;
 pub mod fs;
 pub mod platform;
 pub mod project_trust;
+mod sandbox;
 mod session_file;
 pub mod skill_folders;
 
 pub use auth_name::{AuthName, AuthRef, BadAuthName, OpenAuth, is_auth_name, is_provider_name};
+pub use sandbox::{SandboxMode, SandboxSpec};
 pub use session_file::{
     BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,
     SpecError, TimeoutSpec,

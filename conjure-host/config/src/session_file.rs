@@ -12,6 +12,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::SandboxSpec;
 use crate::auth_name::AuthRef;
 
 /// A session, as a TOML file or as values.
@@ -88,6 +89,8 @@ pub struct SessionSpec {
     pub routing: Naming,
     /// Which calls may run.
     pub policy: PolicySpec,
+    /// What commands on this machine may do; whatever the user may by default.
+    pub sandbox: SandboxSpec,
 }
 
 /// What is to be known of one provider over HTTP.
@@ -393,6 +396,7 @@ impl SessionSpec {
         let base = path.parent().unwrap_or(Path::new("."));
         spec.script = spec.script.map(|script| base.join(script));
         spec.working_dir = spec.working_dir.map(|dir| base.join(dir));
+        spec.sandbox = spec.sandbox.below(base, crate::env::home().as_deref());
         for backend in spec
             .backends
             .iter_mut()
@@ -465,6 +469,9 @@ impl SessionSpec {
     /// # Errors
     /// [`SpecError::Invalid`].
     pub fn check(&self) -> Result<(), SpecError> {
+        if let Some(message) = self.sandbox.fault() {
+            return Err(SpecError::Invalid { message });
+        }
         let mut names = BTreeSet::new();
         for backend in &self.backends {
             if backend.kind.is_empty() {

@@ -1,6 +1,7 @@
 //! An instance of a plugin, and the life of a request to it.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::in_place::InPlaceSlot;
 use super::link::{InstanceLink, LinkReply};
 use super::loaded::LoadedPlugin;
 use super::services::{CallOptions, HostServices, PluginCallFailure};
+use super::worker::InstanceDirs;
 
 /// The most bytes that are kept of a fault's message.
 const MESSAGE: usize = 16 * 1024;
@@ -59,6 +61,8 @@ pub struct Instance {
     context: Arc<CallRecord>,
     services: Arc<dyn HostServices>,
     slot: Arc<InPlaceSlot>,
+    /// In a worker, what of a session it was made with.
+    dirs: Option<InstanceDirs>,
 }
 
 impl Instance {
@@ -76,7 +80,23 @@ impl Instance {
             context,
             services,
             slot,
+            dirs: None,
         }
+    }
+
+    /// It runs in a worker, which reaches these directories of a session and no others.
+    pub(super) fn confine_to(&mut self, dirs: InstanceDirs) {
+        self.dirs = Some(dirs);
+    }
+
+    /// Whether it reaches a skill folder: in the host's process any, in a worker those that it was made
+    /// with.
+    pub fn reaches_folder(&self, folder: &Path) -> bool {
+        let mut granted = self
+            .dirs
+            .iter()
+            .flat_map(|dirs| dirs.folders.iter().chain(&dirs.work));
+        self.dirs.is_none() || granted.any(|granted| folder.starts_with(granted))
     }
 
     /// The plugin that it is of: the very version, whatever is routed now.

@@ -62,6 +62,6 @@ pub use store::CopyStore;
 pub use target::LibraryTarget;
 pub use watch::{WatchOptions, Watcher};
 pub use worker::{
-    ConfinementGaps, Isolation, PluginTrust, TrustedLibrary, WorkerLimits, WorkerOptions,
-    confinement_gaps, worker_main,
+    ConfinementGaps, InstanceDirs, Isolation, PluginTrust, TrustedLibrary, WorkerLimits,
+    WorkerOptions, confinement_gaps, worker_main,
 };

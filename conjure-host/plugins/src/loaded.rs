@@ -19,7 +19,9 @@ use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
-use super::worker::{InstanceWorker, Isolation, PluginWorkers, WorkerGrants, WorkerLink};
+use super::worker::{
+    InstanceDirs, InstanceWorker, Isolation, PluginWorkers, WorkerGrants, WorkerLink,
+};
 use super::{FileStamp, Pin, PluginError, ProgramDescription, Sha256};
 
 /// A plugin that can make instances.
@@ -216,11 +218,12 @@ impl LoadedPlugin {
         create: &Create,
         services: Arc<dyn HostServices>,
     ) -> Result<Arc<Instance>, PluginError> {
-        self.create_in(create, services, &[]).await
+        self.create_in(create, services, &InstanceDirs::default())
+            .await
     }
 
-    /// The same for a session that works in these directories: in a worker the instance reaches
-    /// them, its own directory, and what its manifest names.
+    /// The same for a session with these directories: in a worker the instance reaches them, its own
+    /// directory, and what its manifest names.
     ///
     /// # Errors
     /// As [`LoadedPlugin::create`].
@@ -228,7 +231,7 @@ impl LoadedPlugin {
         self: &Arc<Self>,
         create: &Create,
         services: Arc<dyn HostServices>,
-        dirs: &[&Path],
+        dirs: &InstanceDirs,
     ) -> Result<Arc<Instance>, PluginError> {
         if self.health.is_removed() {
             return Err(PluginError::Removed {
@@ -259,7 +262,10 @@ impl LoadedPlugin {
                 return Err(error);
             }
         };
-        let instance = Instance::new(Arc::clone(self), link, context, services);
+        let mut instance = Instance::new(Arc::clone(self), link, context, services);
+        if self.isolation() == Isolation::Process {
+            instance.confine_to(dirs.clone());
+        }
         self.ping(&instance).await?;
         Ok(Arc::new(instance))
     }
@@ -269,7 +275,7 @@ impl LoadedPlugin {
         &self,
         create: &Create,
         context: &Arc<CallRecord>,
-        dirs: &[&Path],
+        dirs: &InstanceDirs,
     ) -> Result<Box<dyn InstanceLink>, PluginError> {
         let config = serde_json::to_vec(create).map_err(|error| self.refuses(error.to_string()))?;
         let asynchronous = self.manifest.has("start/1");
@@ -284,10 +290,11 @@ impl LoadedPlugin {
                     conjure_config::fs::create_private_dir(&dir)
                         .map_err(|error| self.refuses(error.to_string()))?;
                 }
-                let dirs = dirs.iter().map(|dir| (*dir).to_owned()).chain(own);
+                let mut dirs = dirs.clone();
+                dirs.work.extend(own);
                 let grants = WorkerGrants {
                     permissions: self.manifest.permissions.clone(),
-                    dirs: dirs.collect(),
+                    dirs,
                 };
                 let worker = InstanceWorker::new(Arc::clone(worker), grants);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);

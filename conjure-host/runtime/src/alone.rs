@@ -77,9 +77,11 @@ impl Host {
         dirs.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
         let nowhere = OpenInstances::default();
-        let instance = shared
-            .instances
-            .instance(&plugin, backend.instance(), config, &nowhere);
+        let reach = dirs.request_context.dirs();
+        let instance =
+            shared
+                .instances
+                .instance(&plugin, backend.instance(), config, &nowhere, &reach);
         let instance = instance.await.map_err(not_ready)?;
         let open = Open {
             options: backend.config.clone().unwrap_or_else(|| json!({})),

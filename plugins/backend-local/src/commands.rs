@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use crate::agent::Agent;
 use crate::config::LocalSettings;
 use crate::keeping;
+use crate::sandbox::SessionSandbox;
 use crate::session::LocalSession;
 
 /// The commands of an instance.
@@ -117,12 +118,18 @@ impl Commands {
         let skills = session.skills().into_iter().map(|skill| skill.dir);
         let visible = [roots.working_dir()].into_iter().chain(own);
         let visible = visible.chain(cx.skill_dir()).map(text).chain(skills);
+        let sandbox = session.sandbox();
+        let sandbox = sandbox.map(|rules| SessionSandbox::new(&rules, roots, cx.exchange_dir()));
+        if let Some(temporary) = sandbox.as_ref().and_then(SessionSandbox::temporary_dir) {
+            env.push(("TMPDIR".to_owned(), text(temporary)));
+        }
         AgentRequest::Bash(ShellCommand {
             shell: text(&self.settings.shell),
             command: request.command,
             env,
             dir: Some(text(roots.working_dir())),
             visible: visible.collect(),
+            sandbox: sandbox.map(SessionSandbox::into_shell),
             time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),
             grace_ms: milliseconds(limits.grace),
         })
@@ -184,6 +191,19 @@ impl Commands {
             (
                 gaps.signals,
                 "they can signal the user's other processes (that takes Linux 6.12)",
+            ),
+            (
+                gaps.writes,
+                "the session's sandbox does not keep them from writing (the kernel has no Landlock)",
+            ),
+            (
+                gaps.modes,
+                "the session's sandbox does not keep them from changing modes, owners and times of files \
+                 elsewhere (the kernel lets this user make no user namespace)",
+            ),
+            (
+                gaps.network,
+                "the session's sandbox does not keep them from the network (the kernel has no seccomp)",
             ),
         ];
         let lacks = lacks.into_iter().filter(|(lacks, _)| *lacks);

@@ -3,8 +3,8 @@
 //! Commands run as the host's own user with a clean environment, in the session's working
 //! directory, under limits of time and output, and leave no process behind, not even when the host
 //! is killed. They see neither the host's own files nor into its processes. The file operations
-//! stay inside the session's directories. This is no sandbox: a command may do whatever else the
-//! user may do.
+//! stay inside the session's directories. Unless the session has a sandbox, a command may do whatever
+//! else the user may do.
 
 #[cfg(not(unix))]
 compile_error!("the local executor needs a Unix system");
@@ -13,6 +13,7 @@ mod agent;
 mod commands;
 mod config;
 mod keeping;
+mod sandbox;
 mod session;
 #[cfg(test)]
 mod testing;
@@ -113,9 +114,12 @@ fn plugin() -> ExecutorPlugin<Local> {
         },
     )
     .config_schema(config::schema())
+    .with_sandbox()
     .permissions(Permissions {
         // Commands are passed a provider's key where `pass_env` names that.
         secrets: PROVIDER_KEYS.map(str::to_owned).into(),
+        commands: true,
+        network: true,
         ..Permissions::default()
     })
 }

@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conjure_skill_sdk::protocol::{ExecutorInit, SkillMount};
+use conjure_skill_sdk::protocol::{ExecutorInit, Sandbox, SkillMount};
 use conjure_skill_sdk::{Error, Result};
 use tokio::sync::watch;
+
+use crate::sandbox;
 
 /// How long the end of a session waits for its commands, which end within the grace time.
 const END: Duration = Duration::from_secs(3);
@@ -39,6 +41,9 @@ impl Sessions {
                     skill.name, skill.dir
                 )));
             }
+        }
+        if let Some(sandbox) = &request.sandbox {
+            sandbox::check(sandbox)?;
         }
         let session = self.of(id);
         let mut brought = session
@@ -86,6 +91,11 @@ impl LocalSession {
     /// The skill folders that it may read.
     pub(crate) fn skills(&self) -> Vec<SkillMount> {
         self.brought().skills.clone()
+    }
+
+    /// What alone its commands may change, where that is limited.
+    pub(crate) fn sandbox(&self) -> Option<Sandbox> {
+        self.brought().sandbox.clone()
     }
 
     /// The environment that its commands get besides the clean one.

@@ -12,7 +12,8 @@ fn main() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let agent = out.join("conjure-exec-agent");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for crate_of_it in [&source, &source.join("../process-tree")] {
+    let used = ["../process-tree", "../confinement"].map(|dir| source.join(dir));
+    for crate_of_it in [&source].into_iter().chain(&used) {
         for part in ["Cargo.toml", "src"] {
             let part = crate_of_it.join(part);
             println!("cargo::rerun-if-changed={}", part.display());

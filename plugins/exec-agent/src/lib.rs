@@ -21,6 +21,7 @@ pub mod error;
 pub mod executor;
 pub mod files;
 pub mod frame;
+pub mod home_secrets;
 pub mod message;
 #[cfg(feature = "executor")]
 pub mod output;
@@ -36,4 +37,4 @@ pub const PIECE: usize = 32 * 1024;
 
 /// The version of messages and frames. The two sides are always built together; a program that
 /// was brought in some other way is refused when it says another number.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

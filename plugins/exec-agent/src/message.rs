@@ -58,10 +58,23 @@ pub struct ShellCommand {
     pub dir: Option<String>,
     /// Directories that it sees although they are in a hidden one.
     pub visible: Vec<String>,
+    /// What alone it may change, where that is limited.
+    pub sandbox: Option<ShellSandbox>,
     /// How long it may run, in milliseconds.
     pub time_ms: u64,
     /// How long its processes have to react to SIGTERM before SIGKILL, in milliseconds.
     pub grace_ms: u64,
+}
+
+/// What alone a command may change, and what it does not see.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShellSandbox {
+    /// Directories and files that it changes, absolute and without links.
+    pub write: Vec<String>,
+    /// Files and directories that it does not see, besides what all commands do not.
+    pub hidden: Vec<String>,
+    /// Whether it reaches the network.
+    pub network: bool,
 }
 
 /// The reply of the agent to a call.
@@ -129,6 +142,11 @@ impl AgentRequest {
                 })
                 .option(bash.dir.as_deref(), PayloadWriter::text)
                 .list(&bash.visible, |writer, dir| writer.text(dir))
+                .option(bash.sandbox.as_ref(), |writer, sandbox| {
+                    let writer = writer.list(&sandbox.write, |writer, path| writer.text(path));
+                    let writer = writer.list(&sandbox.hidden, |writer, path| writer.text(path));
+                    writer.u8(sandbox.network.into())
+                })
                 .u64(bash.time_ms)
                 .u64(bash.grace_ms),
             Self::View { path, range } => writer
@@ -156,6 +174,13 @@ impl AgentRequest {
                 env: reader.list(|reader| Ok((reader.text()?, reader.text()?)))?,
                 dir: reader.option(PayloadReader::text)?,
                 visible: reader.list(PayloadReader::text)?,
+                sandbox: reader.option(|reader| {
+                    Ok(ShellSandbox {
+                        write: reader.list(PayloadReader::text)?,
+                        hidden: reader.list(PayloadReader::text)?,
+                        network: reader.u8()? == 1,
+                    })
+                })?,
                 time_ms: reader.u64()?,
                 grace_ms: reader.u64()?,
             }),
@@ -304,6 +329,11 @@ mod tests {
                 env: vec![("A".into(), "1".into()), ("B".into(), String::new())],
                 dir: Some("/w".into()),
                 visible: vec!["/d/s".into()],
+                sandbox: Some(ShellSandbox {
+                    write: vec!["/w".into()],
+                    hidden: vec!["/h".into()],
+                    network: true,
+                }),
                 time_ms: 30_000,
                 grace_ms: 500,
             }),

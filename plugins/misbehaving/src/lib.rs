@@ -30,6 +30,8 @@
 //! | `spawn-orphan` | leaves a thread behind that never ends and keeps the call's context |
 //! | `drop-panic` | panics when the instance is dropped; what the SDK does not catch there ends the process |
 //! | `allocate MB` | takes so much memory and writes to all of it |
+//! | `burn` | computes, never returns and ignores a cancel |
+//! | `threads N` | starts so many threads that never end, and returns when it is cancelled |
 //! | `abort`, `exit N`, `segfault`, `stack-overflow` | end the process |
 //!
 //! `read after-return` says what came of the calls that were over: one line each.

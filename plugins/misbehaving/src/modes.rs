@@ -63,6 +63,11 @@ pub(crate) const MODES: &[(&str, &str)] = &[
         "allocate MB",
         "takes so much memory and writes to all of it",
     ),
+    ("burn", "computes, never returns and ignores a cancel"),
+    (
+        "threads N",
+        "starts so many threads that never end, and returns when it is cancelled",
+    ),
     ("abort", "ends the process"),
     ("exit N", "ends the process"),
     ("segfault", "ends the process"),

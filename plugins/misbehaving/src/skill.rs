@@ -79,6 +79,21 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
         }
         "drop-panic" => bomb.arm(),
         "allocate" => allocate(number(argument)?),
+        "burn" => burn(),
+        "threads" => {
+            for _ in 0..number(argument)? {
+                std::thread::Builder::new()
+                    .stack_size(64 * 1024)
+                    .spawn(|| {
+                        loop {
+                            std::thread::park();
+                        }
+                    })?;
+            }
+            while !cx.cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
         "abort" => std::process::abort(),
         "exit" => std::process::exit(number(argument)? as i32),
         "segfault" => export::segfault(),
@@ -152,6 +167,14 @@ fn allocate(megabytes: u64) {
         taken.push(black_box(vec![1_u8; 1024 * 1024]));
     }
     black_box(&taken);
+}
+
+/// Computes for ever.
+fn burn() {
+    let mut number = 0_u64;
+    loop {
+        number = black_box(number.wrapping_mul(31).wrapping_add(1));
+    }
 }
 
 /// Calls itself until the stack is used up.

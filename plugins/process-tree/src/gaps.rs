@@ -9,13 +9,28 @@ pub struct Gaps {
     pub signals: bool,
     /// The files that should be hidden can be reached.
     pub files: bool,
+    /// Of a sandbox: files elsewhere can be changed.
+    pub writes: bool,
+    /// Of a sandbox: modes, owners and times of files elsewhere can be changed.
+    pub modes: bool,
+    /// Of a sandbox: the network can be reached.
+    pub network: bool,
 }
 
 impl Gaps {
     /// As one number, for a stream.
     #[must_use]
     pub fn bits(self) -> u8 {
-        u8::from(self.processes) | u8::from(self.signals) << 1 | u8::from(self.files) << 2
+        let flags = [
+            self.processes,
+            self.signals,
+            self.files,
+            self.writes,
+            self.modes,
+            self.network,
+        ];
+        let bits = flags.into_iter().enumerate();
+        bits.fold(0, |bits, (place, flag)| bits | u8::from(flag) << place)
     }
 
     /// What such a number says.
@@ -25,6 +40,9 @@ impl Gaps {
             processes: bits & 1 != 0,
             signals: bits & 2 != 0,
             files: bits & 4 != 0,
+            writes: bits & 8 != 0,
+            modes: bits & 16 != 0,
+            network: bits & 32 != 0,
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::io::{self, Read};
 
+use conjure_confinement::Sandbox;
+
 use crate::field::{Malformed, PayloadReader, PayloadWriter};
 use crate::frame::{self, Frames, RawFrame, kind};
 use crate::gaps::Gaps;
@@ -63,6 +65,8 @@ pub struct Confinement {
     pub visible: Vec<String>,
     /// Whether a user namespace may be made where nothing can be hidden without.
     pub by_user_namespace: bool,
+    /// What alone it may change, where that is limited.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// What a supervisor reports.
@@ -149,6 +153,12 @@ impl Start {
             .option(confinement, |writer, confinement| {
                 texts(texts(writer, &confinement.hidden), &confinement.visible)
                     .u8(confinement.by_user_namespace.into())
+                    .option(confinement.sandbox.as_ref(), |writer, sandbox| {
+                        let paths = writer.list(&sandbox.write, |writer, path| {
+                            writer.text(&path.to_string_lossy())
+                        });
+                        paths.u8(sandbox.network.into())
+                    })
             })
     }
 
@@ -170,6 +180,12 @@ impl Start {
                     hidden: reader.list(PayloadReader::text)?,
                     visible: reader.list(PayloadReader::text)?,
                     by_user_namespace: reader.u8()? == 1,
+                    sandbox: reader.option(|reader| {
+                        Ok(Sandbox {
+                            write: reader.list(|reader| Ok(reader.text()?.into()))?,
+                            network: reader.u8()? == 1,
+                        })
+                    })?,
                 })
             })?,
         })
@@ -249,6 +265,10 @@ mod tests {
                 hidden: vec!["/h".into()],
                 visible: vec!["/h/v".into()],
                 by_user_namespace: true,
+                sandbox: Some(Sandbox {
+                    write: vec!["/w".into(), "/t".into()],
+                    network: true,
+                }),
             }),
         };
         let orders = [

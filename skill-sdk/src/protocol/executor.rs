@@ -16,6 +16,26 @@ pub struct ExecutorInit {
     /// Environment variables that every command gets; nothing else of the host's is passed on.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// What alone the session lets commands change. Absent: whatever the executor's user may. Only an
+    /// executor that announces `executor.sandbox/1` is told, and keeps its commands to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
+}
+
+/// What a session lets its commands, and the programs of its backends, do on this machine: they read, and
+/// change what is below the working directory and the exchange directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Sandbox {
+    /// Files and directories that they read although such are kept from them, such as `~/.ssh`; absolute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// More files and directories that they change; absolute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    /// Whether they reach the network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
 }
 
 /// A skill folder, on the host or as commands see it.

@@ -126,7 +126,7 @@ async fn keys(auths: &Auths) -> Vec<Finding> {
     findings
 }
 
-/// Whether plugins in processes of their own can be confined.
+/// Whether plugins in processes of their own and commands in a sandbox can be confined.
 fn workers() -> Finding {
     let finding = Finding::well("worker", "confinement", "Landlock and seccomp, whole");
     let gaps = match conjure_plugins::confinement_gaps() {
@@ -136,10 +136,16 @@ fn workers() -> Finding {
     let found = match (gaps.files, gaps.calls) {
         (false, false) => return finding,
         (true, false) => {
-            "this kernel cannot keep plugins in workers from all files that are not theirs"
+            "this kernel cannot keep plugins in workers from all files that are not theirs, nor \
+             commands in a sandbox from writing to all others"
         }
-        (false, true) => "this kernel cannot keep plugins in workers from programs and sockets",
-        (true, true) => "this kernel cannot keep plugins in workers from anything",
+        (false, true) => {
+            "this kernel cannot keep plugins in workers from programs and sockets, nor commands in a \
+             sandbox from the network"
+        }
+        (true, true) => {
+            "this kernel cannot keep plugins in workers, nor commands in a sandbox, from anything"
+        }
     };
     finding.note(
         found,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::{EmitKind, code};
 use conjure_plugins::{
-    CallOptions, Emit, Instance, LoadedPlugin, PluginCallFailure, PluginError, emit_channel,
+    CallOptions, Emit, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure, PluginError,
+    emit_channel,
 };
 use conjure_skill_sdk::protocol::{Create, Request, SkillMount};
 use serde::Serialize;
@@ -164,7 +165,8 @@ impl Bench {
             ..base
         };
         // In a worker it reaches these, and what its manifest names.
-        plugin.create_in(&create, Arc::new(services), &[root]).await
+        let dirs = InstanceDirs::of_work(&[root]);
+        plugin.create_in(&create, Arc::new(services), &dirs).await
     }
 
     /// Another instance with the same directories and the same configuration.

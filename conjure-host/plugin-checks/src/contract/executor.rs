@@ -125,6 +125,7 @@ pub(super) async fn init(bench: &Bench, session: &BenchSession<'_>) -> Checked<E
     let request = ExecutorInit {
         skills: vec![bench.folder()],
         env: BTreeMap::from([("CONTRACT".to_owned(), "session".to_owned())]),
+        ..ExecutorInit::default()
     };
     session.answer(op::EXECUTOR_INIT, &request).await
 }

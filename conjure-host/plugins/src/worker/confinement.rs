@@ -1,73 +1,52 @@
-//! What a worker may reach of this machine, and how the kernel keeps it to that.
-//!
-//! Files by Landlock: what every program needs is readable, and what its session and its manifest
-//! name can be used. Everything that files do not say by seccomp: programs and processes, connections,
-//! other processes' memory, mounts, modules and the like. Both begin before the library is opened, so
-//! they hold for its constructors too, and nothing can take them back.
+//! What a worker is granted of this machine: what its session has and its manifest names, and never
+//! what is the host's or the system itself. The kernel keeps it to that ([`conjure_confinement`]) from
+//! before the library is opened, so for its constructors too.
 //!
 //! That a file exists, and its size and times, the kernel tells in any case.
 
 use std::path::{Component, Path, PathBuf};
 
+use conjure_confinement::{ConfinementGaps, WorkerConfinement};
 use conjure_skill_sdk::protocol::Permissions;
-use serde::{Deserialize, Serialize};
+
+use super::InstanceDirs;
 
 /// Devices and the kernel's own settings, which no manifest gets.
 const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// What one worker may reach.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Confinement {
-    /// Files and directories that it reads, absolute and without links.
-    pub(super) read: Vec<PathBuf>,
-    /// Files and directories that it reads and changes, absolute and without links.
-    pub(super) write: Vec<PathBuf>,
-    /// Whether it opens connections itself.
-    pub(super) network: bool,
-    /// Whether it starts programs.
-    pub(super) commands: bool,
-    /// Whether it becomes a program: that is no other process.
-    #[serde(default)]
-    pub(super) program: bool,
-}
-
-impl Confinement {
-    /// What a manifest names, and the directories that an instance works in. `home` stands for `~`.
-    ///
-    /// # Errors
-    /// The path that cannot be granted: one that is not absolute, or that holds `secret`, where the
-    /// host keeps its own.
-    pub(super) fn of(
-        permissions: &Permissions,
-        dirs: &[PathBuf],
-        home: Option<&Path>,
-        secret: &Path,
-    ) -> Result<Self, String> {
-        let read = NamedPath::all(&permissions.read, home)?;
-        let write = NamedPath::all(&permissions.write, home)?;
-        // What is below a directory that it may change is its own anyway; named apart, a link that
-        // it puts there would be granted what that leads to.
-        let own = || write.iter().map(|named| &named.path).chain(dirs);
-        let is_below = |path: &Path| own().any(|dir| path != dir && path.starts_with(dir));
-        let granted = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
-            let apart = paths.iter().filter(|named| !is_below(&named.path));
-            apart.map(|named| named.granted(secret)).collect()
-        };
-        let mut write_granted = granted(&write)?;
-        write_granted.extend(dirs.iter().map(|dir| real(dir)));
-        Ok(Self {
-            read: granted(&read)?,
-            write: write_granted,
-            network: permissions.network,
-            commands: permissions.commands,
-            program: false,
-        })
-    }
-
-    /// The same for a worker that becomes a program, or that does not.
-    pub(super) fn of_program(self, program: bool) -> Self {
-        Self { program, ..self }
-    }
+/// What a manifest names, and the directories that an instance works in. `home` stands for `~`.
+///
+/// # Errors
+/// The path that cannot be granted: one that is not absolute, or that holds `secret`, where the
+/// host keeps its own.
+pub(super) fn granted(
+    permissions: &Permissions,
+    dirs: &InstanceDirs,
+    home: Option<&Path>,
+    secret: &Path,
+) -> Result<WorkerConfinement, String> {
+    let read = NamedPath::all(&permissions.read, home)?;
+    let write = NamedPath::all(&permissions.write, home)?;
+    // What is below a directory that it may change is its own anyway; named apart, a link that
+    // it puts there would be granted what that leads to.
+    let own = || write.iter().map(|named| &named.path).chain(&dirs.work);
+    let is_below = |path: &Path| own().any(|dir| path != dir && path.starts_with(dir));
+    let granted_of = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
+        let apart = paths.iter().filter(|named| !is_below(&named.path));
+        apart.map(|named| named.granted(secret)).collect()
+    };
+    let mut write_granted = granted_of(&write)?;
+    write_granted.extend(dirs.work.iter().map(|dir| real(dir)));
+    let mut read_granted = granted_of(&read)?;
+    let folders = dirs.folders.iter().filter(|folder| !is_below(folder));
+    read_granted.extend(folders.map(|folder| real(folder)));
+    Ok(WorkerConfinement {
+        read: read_granted,
+        write: write_granted,
+        network: permissions.network,
+        commands: permissions.commands,
+        program: false,
+    })
 }
 
 /// A path in a manifest.
@@ -119,16 +98,6 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// What this system cannot keep a worker from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ConfinementGaps {
-    /// Some or all of the files that are not the plugin's, TCP connections, and sockets and signals
-    /// beyond what seccomp knows of: the kernel has no Landlock, or an old one.
-    pub files: bool,
-    /// Programs, sockets and the kernel's own settings: it has no seccomp.
-    pub calls: bool,
-}
-
 /// What this system cannot keep workers from. Tries it out, on a thread that ends then.
 ///
 /// # Errors
@@ -136,39 +105,10 @@ pub struct ConfinementGaps {
 pub fn confinement_gaps() -> std::io::Result<ConfinementGaps> {
     let tried = std::thread::Builder::new()
         .name("confinement".to_owned())
-        .spawn(|| Confinement::default().enter(Path::new("/dev/null")))?
+        .spawn(|| WorkerConfinement::default().enter(Path::new("/dev/null")))?
         .join();
     let tried = tried.map_err(|_| std::io::Error::other("it could not be tried out"))?;
     tried.map_err(std::io::Error::other)
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Confinement {
-    /// Confines this process, as far as the system can: not at all.
-    pub(super) fn enter(&self, _copy: &Path) -> Result<ConfinementGaps, String> {
-        Ok(ConfinementGaps {
-            files: true,
-            calls: true,
-        })
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Confinement {
-    /// Confines the calling thread and what it starts, as far as the system can: in a worker all
-    /// of it, since it has no other yet. `copy` is the library that it opens then, or the directory of
-    /// the program that it becomes.
-    ///
-    /// # Errors
-    /// That the kernel has what it takes and refused it all the same.
-    pub(super) fn enter(&self, copy: &Path) -> Result<ConfinementGaps, String> {
-        let whole = super::landlock::restrict(self, copy);
-        let whole = whole.map_err(|error| format!("Landlock: {error}"))?;
-        Ok(ConfinementGaps {
-            files: !whole,
-            calls: super::seccomp::restrict(self).is_err(),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -189,7 +129,8 @@ mod tests {
                 write: vec![path.to_owned()],
                 ..Permissions::default()
             };
-            Confinement::of(&permissions, &[], Some(&home), &secret).map(|granted| granted.write)
+            granted(&permissions, &InstanceDirs::default(), Some(&home), &secret)
+                .map(|granted| granted.write)
         };
         assert_eq!(asked("~/notes"), Ok(vec![home.join("notes")]));
         assert_eq!(asked("/var/log"), Ok(vec!["/var/log".into()]));
@@ -222,7 +163,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let home = scratch.path().canonicalize().unwrap();
         let (work, notes, keys) = (home.join("work"), home.join("notes"), home.join(".ssh"));
-        for dir in [&work, &notes, &keys] {
+        let skills = home.join("skills");
+        for dir in [&work, &notes, &keys, &skills] {
             std::fs::create_dir(dir).unwrap();
         }
         std::os::unix::fs::symlink(&keys, notes.join("sub")).unwrap();
@@ -232,11 +174,15 @@ mod tests {
             write: vec!["~/notes".to_owned(), "~/notes/sub".to_owned()],
             ..Permissions::default()
         };
-        let dirs = [work.clone()];
-        let granted = Confinement::of(&permissions, &dirs, Some(&home), Path::new("/none"));
-        let expected = Confinement {
+        let dirs = InstanceDirs {
+            folders: vec![work.join("sub"), skills.clone()],
+            ..InstanceDirs::of_work(&[&work])
+        };
+        let granted = granted(&permissions, &dirs, Some(&home), Path::new("/none"));
+        let expected = WorkerConfinement {
+            read: vec![skills],
             write: vec![notes, work],
-            ..Confinement::default()
+            ..WorkerConfinement::default()
         };
         assert_eq!(granted, Ok(expected));
     }

@@ -3,8 +3,12 @@
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use rustix::process::Signal;
+
+use super::WorkerLimits;
+use super::process::VIOLATION;
 
 /// The most characters that are kept of what a worker last said.
 const SAID: usize = 300;
@@ -26,21 +30,37 @@ enum EndCause {
     Memory {
         limit: u64,
     },
+    Processor {
+        limit: Duration,
+    },
+    /// The host ended it.
+    Threads {
+        limit: usize,
+    },
     Signal(i32),
     Exit(i32),
     Unknown(String),
 }
 
 impl WorkerEnd {
-    /// An end that the system reports. `memory` is what the worker might use, in bytes.
-    pub(super) fn reported(status: &ExitStatus, said: Option<String>, memory: u64) -> Self {
+    /// An end that the system reports. `limits` is what the worker might use.
+    pub(super) fn reported(
+        status: &ExitStatus,
+        said: Option<String>,
+        limits: &WorkerLimits,
+    ) -> Self {
         let is_allocation = |said: &String| said.contains("memory allocation of");
         let cause = match (status.signal(), status.code()) {
             (Some(signal), _)
                 if signal == Signal::ABORT.as_raw() && said.as_ref().is_some_and(is_allocation) =>
             {
-                EndCause::Memory { limit: memory }
+                EndCause::Memory {
+                    limit: limits.memory,
+                }
             }
+            (Some(signal), _) if signal == Signal::XCPU.as_raw() => EndCause::Processor {
+                limit: limits.processor_time,
+            },
             (Some(signal), _) => EndCause::Signal(signal),
             (None, Some(code)) => EndCause::Exit(code),
             (None, None) => EndCause::Unknown(status.to_string()),
@@ -53,6 +73,23 @@ impl WorkerEnd {
         Self {
             cause: EndCause::Host(reason),
             said: None,
+        }
+    }
+
+    /// An end that the host made of one with too many threads.
+    pub(super) fn crowded(limit: usize) -> Self {
+        Self {
+            cause: EndCause::Threads { limit },
+            said: None,
+        }
+    }
+
+    /// Whether the worker itself brought about an end that the host made.
+    pub(super) fn is_its_doing(&self) -> bool {
+        match &self.cause {
+            EndCause::Host(reason) => *reason == VIOLATION,
+            EndCause::Threads { .. } => true,
+            _ => false,
         }
     }
 
@@ -86,6 +123,15 @@ impl fmt::Display for WorkerEnd {
                 f,
                 "ended because it needed more memory than a worker may use ({} MiB)",
                 limit / 1024 / 1024
+            )?,
+            EndCause::Processor { limit } => write!(
+                f,
+                "ended because it used more time of processors than a worker may ({} s)",
+                limit.as_secs()
+            )?,
+            EndCause::Threads { limit } => write!(
+                f,
+                "was ended by the host because it has more threads than a worker may ({limit})"
             )?,
             EndCause::Signal(signal) => match Signal::from_named_raw(*signal) {
                 Some(Signal::SEGV) => f.write_str("ended with a segmentation fault (SIGSEGV)")?,
@@ -125,7 +171,11 @@ mod tests {
 
     fn end(raw: i32, said: Option<&str>) -> String {
         let status = ExitStatus::from_raw(raw);
-        WorkerEnd::reported(&status, said.map(str::to_owned), 64 * 1024 * 1024).to_string()
+        let limits = WorkerLimits {
+            memory: 64 * 1024 * 1024,
+            ..WorkerLimits::default()
+        };
+        WorkerEnd::reported(&status, said.map(str::to_owned), &limits).to_string()
     }
 
     #[test]
@@ -138,6 +188,10 @@ mod tests {
         assert!(
             end(6, Some("memory allocation of 99 bytes failed"))
                 .starts_with("ended because it needed more memory than a worker may use (64 MiB)")
+        );
+        assert_eq!(
+            end(24, None),
+            "ended because it used more time of processors than a worker may (3600 s)"
         );
         assert_eq!(end(3 << 8, None), "called `exit` with code 3");
         assert!(end(9, None).starts_with("was killed (SIGKILL)"));

@@ -1,19 +1,21 @@
 //! The worker of an instance: what it is started with, what it may reach, and when it may start again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conjure_abi::HeaderFields;
+use conjure_confinement::WorkerConfinement;
 use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
 
+use super::confinement::granted;
 use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
-use super::{Confinement, WorkerOptions, command};
+use super::{WorkerOptions, command};
 use crate::load::Loader;
 use crate::open::LibraryLabel;
 use crate::{PluginError, ProgramDescription, Sha256};
@@ -35,7 +37,26 @@ pub(crate) struct WorkerGrants {
     /// What the manifest names.
     pub(crate) permissions: Permissions,
     /// The directories of its session, and its own.
-    pub(crate) dirs: Vec<PathBuf>,
+    pub(crate) dirs: InstanceDirs,
+}
+
+/// The directories of a session, as the worker of an instance gets them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstanceDirs {
+    /// Those that it reads and changes: the working directory, and where files are exchanged.
+    pub work: Vec<PathBuf>,
+    /// Those that it reads: the skill folders that are given to it.
+    pub folders: Vec<PathBuf>,
+}
+
+impl InstanceDirs {
+    /// Directories to work in, and no skill folders.
+    pub fn of_work(dirs: &[&Path]) -> Self {
+        Self {
+            work: dirs.iter().map(|dir| (*dir).to_owned()).collect(),
+            folders: Vec::new(),
+        }
+    }
 }
 
 /// What a process is to run.
@@ -81,12 +102,12 @@ impl PluginWorkers {
     }
 
     /// What a worker may reach.
-    fn confinement(&self, grants: &WorkerGrants) -> Result<Confinement, String> {
+    fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, String> {
         let home = conjure_config::env::home();
         let store = self.loader.store().dir();
         // What the host keeps lies beside its copies.
         let own = store.parent().unwrap_or(store);
-        Confinement::of(&grants.permissions, &grants.dirs, home.as_deref(), own)
+        granted(&grants.permissions, &grants.dirs, home.as_deref(), own)
     }
 
     /// Name and version.
@@ -211,7 +232,10 @@ impl InstanceWorker {
             true => Some(
                 self.plugin
                     .confinement(&self.grants)
-                    .map(|confinement| confinement.of_program(command.is_some()))
+                    .map(|confinement| WorkerConfinement {
+                        program: command.is_some(),
+                        ..confinement
+                    })
                     .map_err(|reason| self.not_granted(reason))?,
             ),
             false => None,
@@ -220,6 +244,7 @@ impl InstanceWorker {
             parent: std::process::id(),
             memory: options.limits.memory,
             open_files: options.limits.open_files,
+            processor_seconds: options.limits.processor_time.as_secs().max(1),
             copy,
             command,
             file: file.path.clone(),

@@ -18,20 +18,17 @@ mod command;
 mod confinement;
 mod end;
 mod instance_worker;
-#[cfg(target_os = "linux")]
-mod landlock;
 mod link;
 mod openings;
 mod options;
 mod process;
 mod program;
 mod restarts;
-#[cfg(target_os = "linux")]
-mod seccomp;
 mod trust;
 
-pub(super) use confinement::Confinement;
-pub use confinement::{ConfinementGaps, confinement_gaps};
+pub use confinement::confinement_gaps;
+pub use conjure_confinement::ConfinementGaps;
+pub use instance_worker::InstanceDirs;
 pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
 pub use trust::{PluginTrust, TrustedLibrary};

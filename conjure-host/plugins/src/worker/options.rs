@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::PluginTrust;
 use crate::TrustedSigners;
@@ -75,6 +76,12 @@ pub struct WorkerLimits {
     pub memory: u64,
     /// Files, pipes and sockets that are open at the same time; 1,024.
     pub open_files: u64,
+    /// Time of processors that it uses in all, in whole seconds; an hour. One that needs more ends, and the
+    /// next begins anew.
+    pub processor_time: Duration,
+    /// Threads that it has at the same time, looked at every second; 512. A worker with more ends. Those of
+    /// programs that it starts are not counted. Linux only.
+    pub threads: usize,
 }
 
 impl Default for WorkerLimits {
@@ -82,6 +89,8 @@ impl Default for WorkerLimits {
         Self {
             memory: 2 * 1024 * 1024 * 1024,
             open_files: 1024,
+            processor_time: Duration::from_secs(60 * 60),
+            threads: 512,
         }
     }
 }

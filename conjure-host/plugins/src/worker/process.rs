@@ -1,6 +1,7 @@
 //! One worker process, as the host sees it.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -15,10 +16,10 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::WorkerOptions;
 use super::end::{WorkerEnd, last_words};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
+use super::{WorkerLimits, WorkerOptions};
 
 /// How long a worker that is not needed any more has for its plugin's own clean-up.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -26,8 +27,10 @@ const CLOSING: Duration = Duration::from_secs(2);
 const DRAINING: Duration = Duration::from_secs(5);
 /// How long the cause of an end is waited for. The streams end a moment before the process.
 const END: Duration = Duration::from_secs(2);
+/// How often the threads of a worker are counted.
+const LOOK_AT_THREADS: Duration = Duration::from_secs(1);
 /// Why a worker is ended whose frames are none.
-const VIOLATION: &str = "what it wrote to its standard output is not the protocol";
+pub(super) const VIOLATION: &str = "what it wrote to its standard output is not the protocol";
 /// Bytes of what a worker writes to standard error that are kept for its last words.
 const SAID: usize = 4096;
 
@@ -143,7 +146,7 @@ impl WorkerProcess {
         let watching = ProcessWatch {
             closing: process.closing.clone(),
             killed_for: process.killed_for.subscribe(),
-            memory: options.limits.memory,
+            limits: options.limits,
             restarts,
         };
         let plugin = plugin.to_owned();
@@ -258,7 +261,7 @@ impl Drop for CallInProcess {
 struct ProcessWatch {
     closing: CancellationToken,
     killed_for: watch::Receiver<Option<&'static str>>,
-    memory: u64,
+    limits: WorkerLimits,
     restarts: Arc<Restarts>,
 }
 
@@ -283,6 +286,7 @@ impl ProcessWatch {
                 None => std::future::pending().await,
             }
         };
+        let crowded = crowded(child.id(), self.limits.threads);
         let by_host = tokio::select! {
             biased;
             status = child.wait() => {
@@ -291,7 +295,7 @@ impl ProcessWatch {
                 said.abort();
                 let said = heard.ok().and_then(Result::ok).flatten();
                 let end = match status {
-                    Ok(status) => WorkerEnd::reported(&status, said, self.memory),
+                    Ok(status) => WorkerEnd::reported(&status, said, &self.limits),
                     Err(error) => WorkerEnd::unknown(error.to_string()),
                 };
                 if !self.closing.is_cancelled() {
@@ -299,19 +303,36 @@ impl ProcessWatch {
                 }
                 return end;
             }
-            reason = killed => reason,
-            () = closing => "it did not end by itself",
+            reason = killed => WorkerEnd::by_host(reason),
+            () = crowded => WorkerEnd::crowded(self.limits.threads),
+            () = closing => WorkerEnd::by_host("it did not end by itself"),
         };
         if let Err(error) = child.kill().await {
             tracing::warn!("a worker could not be ended: {error}");
         }
         end_group(group);
         said.abort();
-        let end = WorkerEnd::by_host(by_host);
-        if by_host == VIOLATION {
-            self.restarts.ended(end.clone());
+        if by_host.is_its_doing() {
+            self.restarts.ended(by_host.clone());
         }
-        end
+        by_host
+    }
+}
+
+/// Becomes ready when a process has more threads than these. The system has a limit for all that its user
+/// runs, and none for root.
+async fn crowded(process: Option<u32>, threads: usize) {
+    let tasks = process.filter(|_| cfg!(target_os = "linux"));
+    let Some(tasks) = tasks.map(|process| format!("/proc/{process}/task")) else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(LOOK_AT_THREADS).await;
+        // One link is the directory itself, one its parent's name for it, and one each thread's.
+        let known = std::fs::metadata(&tasks).map_or(0, |tasks| tasks.nlink());
+        if known.saturating_sub(2) > threads as u64 {
+            return;
+        }
     }
 }
 

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
 use conjure_config::platform;
+use conjure_confinement::{ConfinementGaps, WorkerConfinement};
 use conjure_skill_sdk::frames::{PluginRoot, serve};
 use rustix::process::{Resource, Rlimit, Signal};
 
-use super::confinement::{Confinement, ConfinementGaps};
 use super::process::ALLOCATOR;
 use crate::PROTOCOL;
 use crate::open::{LibraryLabel, end_at_once, open};
@@ -53,6 +53,8 @@ pub(super) struct WorkerArguments {
     pub(super) memory: u64,
     /// Open files.
     pub(super) open_files: u64,
+    /// Seconds of processors.
+    pub(super) processor_seconds: u64,
     /// The copy that is opened, or the directory of the program's files.
     pub(super) copy: PathBuf,
     /// What it becomes, where it is a program: the path of that, and its arguments.
@@ -62,7 +64,7 @@ pub(super) struct WorkerArguments {
     /// What the file's header says, for errors.
     pub(super) label: LibraryLabel,
     /// What it may reach; without it, what its user may.
-    pub(super) confinement: Option<Confinement>,
+    pub(super) confinement: Option<WorkerConfinement>,
 }
 
 impl WorkerArguments {
@@ -70,7 +72,7 @@ impl WorkerArguments {
     ///
     /// # Errors
     /// That a path of the confinement is not UTF-8.
-    pub(super) fn to_args(&self) -> Result<[OsString; 11], String> {
+    pub(super) fn to_args(&self) -> Result<[OsString; 12], String> {
         let unsayable = |error| format!("what it is to run cannot be said: {error}");
         let command = serde_json::to_string(&self.command).map_err(unsayable)?;
         let confinement = serde_json::to_string(&self.confinement)
@@ -79,6 +81,7 @@ impl WorkerArguments {
             self.parent.to_string().into(),
             self.memory.to_string().into(),
             self.open_files.to_string().into(),
+            self.processor_seconds.to_string().into(),
             self.copy.clone().into(),
             command.into(),
             self.file.clone().into(),
@@ -93,7 +96,7 @@ impl WorkerArguments {
     fn read(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
         let parent = u32::try_from(number()?).ok()?;
-        let (memory, open_files) = (number()?, number()?);
+        let (memory, open_files, processor_seconds) = (number()?, number()?, number()?);
         let copy = args.next()?.into();
         let command = serde_json::from_str(args.next()?.to_str()?).ok()?;
         let file = args.next()?.into();
@@ -109,6 +112,7 @@ impl WorkerArguments {
             parent,
             memory,
             open_files,
+            processor_seconds,
             copy,
             command,
             file,
@@ -201,24 +205,28 @@ fn end_with(parent: u32) -> Result<(), String> {
 }
 
 fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
-    let set = |resource, most: u64| {
+    let set_both = |resource, most: u64, hardly: u64| {
         // A process may lower its limits and not raise them.
         let hard = rustix::process::getrlimit(resource).maximum;
-        let most = Some(hard.map_or(most, |hard| hard.min(most)));
+        let lowered = |most: u64| Some(hard.map_or(most, |hard| hard.min(most)));
         rustix::process::setrlimit(
             resource,
             Rlimit {
-                current: most,
-                maximum: most,
+                current: lowered(most),
+                maximum: lowered(hardly),
             },
         )
     };
+    let set = |resource, most: u64| set_both(resource, most, most);
     let more = |kind, bytes: u64| own_memory(kind).saturating_add(bytes);
     set(Resource::Data, more("VmData:", arguments.memory))?;
     // Of what is mapped and not written to, and of memory that is shared, which is no data.
     let mapped = arguments.memory.saturating_add(MAPPED);
     set(Resource::As, more("VmSize:", mapped))?;
     set(Resource::Nofile, arguments.open_files)?;
+    // The signal at the first of them says what it is for; whoever goes on is killed at the second.
+    let seconds = arguments.processor_seconds;
+    set_both(Resource::Cpu, seconds, seconds.saturating_add(1))?;
     set(Resource::Core, 0)
 }
 
@@ -291,6 +299,7 @@ mod tests {
             parent: 4711,
             memory: 1 << 31,
             open_files: 1024,
+            processor_seconds: 3600,
             copy: "/store/a b.so".into(),
             command: Some(vec!["/usr/bin/python3".to_owned(), "a b.py".to_owned()]),
             file: "/plugins/liba.so".into(),
@@ -300,10 +309,10 @@ mod tests {
                 sdk: "0.1.0".to_owned(),
                 rustc: "rustc 1.85.0 (4d91de4e4 2025-02-17)".to_owned(),
             },
-            confinement: Some(Confinement {
+            confinement: Some(WorkerConfinement {
                 read: vec!["/var/log".into()],
                 network: true,
-                ..Confinement::default()
+                ..WorkerConfinement::default()
             }),
         };
         let args = arguments.to_args().unwrap();

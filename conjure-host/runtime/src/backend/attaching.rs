@@ -16,7 +16,7 @@ use super::toolbox_error::{ToolboxError, names};
 use super::watching::{BackendChange, BackendChanges};
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, LoadedFolder};
-use conjure_plugins::LoadedPlugin;
+use conjure_plugins::{InstanceDirs, LoadedPlugin};
 
 /// Time for a backend of a session that runs to be there: what waits for it goes on without it then.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -62,6 +62,7 @@ impl Attaching {
                 spec.instance(),
                 spec.config.clone().unwrap_or(Value::Null),
                 &self.open,
+                &self.dirs(&folders),
             )
             .await
             .map_err(not_ready)?;
@@ -115,10 +116,20 @@ impl Attaching {
         spec: &BackendSpec,
         lease: Arc<BackendLease>,
         known: Arc<CatalogReply>,
+        state: Option<Value>,
     ) -> Result<BackendKind, ToolboxError> {
+        let folders = self.folders(spec)?;
+        let instance = lease.instance();
+        if !folders
+            .iter()
+            .all(|folder| instance.reaches_folder(&folder.dir))
+        {
+            // No worker gets more than it began with.
+            let plugin = Arc::clone(instance.plugin());
+            return self.attach_in_time(spec, plugin, state).await;
+        }
         let reopened = async {
-            let open = self.request(spec, mounts(&self.folders(spec)?), None);
-            let instance = lease.instance();
+            let open = self.request(spec, mounts(&folders), None);
             let done: Result<Empty, _> =
                 ask(instance, &self.request_context, op::BACKEND_REOPEN, open).await;
             done.map_err(|error| not_ready(spec, error.to_string()))?;
@@ -138,6 +149,14 @@ impl Attaching {
             Err(_) => return Err(late(spec)),
         };
         Ok(BackendKind::Backend { lease, catalog })
+    }
+
+    /// The session's directories and the skill folders that are given to a backend.
+    fn dirs(&self, folders: &[Arc<LoadedFolder>]) -> InstanceDirs {
+        InstanceDirs {
+            folders: folders.iter().map(|folder| folder.dir.clone()).collect(),
+            ..self.request_context.dirs()
+        }
     }
 
     fn request(&self, spec: &BackendSpec, skills: Vec<SkillMount>, state: Option<Value>) -> Open {

@@ -6,8 +6,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use conjure_core::context::notes;
 use conjure_core::log::StateHandover;
-use conjure_skill_sdk::protocol::{Empty, ExecutorInit, ExecutorReady, Open, SkillMount, op};
+use conjure_skill_sdk::protocol::{
+    Empty, ExecutorInit, ExecutorReady, Open, Sandbox, SkillMount, op,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
@@ -71,11 +74,12 @@ impl BackendLease {
         open: &Arc<OpenInstances>,
         skills: Vec<SkillMount>,
     ) -> Result<Self, String> {
+        let mut lease = Self::new(plugin, instance, request_context, open);
         let init = ExecutorInit {
             skills,
+            sandbox: lease.sandbox().map(|sandbox| (**sandbox).clone()),
             ..ExecutorInit::default()
         };
-        let mut lease = Self::new(plugin, instance, request_context, open);
         lease.ready = lease.opened(op::EXECUTOR_INIT, init).await?;
         Ok(lease)
     }
@@ -145,6 +149,22 @@ impl BackendLease {
             self.open.remove(&self.instance);
         }
         error.to_string()
+    }
+
+    /// What alone the commands of this executor may change, where they run on this machine and that is
+    /// limited.
+    pub(crate) fn sandbox(&self) -> Option<&Arc<Sandbox>> {
+        let keeps_to_it = self.plugin.manifest().has("executor.sandbox/1");
+        self.request_context.sandbox().filter(|_| keeps_to_it)
+    }
+
+    /// What the model is told of that sandbox.
+    pub(crate) fn sandbox_note(&self) -> Option<String> {
+        let sandbox = self.sandbox()?;
+        let working_dir = self.request_context.working_dir.display().to_string();
+        let mut places = vec![working_dir, "$TMPDIR".to_owned()];
+        places.extend(sandbox.write.iter().cloned());
+        Some(notes::sandboxed(&places, sandbox.network))
     }
 
     /// The instance that serves the session.

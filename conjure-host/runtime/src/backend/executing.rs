@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::context::{absolute_skill_path, absolute_skill_paths};
+use conjure_core::context::{absolute_skill_path, absolute_skill_paths, notes};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written, op,
 };
@@ -55,7 +55,16 @@ impl Runner<'_> {
                     ..Bash::default()
                 };
                 let reply: BashOutput = call.ask(op::EXECUTOR_BASH, &body).await?;
-                Ok(command_result(&reply, active_call.timeout, output))
+                let ran = command_result(&reply, active_call.timeout, output);
+                if ran.failure.is_some()
+                    && let Some(note) = lease.sandbox_note()
+                    && [&reply.stderr, &reply.stdout]
+                        .into_iter()
+                        .any(|text| notes::says_refused(text))
+                {
+                    output.text(&notes::maybe_sandbox(&note));
+                }
+                Ok(ran)
             }
             op::EXECUTOR_VIEW => {
                 let mut body: View = arguments(active_call)?;

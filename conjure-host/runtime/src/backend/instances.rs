@@ -10,7 +10,9 @@ use super::approved_tools::ApprovedTools;
 use super::backend_lease::OpenInstances;
 use super::lease::{SkillLease, create_request};
 use super::services::{Services, ServicesShared};
-use conjure_plugins::{HostServices, Instance, LoadedPlugin, PluginId, PluginRegistry};
+use conjure_plugins::{
+    HostServices, Instance, InstanceDirs, Isolation, LoadedPlugin, PluginId, PluginRegistry,
+};
 
 /// Plugin, instance name and configuration.
 type InstanceKey = (PluginId, String, String);
@@ -25,7 +27,7 @@ pub(crate) struct Instances {
     /// What was approved of tools that come from outside.
     pub(crate) approved: ApprovedTools,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
-    /// Executors and backends, by plugin, instance name and configuration.
+    /// Executors and backends inside the host, by plugin, instance name and configuration.
     pub(crate) shared: Mutex<HashMap<InstanceKey, InstanceCell>>,
     /// The current lease of each skill whose state all sessions share.
     pub(crate) shared_leases: Mutex<HashMap<String, Arc<SkillLease>>>,
@@ -53,23 +55,18 @@ impl Instances {
     }
 
     /// The host's instance of an executor or a backend, made at first use. Where the session that is
-    /// to use it is `open` there already, another one, of its own.
+    /// to use it is `open` there already, another one, of its own. In workers each session has its own
+    /// in any case, with its own directories: what a process reaches can only become less, so one that
+    /// all sessions share would have to reach nobody's directories or everybody's.
     pub(crate) async fn instance(
         &self,
         plugin: &Arc<LoadedPlugin>,
         name: &str,
         config: Value,
         open: &OpenInstances,
+        dirs: &InstanceDirs,
     ) -> Result<Arc<Instance>, String> {
         let key = (plugin.id().clone(), name.to_owned(), config.to_string());
-        let cell = {
-            let mut instances = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            instances.retain(|_, cell| {
-                Arc::strong_count(cell) > 1
-                    || cell.try_lock().is_ok_and(|slot| slot.strong_count() > 0)
-            });
-            Arc::clone(instances.entry(key).or_default())
-        };
         let config = match config {
             Value::Null => self.plugin_config(&plugin.manifest().name),
             config => config,
@@ -80,6 +77,18 @@ impl Instances {
             config,
             Some(self.plugin_dir(&plugin.manifest().name)),
         );
+        if plugin.isolation() == Isolation::Process {
+            let made = plugin.create_in(&create, self.services_for(plugin), dirs);
+            return made.await.map_err(|error| error.to_string());
+        }
+        let cell = {
+            let mut instances = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            instances.retain(|_, cell| {
+                Arc::strong_count(cell) > 1
+                    || cell.try_lock().is_ok_and(|slot| slot.strong_count() > 0)
+            });
+            Arc::clone(instances.entry(key).or_default())
+        };
         let mut slot = cell.lock().await;
         let shared = slot.upgrade();
         let shared = shared.filter(|shared| Arc::ptr_eq(shared.plugin(), plugin));

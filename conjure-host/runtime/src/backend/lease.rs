@@ -1,7 +1,6 @@
 //! Instances of native skills as a session uses them: made at first use, moved to a new version at a
 //! step boundary, cleaned up at the end.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use conjure_core::log::StateHandover;
@@ -13,7 +12,9 @@ use tokio::sync::{OnceCell, RwLock};
 
 use super::request_context::{About, RequestContext};
 use super::services::SERVED;
-use conjure_plugins::{CallOptions, HostServices, Instance, LoadedPlugin, PluginCallFailure};
+use conjure_plugins::{
+    CallOptions, HostServices, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure,
+};
 
 /// Asks an instance for an operation outside any tool call.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
@@ -226,13 +227,13 @@ impl SkillLease {
         request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
         // State that all sessions share is of none of their directories.
-        let dirs: &[&Path] = match self.gate {
-            Some(_) => &[],
-            None => &[&request_context.working_dir, &request_context.exchange_dir],
+        let dirs = match self.gate {
+            Some(_) => InstanceDirs::default(),
+            None => request_context.dirs(),
         };
         let instance = self
             .plugin
-            .create_in(&self.create, Arc::clone(&self.services), dirs)
+            .create_in(&self.create, Arc::clone(&self.services), &dirs)
             .await
             .map_err(|error| error.to_string())?;
         if let Some(old) = old

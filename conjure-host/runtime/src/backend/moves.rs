@@ -228,7 +228,7 @@ impl Toolbox {
             let made = async {
                 let _alone = gate.lock().await;
                 match same {
-                    Some((lease, catalog)) => attaching.reopen(&spec, lease, catalog).await,
+                    Some((lease, catalog)) => attaching.reopen(&spec, lease, catalog, state).await,
                     None => {
                         let plugin = Arc::clone(&plugin);
                         attaching.attach_in_time(&spec, plugin, state).await

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_skill_sdk::protocol::ServedClient;
+use conjure_config::SandboxSpec;
+use conjure_skill_sdk::protocol::{Sandbox, ServedClient};
 use serde::Serialize;
 
-use conjure_plugins::CallMeta;
+use conjure_plugins::{CallMeta, InstanceDirs};
 
 /// What a request is expected to take beside the session's share.
 const EXPECTED: usize = 384;
@@ -17,6 +18,8 @@ pub struct RequestContext {
     pub(crate) session: Arc<str>,
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
+    /// What alone commands may change, where that is limited.
+    sandbox: Option<Arc<Sandbox>>,
     /// The program on the other side, and what it can be asked.
     client: Option<ServedClient>,
     /// A JSON object without its end.
@@ -69,8 +72,31 @@ impl RequestContext {
             beginning: beginning(session, &working_dir, &exchange_dir),
             working_dir,
             exchange_dir,
+            sandbox: None,
             client: None,
         }
+    }
+
+    /// The same with commands in a sandbox, if the specification says so.
+    pub(crate) fn with_sandbox(self, spec: &SandboxSpec) -> Self {
+        let texts = |paths: &[PathBuf]| {
+            let texts = paths.iter().map(|path| path.display().to_string());
+            texts.collect()
+        };
+        let sandbox = spec.is_on().then(|| Sandbox {
+            read: texts(&spec.read),
+            write: texts(&spec.write),
+            network: spec.network,
+        });
+        Self {
+            sandbox: sandbox.map(Arc::new),
+            ..self
+        }
+    }
+
+    /// What alone commands of this machine may change, where that is limited.
+    pub(crate) fn sandbox(&self) -> Option<&Arc<Sandbox>> {
+        self.sandbox.as_ref()
     }
 
     /// The same with a program on the other side.
@@ -124,6 +150,11 @@ impl RequestContext {
             *brace = b',';
         }
         Ok(())
+    }
+
+    /// The session's directories, without skill folders.
+    pub(crate) fn dirs(&self) -> InstanceDirs {
+        InstanceDirs::of_work(&[&self.working_dir, &self.exchange_dir])
     }
 
     pub(crate) fn meta(&self) -> CallMeta {

@@ -3,12 +3,13 @@
 //! Commands in a container see other paths than the host. With one place there is one working
 //! directory; with several the host's is told, and each other one with the tools that work there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::context::notes;
 use conjure_core::routing::RoutingTable;
+use conjure_skill_sdk::protocol::op;
 
 use super::snapshot::CallTarget;
 
@@ -17,7 +18,7 @@ use super::snapshot::CallTarget;
 pub(crate) struct WorkingDirs {
     /// The directory where relative paths start.
     pub(crate) main: String,
-    /// About every other one; empty when there is none.
+    /// About every other one, and what commands are kept from; empty when there is nothing to say.
     pub(crate) others: String,
 }
 
@@ -38,7 +39,13 @@ impl WorkingDirs {
                     }
                     CallTarget::Skill(_) | CallTarget::Backend(_) => None,
                 });
-        Self::told(tools, &host.display().to_string())
+        let mut told = Self::told(tools, &host.display().to_string());
+        for (sandboxed, names) in sandboxes(table, targets) {
+            let names: Vec<&str> = names.into_iter().collect();
+            told.others
+                .push_str(&notes::works_in_sandbox(&names, &sandboxed));
+        }
+        told
     }
 
     /// `tools`: the working directory and the name of each tool of an executor, in order.
@@ -69,6 +76,23 @@ impl WorkingDirs {
             others,
         }
     }
+}
+
+/// The tools that run commands in a sandbox, by what is to be said of that.
+fn sandboxes<'t>(
+    table: &'t RoutingTable,
+    targets: &HashMap<Arc<str>, CallTarget>,
+) -> BTreeMap<String, BTreeSet<&'t str>> {
+    let mut found: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for route in table.routes() {
+        if let Some(CallTarget::Executor(lease, _)) = targets.get(route.name.as_str())
+            && route.op() == op::EXECUTOR_BASH
+            && let Some(note) = lease.sandbox_note()
+        {
+            found.entry(note).or_default().insert(route.name.as_str());
+        }
+    }
+    found
 }
 
 #[cfg(test)]

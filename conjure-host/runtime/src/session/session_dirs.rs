@@ -117,7 +117,8 @@ impl SessionDirs {
             .remember(&session, services.clone());
         Ok(Self {
             request_context: RequestContext::new(&session, working_dir, exchange_dir)
-                .with_client(declared),
+                .with_client(declared)
+                .with_sandbox(&spec.sandbox),
             services,
             asked,
             exchange: Exchange {

@@ -30,7 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use conjure_process_tree::{
-    Confinement, adopt_orphans, has_no_child, keep_private, own_program, signal_all,
+    Confinement, Sandbox, adopt_orphans, has_no_child, keep_private, own_program, signal_all,
     user_namespace_helps,
 };
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
@@ -96,14 +96,27 @@ struct World {
 impl World {
     /// The shell of a command.
     fn shell(&self, bash: &ShellCommand) -> Result<Shell> {
-        let hidden = self.place.confined.as_ref();
-        let confinement = hidden.map(|hidden| Confinement {
-            hidden: hidden.clone(),
-            visible: bash.visible.clone(),
-            by_user_namespace: self.by_user_namespace,
-        });
+        let confinement = self.confinement(bash);
         let dir = bash.dir.as_ref().map(Path::new);
         Shell::of(bash, dir.or_else(|| self.sent_to()), confinement)
+    }
+
+    /// How a command is confined, if it is: as all are here, and to its own sandbox.
+    fn confinement(&self, bash: &ShellCommand) -> Option<Confinement> {
+        let (hidden, sandbox) = (self.place.confined.as_ref(), bash.sandbox.as_ref());
+        if hidden.is_none() && sandbox.is_none() {
+            return None;
+        }
+        let more = sandbox.map(|sandbox| &sandbox.hidden);
+        Some(Confinement {
+            hidden: hidden.into_iter().chain(more).flatten().cloned().collect(),
+            visible: bash.visible.clone(),
+            by_user_namespace: self.by_user_namespace,
+            sandbox: sandbox.map(|sandbox| Sandbox {
+                write: sandbox.write.iter().map(PathBuf::from).collect(),
+                network: sandbox.network,
+            }),
+        })
     }
 
     /// Where commands are sent: nowhere, where the agent is there.

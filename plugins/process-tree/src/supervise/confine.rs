@@ -1,6 +1,6 @@
 //! The Landlock domain that a confined program runs in.
 //!
-//! It restricts next to nothing by itself. What it is for follows from being in one: the kernel
+//! Without a sandbox it restricts next to nothing by itself. What it is for follows from being in one: the kernel
 //! lets nothing in a domain look into a process outside it, so `environ`, `mem`, `maps`, `root`,
 //! `cwd` and `fd` of the host and of every other process are out of reach. Where the kernel has it,
 //! signals stay inside as well.
@@ -23,21 +23,26 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-use super::mounts::hide;
 pub use super::mounts::users_probe;
-use crate::{Confinement, Gaps};
+use super::mounts::{Hides, hide};
+use crate::{Confinement, Gaps, Sandbox};
 
 /// This process, in which what is to be hidden is hidden: what it starts is confined.
 pub(super) struct Confiner {
-    hides: bool,
+    hides: Hides,
     privileges: Privileges,
+    sandbox: Option<Sandbox>,
 }
 
 impl Confiner {
     /// Hides what is to be hidden, as far as that can be done.
     pub(super) fn new(confinement: &Confinement) -> Self {
         let (hides, privileges) = hide(confinement);
-        Self { hides, privileges }
+        Self {
+            hides,
+            privileges,
+            sandbox: confinement.sandbox.clone(),
+        }
     }
 
     /// Starts a program in a domain of its own.
@@ -45,8 +50,12 @@ impl Confiner {
         // A thread of its own enters the domain, and what it starts inherits that: the supervisor
         // stays outside, where the program cannot signal it.
         let confined = || -> io::Result<(Child, Gaps)> {
-            let mut gaps = enter_domain(self.privileges);
-            gaps.files |= !self.hides;
+            let mut gaps = match &self.sandbox {
+                Some(sandbox) => enter_sandbox(sandbox),
+                None => enter_domain(self.privileges),
+            };
+            gaps.files |= !self.hides.files;
+            gaps.modes |= !self.hides.modes;
             Ok((program.spawn()?, gaps))
         };
         let joined = thread::scope(|scope| {
@@ -69,6 +78,18 @@ pub(super) enum Privileges {
     System,
 }
 
+/// Confines the calling thread and all that it starts to a sandbox, which is a domain as well.
+fn enter_sandbox(sandbox: &Sandbox) -> Gaps {
+    let gaps = sandbox.enter();
+    Gaps {
+        processes: gaps.writes,
+        signals: gaps.signals,
+        writes: gaps.writes,
+        network: gaps.network,
+        ..Gaps::default()
+    }
+}
+
 /// Confines the calling thread and all that it starts, and says what could not be had.
 fn enter_domain(privileges: Privileges) -> Gaps {
     let dropped = privileges != Privileges::System || drop_capabilities().is_ok();
@@ -78,6 +99,7 @@ fn enter_domain(privileges: Privileges) -> Gaps {
                 processes: !dropped,
                 signals: !signals,
                 files: !dropped,
+                ..Gaps::default()
             };
         }
     }
@@ -85,6 +107,7 @@ fn enter_domain(privileges: Privileges) -> Gaps {
         processes: true,
         signals: true,
         files: !dropped,
+        ..Gaps::default()
     }
 }
 

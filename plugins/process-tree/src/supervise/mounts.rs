@@ -6,15 +6,18 @@
 //! nothing be done in it. Since there is no way back out of one, it is tried beforehand in a
 //! process that does nothing else.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
     mount_remount,
@@ -24,25 +27,61 @@ use rustix::process::{getgid, getuid};
 use super::confine::Privileges;
 use crate::order::Confinement;
 
+/// What is no file but the system itself; Landlock keeps commands from changing it.
+const OF_THE_SYSTEM: [&str; 3] = ["/dev", "/proc", "/sys"];
+
 /// What lies over a hidden directory: nobody finds anything in it, and nobody leaves anything.
 const EMPTY: &core::ffi::CStr = c"mode=0755,size=64k";
 
-/// Hides what is to be hidden, and says whether all of it is and what the process may do since.
-pub(super) fn hide(confinement: &Confinement) -> (bool, Privileges) {
+/// What was done to the files that a program sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hides {
+    /// All that was to be hidden is.
+    pub(super) files: bool,
+    /// What a sandbox does not let it change is mounted to be read only, which holds for modes, owners and
+    /// times as well; or there is no sandbox.
+    pub(super) modes: bool,
+}
+
+/// Hides what is to be hidden, and says what of that was done and what the process may do since.
+pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
     let hidden = existing(&confinement.hidden);
-    if hidden.is_empty() {
-        return (true, privileges());
+    let has_sandbox = confinement.sandbox.is_some();
+    // A worker's commands change modes nowhere.
+    let out_of_reach = !hidden.is_empty() && hidden.iter().all(|place| is_out_of_reach(place));
+    if out_of_reach || (hidden.is_empty() && !has_sandbox) {
+        let hides = Hides {
+            files: true,
+            modes: true,
+        };
+        return (hides, privileges());
     }
+    let none = Hides {
+        files: hidden.is_empty(),
+        modes: !has_sandbox,
+    };
     let privileges = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => Privileges::System,
         Err(_) if confinement.by_user_namespace => match own_users() {
             Ok(()) => Privileges::Own,
-            Err(_) => return (false, Privileges::None),
+            Err(_) => return (none, Privileges::None),
         },
-        Err(_) => return (false, Privileges::None),
+        Err(_) => return (none, Privileges::None),
     };
     let visible = existing(&confinement.visible);
-    (cover_all(&hidden, &visible).is_ok(), privileges)
+    let hides = Hides {
+        files: cover_all(&hidden, &visible).is_ok(),
+        modes: match &confinement.sandbox {
+            Some(sandbox) => read_only_but(&sandbox.write).is_ok(),
+            None => true,
+        },
+    };
+    (hides, privileges)
+}
+
+/// Whether this process cannot read there in any case, as in the worker of a plugin.
+fn is_out_of_reach(place: &Path) -> bool {
+    File::open(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Finds out whether a user namespace is of use here. For a process of its own.
@@ -127,10 +166,94 @@ fn cover(place: &Path, visible: &[PathBuf]) -> io::Result<()> {
     Ok(mount_remount(place, flags, c"")?)
 }
 
+/// Mounts everything to be read only but these, where they are now.
+fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
+    let mut kept: Vec<PathBuf> = writable
+        .iter()
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .collect();
+    // Outer ones first; what is below one stays as it is with that.
+    kept.sort();
+    let mut outermost: Vec<PathBuf> = Vec::new();
+    for path in kept {
+        if !outermost.iter().any(|outer| path.starts_with(outer)) {
+            mount_bind_recursive(&path, &path)?;
+            outermost.push(path);
+        }
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    for (place, options) in mounts.lines().filter_map(mounted) {
+        let is_kept = outermost.iter().any(|outer| place.starts_with(outer));
+        let is_of_system = OF_THE_SYSTEM.iter().any(|own| place.starts_with(own));
+        if !is_kept && !is_of_system && !options.contains(MountFlags::RDONLY) {
+            let flags = options | MountFlags::BIND | MountFlags::RDONLY;
+            match mount_remount(&place, flags, c"") {
+                // Something else lies over it by now.
+                Err(Errno::INVAL | Errno::NOENT) => {}
+                done => done?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a line of `mountinfo` says that something is mounted, and how.
+fn mounted(line: &str) -> Option<(PathBuf, MountFlags)> {
+    let mut fields = line.split(' ').skip(4);
+    let (place, options) = (fields.next()?, fields.next()?);
+    let known = |option| match option {
+        "ro" => MountFlags::RDONLY,
+        "nosuid" => MountFlags::NOSUID,
+        "nodev" => MountFlags::NODEV,
+        "noexec" => MountFlags::NOEXEC,
+        "noatime" => MountFlags::NOATIME,
+        "nodiratime" => MountFlags::NODIRATIME,
+        "relatime" => MountFlags::RELATIME,
+        _ => MountFlags::empty(),
+    };
+    let options = options.split(',').map(known);
+    Some((unescaped(place), options.collect()))
+}
+
+/// A path of `mountinfo`, in which blanks and the like are octal numbers.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        let octal = more.get(..3).filter(|_| *first == b'\\');
+        let number = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match number.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = more.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
 fn handle(dir: &Path) -> io::Result<OwnedFd> {
     let flags = (OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC).bits();
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.cast_signed());
     let file: File = options.open(dir)?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_read_with_its_options_and_its_name_as_it_is() {
+        let line =
+            "36 35 98:0 /mnt1 /mnt\\040two\\134x rw,noatime,nodev master:1 - ext3 /dev/root rw";
+        let options = MountFlags::NOATIME | MountFlags::NODEV;
+        assert_eq!(mounted(line), Some(("/mnt two\\x".into(), options)));
+        assert_eq!(mounted("36 35 98:0 /"), None);
+    }
 }

@@ -430,8 +430,13 @@ fn examples_find_the_files_that_they_are_given_and_build_on_each_other() {
 fn the_local_executor_holds_the_contract_of_its_kind() {
     let workspace = workspace(&[LOCAL]);
     let library = workspace.plugins().join("libconjure_backend_local.so");
-    // Its manifest asks for nothing: it is one that runs in the host's process.
-    let more = "--isolation in-process";
-    let (output, said) = tested(&workspace, library.to_str().unwrap(), more);
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), "");
     assert_eq!(output.code, Some(0), "{said:#}");
+    let places = [outcomes(&said, 0), outcomes(&said, 1)];
+    assert_eq!(places[0], places[1]);
+    let all_pass = |outcomes: &Vec<String>| outcomes.iter().all(|one| one.starts_with("passed "));
+    assert!(
+        places[0].len() > 20 && places.iter().all(all_pass),
+        "{places:?}"
+    );
 }

@@ -1,6 +1,8 @@
 //! Plugins in worker processes: what they say is what they say inside the host, and what ends their
 //! process is an error of the calls that ran in it, and nothing to anybody else.
 
+use std::time::Duration;
+
 use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{Isolation, WorkerLimits, WorkerOptions};
 use conjure_host::session::{BackendSpec, Session, SessionSpec};
@@ -10,6 +12,9 @@ use tokio::task::JoinSet;
 use crate::interrupted::ENDS_THE_PROCESS;
 use crate::misbehaving::{FAIL, NEVER_END, SUCCEED, TOOL, mode, serves};
 use crate::stage::{CACHE, FETCHER, MISBEHAVING, Seen, Stage};
+
+/// Modes that use more of the machine than a worker is given here.
+pub(crate) const USES_TOO_MUCH: [&str; 2] = ["burn", "threads 200"];
 
 /// How the host runs workers: with the shipped program, and with little memory each.
 fn workers() -> WorkerOptions {
@@ -90,6 +95,31 @@ async fn whatever_ends_a_worker_is_an_error_of_its_calls_and_of_nobody_elses() {
         serves(&stage, &session, text).await;
         serves(&stage, &other, text).await;
     }
+    session.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_uses_more_of_the_machine_than_it_may_ends_and_says_so() {
+    let mut few = workers();
+    few.limits.processor_time = Duration::from_secs(1);
+    few.limits.threads = 64;
+    let stage = Stage::with(&[MISBEHAVING, CACHE], |builder| builder.workers(few)).await;
+    let (session, other) = (session(&stage).await, session(&stage).await);
+    for (text, cause) in USES_TOO_MUCH.into_iter().zip([
+        "used more time of processors than a worker may (1 s)",
+        "has more threads than a worker may (64)",
+    ]) {
+        let seen = stage.call(&session, TOOL, mode(text)).await;
+        assert!(
+            seen.is_error && seen.text.contains(cause),
+            "{text}: {seen:?}"
+        );
+        serves(&stage, &session, text).await;
+        serves(&stage, &other, text).await;
+    }
+    let snapshot = stage.host.registry().snapshot();
+    assert_eq!(snapshot.get("misbehaving").unwrap().health().worker_ends, 2);
     session.close().await;
     other.close().await;
 }

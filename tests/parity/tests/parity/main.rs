@@ -69,6 +69,8 @@ mod requests;
 #[cfg(test)]
 mod routing;
 #[cfg(test)]
+mod sandboxed;
+#[cfg(test)]
 mod ssh;
 #[cfg(test)]
 mod stage;

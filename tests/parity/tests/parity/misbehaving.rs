@@ -67,6 +67,7 @@ async fn no_mode_is_without_a_test() {
         .chain(&FAIL)
         .chain(&NEVER_END)
         .chain(&crate::interrupted::ENDS_THE_PROCESS)
+        .chain(&crate::isolated::USES_TOO_MUCH)
         .chain([&DROP, &STREAMS])
         .map(|text| name(text))
         .filter(|name| *name != "no-such-mode")

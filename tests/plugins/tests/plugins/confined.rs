@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use conjure_host::plugin::{
-    Instance, Isolation, LoadedPlugin, LoaderOptions, NoServices, PluginError, WorkerOptions,
+    Instance, InstanceDirs, Isolation, LoadedPlugin, LoaderOptions, NoServices, PluginError,
+    WorkerOptions,
 };
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::{Bench, Plugin};
@@ -114,7 +115,11 @@ fn bench_of(root: &Path, confined: bool) -> Arc<LoadedPlugin> {
 
 async fn instance(plugin: &Arc<LoadedPlugin>, work: &Path) -> Arc<Instance> {
     plugin
-        .create_in(&Bench::create(), Arc::new(NoServices), &[work])
+        .create_in(
+            &Bench::create(),
+            Arc::new(NoServices),
+            &InstanceDirs::of_work(&[work]),
+        )
         .await
         .unwrap()
 }
@@ -545,6 +550,13 @@ async fn a_manifest_gets_what_it_names_and_no_more() {
         format!("write {dir}/read-only/file"),
         format!("read {dir}/neither/file"),
         format!("unix {dir}/none.sock"),
+        "read /proc/1/environ".to_owned(),
+        "read /proc/1/maps".to_owned(),
+        format!("read /proc/{}/environ", std::process::id()),
+        format!("read /proc/{}/maps", std::process::id()),
+        format!("list /proc/{}/root", std::process::id()),
+        "read /proc/kmsg".to_owned(),
+        "write /proc/self/oom_score_adj".to_owned(),
         format!("call {} 0x1", libc::SYS_unshare).replace("0x", ""),
         format!("call {}", libc::SYS_mount),
     ] {

@@ -14,6 +14,7 @@ mod calls;
 mod confined;
 mod contributing;
 mod executables;
+mod executors;
 mod in_place;
 mod installed;
 mod known;

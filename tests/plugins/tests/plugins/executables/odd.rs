@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::{EmitKind, Fault, LogLevel, code};
 use conjure_host::plugin::{
-    CallMeta, CallOptions, HostServices, Instance, Isolation, NoServices, PluginCallFailure,
-    PluginError, PluginId, emit_channel,
+    CallMeta, CallOptions, HostServices, Instance, InstanceDirs, Isolation, NoServices,
+    PluginCallFailure, PluginError, PluginId, emit_channel,
 };
 use conjure_plugin_tests::{Bench, envelope};
 use conjure_skill_sdk::protocol::Create;
@@ -412,7 +412,11 @@ async fn a_program_is_confined_as_a_worker_is() {
     let work = bench.root.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let instance = plugin
-        .create_in(&Bench::create(), Arc::new(NoServices), &[&work])
+        .create_in(
+            &Bench::create(),
+            Arc::new(NoServices),
+            &InstanceDirs::of_work(&[&work]),
+        )
         .await
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,6 @@
-//! System calls that a worker may not make.
+//! System calls that a worker may not make, and those that commands in a sandbox may not.
 //!
-//! A list of what is refused, since a plugin may need any ordinary call: what reaches other
+//! Lists of what is refused, since a plugin or a command may need any ordinary call: what reaches other
 //! processes, the network, the kernel's own settings, and what Landlock does not know of files.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,50 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::Confinement;
+use super::{Sandbox, WorkerConfinement};
 
-/// Refused to every worker.
-const NEVER: &[i64] = &[
+/// The kernel and the machine, and ways to them that no filter can look into: refused to all.
+const OF_THE_KERNEL: &[i64] = &[
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_fanotify_init,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    // Files by another way than their names.
+    libc::SYS_open_by_handle_at,
+];
+
+/// Refused to every worker beside those.
+const TO_WORKERS: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -25,9 +65,7 @@ const NEVER: &[i64] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setattr,
     libc::SYS_sched_setparam,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_tkill,
-    // Memory and messages that processes share by number or name, and memory that no limit counts.
+    // Memory and messages that processes share by number or name.
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -41,7 +79,6 @@ const NEVER: &[i64] = &[
     libc::SYS_semctl,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
-    libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
     libc::SYS_ioprio_set,
     libc::SYS_migrate_pages,
@@ -60,38 +97,8 @@ const NEVER: &[i64] = &[
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
-    // The kernel and the machine.
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_adjtimex,
-    libc::SYS_clock_adjtime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_syslog,
-    libc::SYS_vhangup,
     libc::SYS_personality,
-    libc::SYS_fanotify_init,
-    // Files by another way than their names, and what Landlock does not know of names.
-    libc::SYS_open_by_handle_at,
+    // What Landlock does not know of names.
     libc::SYS_name_to_handle_at,
     libc::SYS_fchmodat,
     SYS_FCHMODAT2,
@@ -110,17 +117,14 @@ const NEVER: &[i64] = &[
 
 /// The same on x86-64, where older calls are.
 #[cfg(target_arch = "x86_64")]
-const NEVER_HERE: &[i64] = &[
+const TO_WORKERS_HERE: &[i64] = &[
     libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_lchown,
     libc::SYS_utime,
     libc::SYS_utimes,
     libc::SYS_futimesat,
-    libc::SYS_iopl,
-    libc::SYS_ioperm,
     libc::SYS_modify_ldt,
-    libc::SYS_kexec_file_load,
     // The names of the older of the two 32-bit interfaces; the other one ends the process.
     X32 | 520,
     X32 | 521,
@@ -131,13 +135,17 @@ const NEVER_HERE: &[i64] = &[
     X32 | 545,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const NEVER_HERE: &[i64] = &[];
+const TO_WORKERS_HERE: &[i64] = &[];
 
 /// Refused to those that start no programs, unless they become one.
 const BECOME: &[i64] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// Refused to those that start no programs.
+/// Refused to those that start no programs: processes, signals by other names than those below, and
+/// memory that no limit counts. Each program that is started has limits of its own in any case.
 const COMMANDS: &[i64] = &[
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_tkill,
+    libc::SYS_memfd_create,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_fork,
     #[cfg(target_arch = "x86_64")]
@@ -179,13 +187,14 @@ const NAMESPACES: [i32; 7] = [
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Confines this process.
+/// Confines the calling thread, for a worker.
 ///
 /// # Errors
 /// The kernel's, or that there is no such filter for this machine.
-pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Error> {
+pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), seccompiler::Error> {
     let mut rules = Rules::new();
-    for call in NEVER.iter().chain(NEVER_HERE) {
+    let refused = OF_THE_KERNEL.iter().chain(TO_WORKERS);
+    for call in refused.chain(TO_WORKERS_HERE) {
         rules.insert(*call, Vec::new());
     }
     if !confinement.commands {
@@ -223,6 +232,18 @@ pub(super) fn restrict(confinement: &Confinement) -> Result<(), seccompiler::Err
     // Copying a file sets the mode of the copy; that it stays as it is does no harm.
     let ignored = Rules::from([(libc::SYS_fchmod, Vec::new())]);
     apply(ignored, SeccompAction::Errno(0))
+}
+
+/// Confines the calling thread, for the commands of a sandbox.
+///
+/// # Errors
+/// The kernel's, or that there is no such filter for this machine.
+pub(crate) fn restrict_sandbox(sandbox: &Sandbox) -> Result<(), seccompiler::Error> {
+    let refused = OF_THE_KERNEL.iter().map(|call| (*call, Vec::new()));
+    let mut rules: Rules = refused.collect();
+    rules.insert(libc::SYS_socketpair, socketpair_rules()?);
+    rules.insert(libc::SYS_socket, socket_rules(sandbox.network)?);
+    apply(rules, SeccompAction::Errno(EPERM))
 }
 
 /// Refused where the first argument is so.

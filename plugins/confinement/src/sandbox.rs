@@ -1,0 +1,58 @@
+//! What commands in a sandbox may do: read, and write where it is said.
+
+use std::path::PathBuf;
+
+/// What the commands of a session may change, and whether they reach the network.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sandbox {
+    /// Files and directories that they change, absolute and without links; of everything else they
+    /// change nothing but devices such as `/dev/null`.
+    pub write: Vec<PathBuf>,
+    /// Whether they open connections, to the internet and to this machine. Sockets of this machine
+    /// (Unix) they never have: those of an engine or of an agent for keys are as good as its programs.
+    pub network: bool,
+}
+
+/// What this system cannot keep commands in a sandbox from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SandboxGaps {
+    /// Writing anywhere: the kernel has no Landlock.
+    pub writes: bool,
+    /// Signals to other processes, or some kinds of writing: its Landlock is old.
+    pub signals: bool,
+    /// Connections and the kernel's own settings: it has no seccomp.
+    pub network: bool,
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Sandbox {
+    /// Confines the calling thread, as far as the system can: not at all.
+    #[must_use]
+    pub fn enter(&self) -> SandboxGaps {
+        SandboxGaps {
+            writes: true,
+            signals: true,
+            network: true,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Sandbox {
+    /// Confines the calling thread and what it starts, as far as the system can. It gains no privileges
+    /// any more, also not by programs such as `sudo`.
+    #[must_use]
+    pub fn enter(&self) -> SandboxGaps {
+        let kept = super::capabilities::give_up().is_err();
+        let gaps = super::files::restrict_sandbox(self).unwrap_or(SandboxGaps {
+            writes: true,
+            signals: true,
+            network: false,
+        });
+        SandboxGaps {
+            writes: gaps.writes || kept,
+            network: super::system_calls::restrict_sandbox(self).is_err(),
+            ..gaps
+        }
+    }
+}

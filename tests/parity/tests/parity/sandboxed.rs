@@ -1,0 +1,305 @@
+//! Commands of a session with `sandbox`: what they may still do, and a row for each thing that they may
+//! not. Where it can be shown, the same command works without the sandbox.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use conjure_host::session::{SandboxMode, SandboxSpec, Session, SessionSpec};
+
+use crate::stage::{LOCAL, Stage, local, system};
+
+/// What nobody is to find.
+const SECRET: &str = "the-words-that-nobody-sees";
+
+fn sandbox() -> SandboxSpec {
+    SandboxSpec::of(SandboxMode::WorkingDir)
+}
+
+async fn session(stage: &Stage, sandbox: SandboxSpec) -> Session {
+    let spec = SessionSpec {
+        sandbox,
+        ..stage.spec([local()])
+    };
+    stage.open(spec).await
+}
+
+/// A directory beside the session's, with a file.
+fn elsewhere(stage: &Stage) -> PathBuf {
+    let dir = stage.workspace.root().join("elsewhere");
+    fs::create_dir_all(dir.join("empty")).unwrap();
+    fs::write(dir.join("file"), "as it was").unwrap();
+    dir.canonicalize().unwrap()
+}
+
+async fn refused(stage: &Stage, session: &Session, command: &str) -> String {
+    let seen = stage.bash(session, command).await;
+    assert!(seen.is_error, "{command}: {seen:?}");
+    seen.text
+}
+
+async fn works(stage: &Stage, session: &Session, command: &str) -> String {
+    let seen = stage.bash(session, command).await;
+    assert!(!seen.is_error, "{command}: {seen:?}");
+    seen.text
+}
+
+#[tokio::test]
+async fn a_command_in_a_sandbox_works_in_its_directory_and_reads_elsewhere() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let dir = elsewhere(&stage);
+    let session = session(&stage, sandbox()).await;
+    let read = format!("cat {}/file", dir.display());
+    for (command, word) in [
+        ("echo made >new && cat new", "made"),
+        ("mkdir -p a/b && mv new a/b/moved && cat a/b/moved", "made"),
+        (
+            "cp a/b/moved copy && ln copy hard && ln -s copy soft && cat soft",
+            "made",
+        ),
+        (
+            "chmod +x copy && touch -d 2001-01-01 copy && ls -l copy",
+            "rwx",
+        ),
+        ("echo x >/dev/null; cat /dev/zero | head -c 1 | wc -c", "1"),
+        ("f=$(mktemp) && echo tmp >\"$f\" && cat \"$f\"", "tmp"),
+        ("cat <<'END'\nheredoc\nEND", "heredoc"),
+        ("(sleep 5 & kill $! && echo killed)", "killed"),
+        (
+            "cat /etc/hostname /etc/passwd | head -1 >/dev/null && echo read",
+            "read",
+        ),
+        ("ls /usr/bin | head -1 >/dev/null && echo listed", "listed"),
+        ("rm -r a copy hard soft && ls | wc -l", "0"),
+        (read.as_str(), "as it was"),
+    ] {
+        let said = works(&stage, &session, command).await;
+        assert!(said.contains(word), "{command}: {said}");
+    }
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_command_in_a_sandbox_changes_nothing_elsewhere() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let rows = [
+        "echo x >{d}/new",
+        "echo x >>{d}/file",
+        ": >{d}/file",
+        "truncate -s 0 {d}/file",
+        "rm {d}/file",
+        "mkdir {d}/made",
+        "rmdir {d}/empty",
+        "mv {d}/file .",
+        "mv {d}/file {d}/moved",
+        "ln {d}/file {d}/linked",
+        "ln -s file {d}/soft",
+        "mkfifo {d}/pipe",
+        "chmod 777 {d}/file",
+        "chmod 700 {d}",
+        "touch -d 2001-01-01 {d}/file",
+        "ln -s {d}/file link && echo x >link",
+        "ln -s {d} dir && echo x >dir/new",
+        "cd {d} && echo x >file",
+        "echo x >/proc/self/root{d}/file",
+        "sh -c 'setsid sh -c \"echo x >{d}/file\"'",
+        "sed -i s/as/AS/ {d}/file",
+        "cp /etc/hostname {d}/file",
+        "dd if=/dev/zero of={d}/file count=1",
+        "find {d} -name file -delete",
+        "python3 -c \"open('{d}/file','w')\"",
+    ];
+    for row in rows {
+        let dir = elsewhere(&stage);
+        fs::set_permissions(dir.join("file"), fs::Permissions::from_mode(0o644)).unwrap();
+        let before = state(&dir);
+        let session = session(&stage, sandbox()).await;
+        let command = row.replace("{d}", dir.to_str().unwrap());
+        refused(&stage, &session, &command).await;
+        session.close().await;
+        assert_eq!(state(&dir), before, "{row}");
+        for left in fs::read_dir(stage.workspace.work()).unwrap().flatten() {
+            fs::remove_file(left.path()).unwrap();
+        }
+        let open = self::session(&stage, SandboxSpec::default()).await;
+        works(&stage, &open, &command).await;
+        open.close().await;
+        assert_ne!(
+            state(&dir),
+            before,
+            "`{row}` shows nothing: it changes nothing without a sandbox"
+        );
+        fs::remove_dir_all(&dir).unwrap();
+        fs::remove_dir_all(stage.workspace.work()).unwrap();
+        fs::create_dir(stage.workspace.work()).unwrap();
+    }
+    let session = session(&stage, sandbox()).await;
+    for place in ["/tmp", "/var/tmp", "/etc", "/usr", "/", "/dev/shm", "~"] {
+        refused(
+            &stage,
+            &session,
+            &format!("echo x >{place}/conjure-sandbox-test"),
+        )
+        .await;
+    }
+    session.close().await;
+}
+
+/// What a directory and what is in it is like: names, kinds, modes, times and bytes.
+fn state(dir: &Path) -> String {
+    let mut found: Vec<_> = fs::read_dir(dir).unwrap().flatten().collect();
+    found.sort_by_key(|entry| entry.file_name());
+    let paths = found.iter().map(fs::DirEntry::path);
+    let described = paths.chain([dir.to_owned()]).map(|path| {
+        let known = path.symlink_metadata().unwrap();
+        let bytes = known.is_file().then(|| fs::read(&path).unwrap());
+        let mode = known.permissions().mode();
+        format!(
+            "{path:?} {mode:o} {:?} {bytes:?}\n",
+            known.modified().unwrap()
+        )
+    });
+    described.collect()
+}
+
+#[tokio::test]
+async fn a_command_in_a_sandbox_has_no_network_and_no_sockets_of_this_machine() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    let path = stage.workspace.root().join("engine.sock");
+    let _engine = UnixListener::bind(&path).unwrap();
+    let python = |code: String| format!("python3 -c \"import socket as s; {code}\"");
+    let connect = python(format!("s.create_connection(('127.0.0.1', {port}))"));
+    let rows = [
+        connect.clone(),
+        format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"),
+        python("s.socket(s.AF_INET, s.SOCK_DGRAM).bind(('127.0.0.1', 0))".to_owned()),
+        python("s.socket(s.AF_INET6, s.SOCK_STREAM).bind(('::', 0))".to_owned()),
+        python(format!("s.socket(s.AF_UNIX).connect('{}')", path.display())),
+    ];
+    let closed = session(&stage, sandbox()).await;
+    let free = session(&stage, SandboxSpec::default()).await;
+    for row in &rows {
+        let said = refused(&stage, &closed, row).await;
+        assert!(said.contains("have no network"), "{row}: {said}");
+        if !row.contains("INET6") {
+            works(&stage, &free, row).await;
+        }
+    }
+    let networked = session(
+        &stage,
+        SandboxSpec {
+            network: true,
+            ..sandbox()
+        },
+    )
+    .await;
+    works(&stage, &networked, &connect).await;
+    refused(&stage, &networked, &rows[4]).await;
+    for session in [closed, free, networked] {
+        session.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_session_grants_by_name_is_granted_and_no_more() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let dir = elsewhere(&stage);
+    let granted = dir.join("granted");
+    fs::create_dir(&granted).unwrap();
+    let spec = SandboxSpec {
+        write: vec![granted.clone()],
+        ..sandbox()
+    };
+    let session = session(&stage, spec).await;
+    let file = granted.join("new").display().to_string();
+    works(
+        &stage,
+        &session,
+        &format!("echo x >{file} && chmod 600 {file}"),
+    )
+    .await;
+    let said = refused(&stage, &session, &format!("echo x >{}/new", dir.display())).await;
+    // The model reads where it may write, and that no other way helps.
+    for part in [
+        granted.to_str().unwrap(),
+        "$TMPDIR",
+        "another way will not work",
+        "`sandbox` in the session's settings",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // What fails for another reason is not put down to it.
+    let said = refused(&stage, &session, "cat nowhere").await;
+    assert!(!said.contains("sandbox"), "{said}");
+    session.close().await;
+    let spec = SessionSpec {
+        sandbox: SandboxSpec {
+            write: vec![dir.join("missing")],
+            ..sandbox()
+        },
+        ..stage.spec([local()])
+    };
+    let error = stage.host.session(spec).await.err().expect("it is refused");
+    let said = error.to_string();
+    assert!(
+        said.contains("missing") && said.contains("make it, or leave it out"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn keys_of_the_user_and_the_hosts_data_are_not_there_in_a_sandbox() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+    let key = stage.workspace.root().join("data/vault.key");
+    fs::write(&key, SECRET).unwrap();
+    let session = session(&stage, sandbox()).await;
+    refused(&stage, &session, &format!("cat {}", key.display())).await;
+    let other = stage.open(SessionSpec {
+        working_dir: None,
+        ..stage.spec([local()])
+    });
+    let other = other.await;
+    let path = works(&stage, &other, &format!("echo {SECRET} >own && pwd -P")).await;
+    let path = path.trim();
+    let seen = stage.bash(&session, &format!("cat {path}/own")).await;
+    assert!(seen.is_error && !seen.text.contains(SECRET), "{seen:?}");
+    other.close().await;
+    // Whatever is there of this machine's user: nothing of it is seen.
+    for name in [".ssh", ".gnupg", ".aws", ".netrc", ".bash_history", ".kube"] {
+        let path = home.join(name);
+        if path.exists() {
+            let command = format!("find {0} -type f | xargs -r cat; cat {0}", path.display());
+            let seen = stage.bash(&session, &command).await;
+            let own = fs::read_to_string(&path).unwrap_or_default();
+            assert!(
+                own.is_empty() || !seen.text.contains(own.trim()),
+                "{name}: {seen:?}"
+            );
+            let count = format!("find {} -type f -size +0 | wc -l", path.display());
+            assert_eq!(works(&stage, &session, &count).await.trim(), "0", "{name}");
+        }
+    }
+    session.close().await;
+}
+
+#[tokio::test]
+async fn the_model_is_told_of_the_sandbox_before_it_runs_into_it() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let work = stage.workspace.work().canonicalize().unwrap();
+    for (setting, told) in [(sandbox(), true), (SandboxSpec::default(), false)] {
+        let session = session(&stage, setting).await;
+        works(&stage, &session, "true").await;
+        let system = system(&stage.model.last_request());
+        let note = format!(
+            "Commands of local_bash_tool run in a sandbox: they write only in {} and $TMPDIR and have no network.",
+            work.display()
+        );
+        assert_eq!(system.contains(&note), told, "{system}");
+        session.close().await;
+    }
+}
