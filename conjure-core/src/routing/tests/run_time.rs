@@ -285,20 +285,20 @@ fn a_tool_that_is_held_is_kept_out_and_said_and_the_others_stay() {
         ..tool("notes", "add")
     };
     let offered = skills("mcp", vec![tool("notes", "add"), tool("notes", "read")]);
-    let table = RoutingTable::build(1, &[offered.clone()], &Naming::default()).unwrap();
+    let table = RoutingTable::build(1, std::slice::from_ref(&offered), &Naming::default()).unwrap();
     let changed = skills(
         "mcp",
         vec![held("its description changed"), tool("notes", "read")],
     );
-    let (next, fresh) = table.update(&[changed.clone()], &Naming::default());
+    let (next, fresh) = table.update(std::slice::from_ref(&changed), &Naming::default());
     assert_eq!(listing(&next), ["notes_read -> mcp/notes/read"]);
     assert_eq!(fresh.len(), 1);
     assert_eq!(fresh[0].name.as_str(), "notes_add");
     assert_eq!(fresh[0].error.to_string(), "its description changed");
     // Said once, and not taken for an error when a session begins with it.
-    let (again, fresh) = next.update(&[changed.clone()], &Naming::default());
+    let (again, fresh) = next.update(std::slice::from_ref(&changed), &Naming::default());
     assert_eq!((fresh.len(), again.quarantined().len()), (0, 1));
-    let begun = RoutingTable::build(1, &[changed.clone()], &Naming::default()).unwrap();
+    let begun = RoutingTable::build(1, std::slice::from_ref(&changed), &Naming::default()).unwrap();
     assert_eq!(begun.quarantined().len(), 1);
     // A session that would not have it anyway hears nothing of it.
     let naming = Naming {

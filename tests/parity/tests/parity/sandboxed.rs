@@ -150,7 +150,7 @@ async fn a_command_in_a_sandbox_changes_nothing_elsewhere() {
 /// What a directory and what is in it is like: names, kinds, modes, times and bytes.
 fn state(dir: &Path) -> String {
     let mut found: Vec<_> = fs::read_dir(dir).unwrap().flatten().collect();
-    found.sort_by_key(|entry| entry.file_name());
+    found.sort_by_key(std::fs::DirEntry::file_name);
     let paths = found.iter().map(fs::DirEntry::path);
     let described = paths.chain([dir.to_owned()]).map(|path| {
         let known = path.symlink_metadata().unwrap();
