@@ -1,7 +1,7 @@
 //! What the model is told of a call whose tool is not there: why, and which tools it may have meant.
 
 use super::call_failure::{CallFailure, CallFailureKind, CallRefusal};
-use crate::routing::{Route, RoutingTable};
+use crate::routing::{Route, RoutingError, RoutingTable};
 
 /// How many tools a message names.
 const NAMED: usize = 10;
@@ -14,7 +14,13 @@ const NAME_CHARS: usize = 80;
 #[must_use]
 pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> CallRefusal {
     if let Some(kept_out) = table.kept_out(name) {
-        let reason = format!("it cannot be used: {}", kept_out.error);
+        let reason = match &kept_out.error {
+            RoutingError::Held(held) => format!(
+                "it cannot be used: {}, and only the user can let it be offered again",
+                held.reason
+            ),
+            error => format!("it cannot be used: {error}"),
+        };
         let failure = CallFailure {
             tool: name,
             backend: Some(kept_out.source.backend.as_str()),

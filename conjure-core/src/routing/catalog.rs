@@ -80,10 +80,19 @@ pub struct CatalogTool {
     /// The backend's own data, kept as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// Why it is not offered for now, and what to do about it. The model reads this: nothing of a
-    /// definition that nobody approved belongs here. Such a tool has no route.
+    /// Why it is not offered for now. Such a tool has no route.
     #[serde(skip)]
-    pub held: Option<String>,
+    pub held: Option<HeldReason>,
+}
+
+/// Why a tool waits for a person's approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldReason {
+    /// What is the matter. The model reads this: nothing of a definition that nobody approved
+    /// belongs here.
+    pub reason: String,
+    /// What a person can do about it. No model reads this.
+    pub remedy: String,
 }
 
 impl CatalogTool {

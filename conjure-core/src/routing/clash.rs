@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Alias, ToolName, ToolSource};
+use super::{Alias, HeldReason, ToolName, ToolSource};
 use crate::skill_folder::suggested_name;
 
 /// Why a routing table could not be built, or a tool was kept out of it.
@@ -41,11 +41,8 @@ pub enum RoutingError {
         backend: String,
     },
     /// A tool waits for somebody's approval.
-    #[error("{reason}")]
-    Held {
-        /// Why, and what to do about it.
-        reason: String,
-    },
+    #[error("{}. {}", .0.reason, .0.remedy)]
+    Held(HeldReason),
     /// A skill is there, but in no wanted version.
     #[error("no version of skill `{skill}` fits `{wanted}`, found: {}. Change the range or add such a version.", found.join(", "))]
     NoVersion {

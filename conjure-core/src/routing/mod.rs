@@ -20,7 +20,9 @@ mod tool_policy;
 mod versions;
 mod warnings;
 
-pub use catalog::{CallMode, Catalog, CatalogTool, EffectLevel, Origin, Prefix, ToolSource};
+pub use catalog::{
+    CallMode, Catalog, CatalogTool, EffectLevel, HeldReason, Origin, Prefix, ToolSource,
+};
 pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use excluded_tools::ExcludedTools;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use super::naming::{prefixed, public_name};
 use super::table::{QuarantinedTool, Route, RoutingTable, ShadowReason, Shadowed};
 use super::versions::{Pick, Picks};
-use super::{Alias, Catalog, CatalogTool, Clash, Naming, RoutingError, ToolName, ToolSource};
+use super::{
+    Alias, Catalog, CatalogTool, Clash, HeldReason, Naming, RoutingError, ToolName, ToolSource,
+};
 
 pub(super) struct Resolved {
     pub(super) routes: Vec<Route>,
@@ -145,14 +147,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// Keeps a tool out that waits for approval, where the session would have it.
-    fn hold(&mut self, candidate: RouteCandidate<'_>, reason: &str) {
+    fn hold(&mut self, candidate: RouteCandidate<'_>, reason: &HeldReason) {
         if self.naming.offers(candidate.name.as_str()) {
             self.quarantined.push(QuarantinedTool {
                 source: candidate.source(),
                 name: candidate.name,
-                error: RoutingError::Held {
-                    reason: reason.to_owned(),
-                },
+                error: RoutingError::Held(reason.clone()),
             });
         }
     }

@@ -117,7 +117,7 @@ impl RoutingTable {
         let other = resolved.quarantined.iter().find(|one| {
             !matches!(
                 one.error,
-                RoutingError::Clash { .. } | RoutingError::Held { .. }
+                RoutingError::Clash { .. } | RoutingError::Held(_)
             )
         });
         if let Some(quarantined) = other {

@@ -54,22 +54,19 @@ enum McpVerb {
     ///
     /// Whoever adds a server approves the tools that it has then. A tool whose description, schema,
     /// annotations or name is another one later is held: no session offers it, and the model reads
-    /// nothing of it, until it is approved again. The same goes for every backend whose tools may
-    /// change while it runs.
+    /// nothing of it, until it is approved again. The same goes for what a server says about its
+    /// use, and for every backend whose tools may change while it runs.
     Held,
     /// Approve tools that changed, as they are now
     ///
-    /// Sessions that run offer them from their next step on.
+    /// Shows the differences and asks; with nobody at the terminal `--yes` has to be said. Sessions that run offer them from their next step on.
     Approve(mcp_held::McpApproveArgs),
 }
 
 impl McpArgs {
     /// Whether the verb needs no plugin.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(
-            &self.verb,
-            McpVerb::Import(_) | McpVerb::Held | McpVerb::Approve(_)
-        )
+        matches!(&self.verb, McpVerb::Import(_) | McpVerb::Held)
     }
 
     /// The variables that hold tokens which let clients in.
@@ -91,7 +88,6 @@ pub(crate) fn run_without_host(global: &Global, args: &McpArgs) -> Result<Exit, 
     match &args.verb {
         McpVerb::Import(import) => mcp_import::run(global, import),
         McpVerb::Held => mcp_held::held(global),
-        McpVerb::Approve(args) => mcp_held::approve(global, args),
         _ => Ok(Exit::Fine),
     }
 }
@@ -103,7 +99,7 @@ pub(crate) async fn run(global: &Global, args: McpArgs) -> Result<Exit, CliError
         McpVerb::Check(args) => mcp_check::run(global, args).await,
         McpVerb::Import(args) => mcp_import::run(global, &args),
         McpVerb::Held => mcp_held::held(global),
-        McpVerb::Approve(args) => mcp_held::approve(global, &args),
+        McpVerb::Approve(args) => mcp_held::approve(global, &args).await,
         McpVerb::Login(args) => mcp_login::run(global, args).await,
         McpVerb::Logout(args) => mcp_login::out(global, args).await,
     }

@@ -7,6 +7,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RED, RESET, clean};
+use super::person;
 
 /// Approves tools that changed.
 #[derive(clap::Args)]
@@ -19,6 +20,9 @@ pub(crate) struct McpApproveArgs {
     /// Those of all servers
     #[arg(long, conflicts_with = "server")]
     all: bool,
+    /// Ask nothing: what is held now is approved, seen or not
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Shows what is held, and how it differs from what was approved.
@@ -32,63 +36,95 @@ pub(crate) fn held(global: &Global) -> Result<Exit, CliError> {
     if held.is_empty() {
         output::line("Nothing is held.");
     }
-    for (number, tool) in held.iter().enumerate() {
-        if number > 0 {
-            output::line("");
-        }
-        print(tool);
-    }
+    show(&held.iter().collect::<Vec<_>>());
     Ok(Exit::Fine)
 }
 
-pub(crate) fn approve(global: &Global, args: &McpApproveArgs) -> Result<Exit, CliError> {
+pub(crate) async fn approve(global: &Global, args: &McpApproveArgs) -> Result<Exit, CliError> {
     let approved = ApprovedTools::below(&global.data_dir());
-    let done = approved
-        .approve(args.server.as_deref(), args.tool.as_deref())
-        .map_err(CliError::host_from)?;
-    if done.is_empty() {
-        let held = approved.held().map_err(CliError::host_from)?;
+    let held = approved.held().map_err(CliError::host_from)?;
+    let is_meant = |held: &&HeldTool| {
+        let is_server = args
+            .server
+            .as_ref()
+            .is_none_or(|server| server == name(held));
+        is_server && (args.tool.is_none() || args.tool == held.tool)
+    };
+    let meant: Vec<&HeldTool> = held.iter().filter(is_meant).collect();
+    if meant.is_empty() {
         return Err(nothing_held(&held));
     }
+    if !args.yes && !agreed(global, &meant).await? {
+        return Err(CliError::new(Exit::No, "nothing was approved").hint("`--yes` approves it"));
+    }
+    // Just what was shown, whatever came since.
+    let digests: Vec<String> = meant.iter().map(|held| held.digest.clone()).collect();
+    let done = approved.approve(&digests).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "approved": done }));
         return Ok(Exit::Fine);
     }
-    for tool in &done {
+    for held in &done {
         output::line(format_args!(
-            "{GREEN}{}{RESET} {} is approved as it is now",
-            clean(name(tool)),
-            clean(&tool.tool)
+            "{GREEN}{}{RESET}: {} approved as shown",
+            clean(name(held)),
+            clean(&what(held))
         ));
     }
     Ok(Exit::Fine)
 }
 
+/// Whether the person at the terminal approves it, having seen it.
+async fn agreed(global: &Global, meant: &[&HeldTool]) -> Result<bool, CliError> {
+    if global.json {
+        return Ok(false);
+    }
+    show(meant);
+    person::agrees("Approve this?").await
+}
+
 fn nothing_held(others: &[HeldTool]) -> CliError {
     let names: Vec<String> = others
         .iter()
-        .map(|tool| format!("{} {}", clean(name(tool)), clean(&tool.tool)))
+        .map(|held| format!("{}: {}", clean(name(held)), clean(&what(held))))
         .collect();
     let error = CliError::new(Exit::No, "no such tool is held");
     match names.is_empty() {
-        true => error.hint("`conjure mcp held` shows what is held: nothing is, for now"),
-        false => error.hint(format!("held are: {}", names.join(", "))),
+        true => error.hint("nothing is held"),
+        false => error.hint(format!("held are {}", names.join("; "))),
     }
 }
 
 /// What commands call the server of a tool.
-fn name(tool: &HeldTool) -> &str {
-    tool.server.as_deref().unwrap_or(&tool.backend)
+fn name(held: &HeldTool) -> &str {
+    held.server.as_deref().unwrap_or(&held.backend)
 }
 
-fn print(tool: &HeldTool) {
+/// What is held of a server, in words.
+fn what(held: &HeldTool) -> String {
+    match &held.tool {
+        Some(tool) => format!("`{tool}`"),
+        None => "what it says about its use".to_owned(),
+    }
+}
+
+fn show(held: &[&HeldTool]) {
+    for (number, held) in held.iter().enumerate() {
+        if number > 0 {
+            output::line("");
+        }
+        print(held);
+    }
+}
+
+fn print(held: &HeldTool) {
     output::line(format_args!(
-        "{BOLD}{} {}{RESET}: {}",
-        clean(name(tool)),
-        clean(&tool.tool),
-        clean(&tool.changed.join(", "))
+        "{BOLD}{}{RESET}: {}: {}",
+        clean(name(held)),
+        clean(&what(held)),
+        clean(&held.changed.join(", "))
     ));
-    let (before, after) = (parts(&tool.approved), parts(&tool.now));
+    let (before, after) = (parts(&held.approved), parts(&held.now));
     for ((part, before), (_, after)) in before.into_iter().zip(after) {
         if before == after {
             continue;
@@ -104,7 +140,11 @@ fn print(tool: &HeldTool) {
 
 /// The parts of a definition, as text.
 fn parts(definition: &ToolDefinition) -> [(&'static str, String); 5] {
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let pretty = |value: &Value| {
+        let mut value = value.clone();
+        value.sort_all_objects();
+        serde_json::to_string_pretty(&value).unwrap_or_default()
+    };
     let effects = json!({ "effects": definition.effects, "annotations": definition.annotations });
     [
         ("title", definition.title.clone().unwrap_or_default()),

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::extract::{JsonBody, line};
-use super::mcp_servers::LONGEST;
+use super::extract::JsonBody;
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -27,12 +26,14 @@ pub(super) fn router() -> Operations {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = HeldTool)]
 struct HeldToolView {
+    /// What it is approved by: another definition has another one.
+    digest: String,
     /// The kind of the backend that offers it, such as `mcp`.
     backend: String,
     /// The server, where the backend has several.
     server: Option<String>,
-    /// Its own name.
-    tool: String,
+    /// Its own name; null for what the server says about its use, which is held as a tool is.
+    tool: Option<String>,
     /// What differs from what was approved, in words.
     changed: Vec<String>,
     approved: ToolDefinitionView,
@@ -64,18 +65,15 @@ struct ToolDefinitionView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ApproveTools {
-    /// The server whose tools are approved: its name, or the backend's kind where it has no
-    /// servers.
-    #[schema(min_length = 1, max_length = 100)]
-    server: String,
-    /// Only this one, by its own name.
-    #[schema(min_length = 1)]
-    tool: Option<String>,
+    /// The digests of what is approved, as the list has them: just what was seen there.
+    #[schema(min_items = 1)]
+    digests: Vec<String>,
 }
 
 impl From<backend::HeldTool> for HeldToolView {
     fn from(held: backend::HeldTool) -> Self {
         Self {
+            digest: held.digest,
             backend: held.backend,
             server: held.server,
             tool: held.tool,
@@ -102,8 +100,8 @@ impl From<backend::ToolDefinition> for ToolDefinitionView {
 /// List the tools that are held
 ///
 /// A tool of an MCP server, or of another backend whose tools come from outside, is held when its
-/// description, schema, annotations or name is another one than it was when the server was first
-/// used: no session offers it until it is approved.
+/// description, schema, annotations or name is another one than it was when somebody approved it, or
+/// when the server was first used: no session offers it until it is approved.
 #[utoipa::path(get, path = "/api/v1/held-tools", operation_id = "list_held_tools",
     tag = "mcp-servers",
     responses((status = 200, description = "All of them", body = Page<HeldToolView>)))]
@@ -113,7 +111,7 @@ async fn list(State(app): State<App>) -> Result<Json<Page<HeldToolView>>, Proble
     page(held)
 }
 
-/// Approve tools that are held, as they are now
+/// Approve tools that are held
 ///
 /// Sessions that run offer them from their next step on.
 #[utoipa::path(post, path = "/api/v1/held-tools/approve", operation_id = "approve_held_tools",
@@ -124,12 +122,11 @@ async fn approve(
     State(app): State<App>,
     JsonBody(body): JsonBody<ApproveTools>,
 ) -> Result<Json<Page<HeldToolView>>, Problem> {
-    let server = line("server", &body.server, LONGEST)?.to_owned();
     let approved = app.host.approved_tools().clone();
-    let done = blocking(move || approved.approve(Some(&server), body.tool.as_deref())).await?;
+    let done = blocking(move || approved.approve(&body.digests)).await?;
     if done.as_ref().is_ok_and(Vec::is_empty) {
         return Err(Problem::not_found(
-            "no such tool is held; `GET /api/v1/held-tools` lists what is",
+            "nothing with such a digest is held; `GET /api/v1/held-tools` lists what is",
         ));
     }
     page(done)

@@ -226,7 +226,7 @@ async fn list(
     let runs = app.manager.runs(&id, limit).await?;
     let mut items = Vec::new();
     for run in runs {
-        items.push(view(&app, run).await?);
+        items.push(view(&app, run).await);
     }
     Ok(Json(Page { items, next: None }))
 }
@@ -297,7 +297,7 @@ async fn get(
     // One that is not there is said at once.
     let run = app.manager.run(&id).await?;
     if seconds == 0 || run.state.is_over() {
-        return Ok(Json(view(&app, run).await?));
+        return Ok(Json(view(&app, run).await));
     }
     let run = tokio::select! {
         run = app.manager.wait(&id) => run?,
@@ -305,7 +305,7 @@ async fn get(
         () = tokio::time::sleep(Duration::from_secs(seconds)) => app.manager.run(&id).await?,
         () = app.closing.cancelled() => app.manager.run(&id).await?,
     };
-    Ok(Json(view(&app, run).await?))
+    Ok(Json(view(&app, run).await))
 }
 
 /// A turn with what it waits for, once it waits for something, but not at once: whoever only waits
@@ -314,7 +314,7 @@ async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
     let mut changes = app.manager.changes();
     tokio::time::sleep(LOOK).await;
     loop {
-        let view = view(app, app.manager.run(turn).await?).await?;
+        let view = view(app, app.manager.run(turn).await?).await;
         if !view.approvals.is_empty() || !view.questions.is_empty() {
             return Ok(view);
         }
@@ -327,13 +327,16 @@ async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
 }
 
 /// A turn, with what it waits for.
-async fn view(app: &App, run: Run) -> Result<TurnView, Problem> {
+async fn view(app: &App, run: Run) -> TurnView {
     let mut view = TurnView::from(run);
     if let (TurnState::Running, Some(session)) = (&view.state, &view.session) {
-        view.approvals = approvals::waiting(app, session).await?;
-        view.questions = questions::waiting(app, session).await?;
+        // Where whoever runs it does not say what it waits for, the turn is shown all the same.
+        let approvals = approvals::waiting(app, session).await;
+        view.approvals = approvals.unwrap_or_default();
+        let questions = questions::waiting(app, session).await;
+        view.questions = questions.unwrap_or_default();
     }
-    Ok(view)
+    view
 }
 
 /// Cancel the turn that runs in a session; what came so far is kept

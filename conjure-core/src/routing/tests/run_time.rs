@@ -281,7 +281,10 @@ proptest! {
 #[test]
 fn a_tool_that_is_held_is_kept_out_and_said_and_the_others_stay() {
     let held = |reason: &str| CatalogTool {
-        held: Some(reason.to_owned()),
+        held: Some(HeldReason {
+            reason: reason.to_owned(),
+            remedy: "approve it".to_owned(),
+        }),
         ..tool("notes", "add")
     };
     let offered = skills("mcp", vec![tool("notes", "add"), tool("notes", "read")]);
@@ -294,7 +297,10 @@ fn a_tool_that_is_held_is_kept_out_and_said_and_the_others_stay() {
     assert_eq!(listing(&next), ["notes_read -> mcp/notes/read"]);
     assert_eq!(fresh.len(), 1);
     assert_eq!(fresh[0].name.as_str(), "notes_add");
-    assert_eq!(fresh[0].error.to_string(), "its description changed");
+    assert_eq!(
+        fresh[0].error.to_string(),
+        "its description changed. approve it"
+    );
     // Said once, and not taken for an error when a session begins with it.
     let (again, fresh) = next.update(std::slice::from_ref(&changed), &Naming::default());
     assert_eq!((fresh.len(), again.quarantined().len()), (0, 1));

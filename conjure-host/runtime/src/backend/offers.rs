@@ -8,7 +8,7 @@ use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, 
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
-use super::approved_tools::HeldReasons;
+use super::approved_tools::HeldOfBackend;
 use super::backend_lease::BackendLease;
 use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
@@ -142,7 +142,7 @@ pub(super) fn backend_tools(
     spec: &BackendSpec,
     lease: &Arc<BackendLease>,
     catalog: &CatalogReply,
-    held: &HeldReasons,
+    held: &HeldOfBackend,
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<Offer>,
 ) {
@@ -152,7 +152,7 @@ pub(super) fn backend_tools(
         }
         let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
         tool.skill_version = None;
-        tool.held = held.of(declared);
+        tool.held = held.reason(spec.instance(), declared);
         tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
         tools.push(Arc::new(tool));
         offers.push(Offer {

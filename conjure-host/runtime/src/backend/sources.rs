@@ -53,6 +53,20 @@ impl CatalogSource {
 }
 
 impl Toolbox {
+    /// What a backend offers, without the words of servers of which something is held.
+    fn without_held(&self, backend: &str, catalog: &Arc<CatalogReply>) -> Arc<CatalogReply> {
+        let Some(held) = self.silent.get(backend) else {
+            return Arc::clone(catalog);
+        };
+        let mut catalog = CatalogReply::clone(catalog);
+        let words = &mut catalog.server_instructions;
+        words.retain(|said| !held.silences(Some(&said.server)));
+        if held.silences(None) {
+            catalog.instructions = None;
+        }
+        Arc::new(catalog)
+    }
+
     /// The sources, in the order of the session's backends. `used` are the leases of skills whose
     /// tools are routed; a skill that has only lists gets one here.
     pub(super) fn sources(
@@ -86,7 +100,7 @@ impl Toolbox {
                 BackendKind::Backend { lease, catalog } => sources.push(CatalogSource::Backend {
                     name: attached.name.clone(),
                     lease: Arc::clone(lease),
-                    catalog: Arc::clone(catalog),
+                    catalog: self.without_held(&attached.name, catalog),
                 }),
                 BackendKind::Executor { .. } | BackendKind::Missing { .. } => {}
             }

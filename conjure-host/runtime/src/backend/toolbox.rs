@@ -10,10 +10,11 @@ use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, StateScope, Tool
 use serde::Serialize;
 use serde_json::Value;
 
-use super::approved_tools::HeldFiles;
+use super::approved_tools::HeldOfBackend;
 use super::attaching::Attaching;
 use super::backend_lease::{BackendLease, OpenInstances};
 use super::contributors::Contributors;
+use super::held_files::HeldFiles;
 use super::instances::Instances;
 use super::lease::{SkillLease, create_request};
 use super::moves::Moves;
@@ -52,7 +53,11 @@ pub struct Toolbox {
     /// Tools that skills have beside those of their manifests.
     at_run_time: HashMap<PluginId, Vec<ToolDecl>>,
     /// Tells when what is held may have been approved.
-    pub(super) held: HeldFiles,
+    held: HeldFiles,
+    /// The next look at catalogs is for what was approved, and not for what was listed anew.
+    only_looks: bool,
+    /// Backends of which something is held: what such a server says is not for the model.
+    pub(super) silent: HashMap<String, HeldOfBackend>,
 }
 
 /// A backend that was attached to the session.
@@ -156,6 +161,8 @@ impl Toolbox {
             leases: HashMap::new(),
             at_run_time: HashMap::new(),
             held: HeldFiles::default(),
+            only_looks: false,
+            silent: HashMap::new(),
         };
         for spec in specs {
             let kind = if spec.is_native() {
@@ -316,7 +323,7 @@ impl Toolbox {
     }
 
     fn catalogs(&mut self) -> (Vec<Catalog>, Vec<Offer>) {
-        let mut held_files = Vec::new();
+        let (mut held_files, mut silent) = (Vec::new(), HashMap::new());
         let mut catalogs = Vec::new();
         let mut offers = Vec::new();
         for attached in &self.attached {
@@ -332,8 +339,9 @@ impl Toolbox {
                 }
                 BackendKind::Backend { lease, catalog } => {
                     let approved = &self.instances.approved;
-                    let (held, files) = approved.review(&attached.spec, &lease.plugin, catalog);
-                    held_files.extend(files);
+                    let (spec, plugin) = (&attached.spec, &lease.plugin);
+                    let held = approved.review(spec, plugin, catalog, !self.only_looks);
+                    held_files.extend_from_slice(&held.files);
                     backend_tools(
                         &attached.spec,
                         lease,
@@ -342,6 +350,9 @@ impl Toolbox {
                         &mut tools,
                         &mut offers,
                     );
+                    if !held.is_empty() {
+                        silent.insert(attached.name.clone(), held);
+                    }
                 }
                 BackendKind::Missing { .. } => {}
             }
@@ -353,6 +364,8 @@ impl Toolbox {
             });
         }
         self.held.follow(held_files);
+        self.silent = silent;
+        self.only_looks = false;
         (catalogs, offers)
     }
 
@@ -360,6 +373,7 @@ impl Toolbox {
     /// drop and call again.
     pub(crate) async fn held_changed(&mut self) {
         self.held.changed().await;
+        self.only_looks = true;
     }
 
     /// Puts instances behind the names of a table.

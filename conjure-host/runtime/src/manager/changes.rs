@@ -148,6 +148,8 @@ impl SessionChangeStream {
                 return;
             }
         }
+        // The manager is gone, and nothing changes any more.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -12,8 +12,12 @@ use crate::stage::{Stage, text};
 fn is_offered(stage: &Stage) -> bool {
     let requests = stage.model.requests();
     let tools = requests.last().unwrap().body["tools"].clone();
-    let mut tools = tools.as_array().into_iter().flatten();
-    tools.any(|tool| tool["name"] == "notes_echo")
+    let has = |name: &str| {
+        let mut tools = tools.as_array().into_iter().flatten();
+        tools.any(|tool| tool["name"] == name)
+    };
+    assert!(has("notes_count"), "the server's other tools are there");
+    has("notes_echo")
 }
 
 #[test]
@@ -37,13 +41,14 @@ fn what_is_held_is_listed_and_approved_for_every_session() {
         stage.model.says(Message::new().text("Turned."));
         stage.talk(id, "Turn");
         // The list comes on its own: the turn may be over before.
-        for _ in 0..100 {
+        for look in 0.. {
             let tools = format!("/api/v1/sessions/{id}/tools");
             let tools = stage.server.get(&tools).is(200).json();
             let mut kept_out = tools["quarantined"].as_array().unwrap().iter();
             if kept_out.any(|tool| tool["name"] == "notes_echo") {
                 break;
             }
+            assert!(look < 100, "it is not held: {tools}");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         stage.model.says(Message::new().text("I have it no more."));
@@ -60,13 +65,13 @@ fn what_is_held_is_listed_and_approved_for_every_session() {
         "Says what it is told"
     );
     let approve = |body: &Value| stage.server.post("/api/v1/held-tools/approve", body);
-    approve(&json!({ "server": "other" })).is(404);
-    approve(&json!({ "server": "notes", "tool": "count" })).is(404);
-    approve(&json!({ "tool": "echo" })).is(422);
-    let approved = approve(&json!({ "server": "notes" })).is(200).json();
+    approve(&json!({ "digests": ["0"] })).is(404);
+    approve(&json!({ "server": "notes" })).is(422);
+    let digests = json!({ "digests": [held_now[0]["digest"]] });
+    let approved = approve(&digests).is(200).json();
     assert_eq!(approved["items"][0]["tool"], "echo");
     assert_eq!(held(), json!([]));
-    approve(&json!({ "server": "notes" })).is(404);
+    approve(&digests).is(404);
     for id in &ids {
         let mut says = 0;
         loop {

@@ -1,0 +1,338 @@
+//! What is known of the tools of one server: the definitions that somebody approved, and those that
+//! wait for that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use conjure_plugins::Sha256;
+use conjure_skill_sdk::protocol::{Effects, ToolDecl};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Definitions of one tool that are kept: several sessions may see several.
+const KEPT_OF_A_TOOL: usize = 8;
+/// Tools of a server that are kept, where it lists others each time.
+const KEPT_TOOLS: usize = 10_000;
+/// Tools with one description that a new one is compared with.
+const COMPARED: usize = 16;
+/// What a server says about its use stands among its tools, under a name that none can have.
+const INSTRUCTIONS: &str = "";
+
+/// A tool that is held.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldTool {
+    /// What tells it from everything else that was ever held.
+    pub digest: String,
+    /// The kind of the backend that offers it, such as `mcp`.
+    pub backend: String,
+    /// The server, where the backend has several.
+    pub server: Option<String>,
+    /// Its own name; none for what the server says about its use, which is held as a tool is.
+    pub tool: Option<String>,
+    /// What differs from what was approved, in words.
+    pub changed: Vec<String>,
+    /// What was approved last.
+    pub approved: ToolDefinition,
+    /// What is there now.
+    pub now: ToolDefinition,
+}
+
+/// What a model and a person go by when they let a tool run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the model is told about it.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// JSON Schema of its structured result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What it changes.
+    #[serde(default)]
+    pub effects: Effects,
+    /// What it says of itself, such as MCP's annotations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Value>,
+}
+
+/// What a server offers now.
+pub(super) struct Offered<'a> {
+    pub(super) tools: Vec<&'a ToolDecl>,
+    /// What it says about its use.
+    pub(super) instructions: &'a str,
+}
+
+/// What is known of the tools of one server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct KnownTools {
+    pub(super) backend: String,
+    pub(super) server: Option<String>,
+    /// What was approved, the newest last.
+    approved: BTreeMap<String, Vec<ToolDefinition>>,
+    /// What waits for approval.
+    #[serde(default)]
+    held: BTreeMap<String, Vec<HeldDefinition>>,
+    /// What the server listed the last time.
+    #[serde(default)]
+    listed: BTreeSet<String>,
+}
+
+/// What waits for approval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct HeldDefinition {
+    /// The name that it was approved under, where it has another one now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
+    now: ToolDefinition,
+}
+
+/// What a session finds: each tool that is held, and what changed of it. A name that is empty stands
+/// for what the server says about its use.
+pub(super) type Verdict = BTreeMap<String, Vec<String>>;
+
+impl KnownTools {
+    /// What is offered when a server is seen for the first time is approved by that.
+    pub(super) fn first(backend: &str, server: Option<&str>, offered: &Offered<'_>) -> Self {
+        let approved = offered.definitions();
+        let approved = approved.map(|(name, definition)| (name.to_owned(), vec![definition]));
+        Self {
+            backend: backend.to_owned(),
+            server: server.map(str::to_owned),
+            approved: approved.collect(),
+            held: BTreeMap::new(),
+            listed: offered.names(),
+        }
+    }
+
+    /// Compares what is offered with what was approved, and takes note of what differs. What is
+    /// new is approved. `is_new`: the server has listed it just now; else only the verdict is looked
+    /// at again, and what others hold is left alone.
+    pub(super) fn compare(&mut self, offered: &Offered<'_>, is_new: bool) -> Verdict {
+        let names = offered.names();
+        let mut verdict = Verdict::new();
+        let mut found = Vec::new();
+        {
+            let gone = self.gone(&names);
+            for (name, now) in offered.definitions() {
+                let was = match self.approved.get(name) {
+                    Some(approved) if approved.iter().any(|known| known.is(&now)) => {
+                        found.push((name, None));
+                        continue;
+                    }
+                    // There is nothing that a model could read.
+                    Some(_) if name == INSTRUCTIONS && now.description.is_empty() => continue,
+                    Some(_) => None,
+                    None => gone.same_as(&now).map(str::to_owned),
+                };
+                found.push((name, Some(HeldDefinition { was, now })));
+            }
+        }
+        for (name, held) in found {
+            match held {
+                None if is_new => drop(self.held.remove(name)),
+                None => {}
+                Some(HeldDefinition { was: None, now }) if !self.approved.contains_key(name) => {
+                    self.approved.insert(name.to_owned(), vec![now]);
+                }
+                Some(held) => {
+                    verdict.insert(name.to_owned(), self.changed(name, &held));
+                    let all = self.held.entry(name.to_owned()).or_default();
+                    if !all.iter().any(|known| known.now.is(&held.now)) {
+                        push(all, held);
+                    }
+                }
+            }
+        }
+        if is_new {
+            self.listed = names;
+        }
+        if self.approved.len() > KEPT_TOOLS {
+            let listed = &self.listed;
+            self.approved
+                .retain(|name, _| name == INSTRUCTIONS || listed.contains(name));
+        }
+        verdict
+    }
+
+    /// The tools that were listed the last time and are not any more.
+    fn gone<'a>(&'a self, names: &'a BTreeSet<String>) -> GoneTools<'a> {
+        let mut gone = GoneTools::default();
+        for name in self.listed.difference(names) {
+            let approved = self.approved.get(name).and_then(|known| known.last());
+            if let Some(approved) = approved.filter(|known| !known.description.is_empty()) {
+                let alike = gone.0.entry(&approved.description).or_default();
+                if alike.len() < COMPARED {
+                    alike.push((name, approved));
+                }
+            }
+        }
+        gone
+    }
+
+    /// Approves these, where they still wait; whether any did.
+    pub(super) fn approve(&mut self, digests: &BTreeSet<&str>, id: &str) -> Vec<HeldTool> {
+        let mut meant = self.held_tools(id);
+        meant.retain(|held| digests.contains(held.digest.as_str()));
+        for held in &meant {
+            let name = held.tool.as_deref().unwrap_or(INSTRUCTIONS);
+            if let Some(all) = self.held.get_mut(name) {
+                all.retain(|waiting| waiting.now != held.now);
+                if all.is_empty() {
+                    self.held.remove(name);
+                }
+            }
+            push(
+                self.approved.entry(name.to_owned()).or_default(),
+                held.now.clone(),
+            );
+        }
+        meant
+    }
+
+    /// What waits for approval; `id` is the server's.
+    pub(super) fn held_tools(&self, id: &str) -> Vec<HeldTool> {
+        let all = self.held.iter();
+        let all = all.flat_map(|(name, all)| all.iter().map(move |held| (name, held)));
+        let held = all.filter_map(|(name, held)| {
+            let digest = serde_json::json!([id, name, held]).to_string();
+            Some(HeldTool {
+                digest: Sha256::of(digest.as_bytes()).to_string(),
+                backend: self.backend.clone(),
+                server: self.server.clone(),
+                tool: (name != INSTRUCTIONS).then(|| name.clone()),
+                changed: self.changed(name, held),
+                approved: self.approved_as(name, held)?.clone(),
+                now: held.now.clone(),
+            })
+        });
+        held.collect()
+    }
+
+    /// Whether something waits for approval.
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn approved_as(&self, name: &str, held: &HeldDefinition) -> Option<&ToolDefinition> {
+        let name = held.was.as_deref().unwrap_or(name);
+        self.approved.get(name)?.last()
+    }
+
+    /// What is another one than it was approved as, in words.
+    fn changed(&self, name: &str, held: &HeldDefinition) -> Vec<String> {
+        if name == INSTRUCTIONS {
+            return vec!["instructions".to_owned()];
+        }
+        let approved = self.approved_as(name, held);
+        let mut changed = approved.map_or_else(Vec::new, |known| known.differences(&held.now));
+        if let Some(was) = &held.was {
+            changed.push(format!("name (it was `{was}`)"));
+        }
+        changed
+    }
+}
+
+/// Tools that are gone, by their descriptions.
+#[derive(Default)]
+struct GoneTools<'a>(HashMap<&'a str, Vec<(&'a str, &'a ToolDefinition)>>);
+
+impl<'a> GoneTools<'a> {
+    /// The one that was the same but for its name.
+    fn same_as(&self, now: &ToolDefinition) -> Option<&'a str> {
+        let alike = self.0.get(now.description.as_str())?;
+        alike
+            .iter()
+            .find(|(_, known)| known.is(now))
+            .map(|(name, _)| *name)
+    }
+}
+
+impl Offered<'_> {
+    fn names(&self) -> BTreeSet<String> {
+        self.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    /// Each name with its definition, and what the server says about its use.
+    fn definitions(&self) -> impl Iterator<Item = (&str, ToolDefinition)> {
+        let tools = self.tools.iter().filter(|tool| tool.name != INSTRUCTIONS);
+        let tools = tools.map(|tool| (tool.name.as_str(), ToolDefinition::of(tool)));
+        let instructions = ToolDefinition {
+            description: self.instructions.to_owned(),
+            ..ToolDefinition::default()
+        };
+        tools.chain([(INSTRUCTIONS, instructions)])
+    }
+}
+
+impl ToolDefinition {
+    fn of(tool: &ToolDecl) -> Self {
+        Self {
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            input_schema: tool.input_schema.clone(),
+            output_schema: tool.output_schema.clone(),
+            effects: tool.effects,
+            annotations: tool.annotations.clone(),
+        }
+    }
+
+    /// Whether it says the same.
+    fn is(&self, other: &Self) -> bool {
+        self == other || self.differences(other).is_empty()
+    }
+
+    /// What is another one in `now`, in words.
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let differ = |one: Option<&Value>, other: Option<&Value>| {
+            one != other && one.map(in_order) != other.map(in_order)
+        };
+        let parts = [
+            ("title", self.title != now.title),
+            ("description", self.description != now.description),
+            (
+                "schema of arguments",
+                differ(Some(&self.input_schema), Some(&now.input_schema)),
+            ),
+            (
+                "schema of results",
+                differ(self.output_schema.as_ref(), now.output_schema.as_ref()),
+            ),
+            (
+                "annotations",
+                self.effects != now.effects
+                    || differ(self.annotations.as_ref(), now.annotations.as_ref()),
+            ),
+        ];
+        let changed = parts.into_iter().filter(|(_, differs)| *differs);
+        changed.map(|(part, _)| part.to_owned()).collect()
+    }
+}
+
+/// The same schema with every list in order that is a set: servers make them in any.
+fn in_order(schema: &Value) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| {
+                let mut value = in_order(value);
+                if let ("required" | "type" | "enum", Value::Array(items)) =
+                    (name.as_str(), &mut value)
+                {
+                    items.sort_by_key(Value::to_string);
+                }
+                (name.clone(), value)
+            });
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(in_order).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Adds one; the oldest make room.
+fn push<T>(all: &mut Vec<T>, one: T) {
+    all.push(one);
+    let more = all.len().saturating_sub(KEPT_OF_A_TOOL);
+    all.drain(..more);
+}
