@@ -111,6 +111,15 @@ pub fn works_in_sandbox(tools: &[&str], sandboxed: &str) -> String {
     )
 }
 
+/// Says that an executor keeps its commands to no sandbox, though the session has one.
+#[must_use]
+pub fn keeps_to_no_sandbox(executor: &str) -> String {
+    format!(
+        "{executor}: its commands are not in the sandbox of this session, since the executor does not announce \
+         `executor.sandbox/1`; what confines them is the executor's own. Use one that does, such as `local`"
+    )
+}
+
 /// Stands behind the output of a command that something was refused to, where that may have been its
 /// sandbox.
 #[must_use]
@@ -125,18 +134,24 @@ pub fn maybe_sandbox(sandboxed: &str) -> String {
 /// Whether the output of a command says that something was refused to it, as a sandbox does.
 #[must_use]
 pub fn says_refused(output: &str) -> bool {
-    const WORDS: [&str; 10] = [
-        "Permission denied",
-        "Operation not permitted",
-        "Read-only file system",
-        "ould not resolve",
-        "ouldn't connect",
-        "Failed to connect",
+    const WORDS: [&str; 15] = [
+        "permission denied",
+        "operation not permitted",
+        "read-only file system",
+        "could not resolve",
+        "couldn't connect",
+        "failed to connect",
+        "failed to lookup address",
         "name resolution",
-        "Network is unreachable",
-        "EACCES",
-        "EPERM",
+        "no such host",
+        "network is unreachable",
+        "eacces",
+        "eai_again",
+        "enetunreach",
+        "eperm",
+        "erofs",
     ];
+    let output = output.to_ascii_lowercase();
     WORDS.iter().any(|words| output.contains(words))
 }
 
@@ -165,4 +180,31 @@ fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() || c == ']' { ' ' } else { c })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_known_however_it_is_written() {
+        for said in [
+            "sh: 1: cannot create /x: Permission denied",
+            "error: read-only file system (os error 30)",
+            "EROFS: read-only",
+            "getaddrinfo EAI_AGAIN example.com",
+            "connect ENETUNREACH 1.1.1.1:443",
+            "failed to lookup address information: Temporary failure",
+            "dial tcp: lookup example.com: no such host",
+        ] {
+            assert!(says_refused(said), "{said}");
+        }
+        for said in [
+            "",
+            "cat: nowhere: No such file or directory",
+            "tests failed",
+        ] {
+            assert!(!says_refused(said), "{said}");
+        }
+    }
 }

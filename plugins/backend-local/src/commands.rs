@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conjure_exec_agent::client::{Lost, RemoteCommand};
@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use crate::agent::Agent;
 use crate::config::LocalSettings;
 use crate::keeping;
-use crate::sandbox::SessionSandbox;
+use crate::sandbox::{SessionSandbox, real};
 use crate::session::LocalSession;
 
 /// The commands of an instance.
@@ -30,8 +30,8 @@ pub(crate) struct Commands {
     private: PrivatePaths,
     /// Started with the first command, and again when it is gone.
     agent: Mutex<Option<Arc<Agent>>>,
-    /// Whether somebody was told what of the confinement cannot be had.
-    told: AtomicBool,
+    /// What of the confinement cannot be had, as far as somebody was told: the bits of [`Gaps`].
+    told: AtomicU8,
 }
 
 impl Commands {
@@ -41,7 +41,7 @@ impl Commands {
             settings,
             private,
             agent: Mutex::default(),
-            told: AtomicBool::new(false),
+            told: AtomicU8::new(0),
         }
     }
 
@@ -115,11 +115,15 @@ impl Commands {
         // What a session has of its own may be in the host's data directory.
         let exchange = cx.exchange_dir();
         let own = exchange.into_iter().chain(exchange.and_then(Path::parent));
-        let skills = session.skills().into_iter().map(|skill| skill.dir);
+        let skills = session.skills();
+        let skills = skills.iter().map(|skill| Path::new(&skill.dir));
         let visible = [roots.working_dir()].into_iter().chain(own);
-        let visible = visible.chain(cx.skill_dir()).map(text).chain(skills);
-        let sandbox = session.sandbox();
-        let sandbox = sandbox.map(|rules| SessionSandbox::new(&rules, roots, cx.exchange_dir()));
+        let visible = visible.chain(cx.skill_dir()).chain(skills);
+        // A command may have put a link where one of them was; the host names them without links.
+        let visible = visible.filter(|dir| real(dir) == *dir).map(text);
+        let brought = session.brought();
+        let sandbox = brought.sandbox();
+        let sandbox = sandbox.map(|rules| SessionSandbox::new(rules, cx.exchange_dir()));
         if let Some(temporary) = sandbox.as_ref().and_then(SessionSandbox::temporary_dir) {
             env.push(("TMPDIR".to_owned(), text(temporary)));
         }
@@ -173,9 +177,10 @@ impl Commands {
         slot.take_if(|current| Arc::ptr_eq(current, agent));
     }
 
-    /// Says once what of the confinement this machine does not give.
+    /// Says what of the confinement this machine does not give, each of that once.
     fn tell(&self, cx: &Cx, gaps: Gaps) {
-        if gaps == Gaps::default() || self.told.swap(true, Ordering::Relaxed) {
+        let gaps = untold(&self.told, gaps);
+        if gaps == Gaps::default() {
             return;
         }
         let lacks = [
@@ -216,6 +221,12 @@ impl Commands {
     }
 }
 
+/// Those that nobody was told of yet; from now on somebody was.
+fn untold(told: &AtomicU8, gaps: Gaps) -> Gaps {
+    let before = told.fetch_or(gaps.bits(), Ordering::Relaxed);
+    Gaps::from_bits(gaps.bits() & !before)
+}
+
 /// A name for a file that no other call of this host has.
 fn new_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -223,4 +234,31 @@ fn new_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.unwrap_or_default().as_nanos();
     format!("bash-{}-{nanoseconds:x}-{number}.txt", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_is_told_and_nothing_twice() {
+        let told = AtomicU8::new(0);
+        let files = Gaps {
+            files: true,
+            ..Gaps::default()
+        };
+        let network = Gaps {
+            network: true,
+            ..Gaps::default()
+        };
+        let both = Gaps {
+            files: true,
+            network: true,
+            ..Gaps::default()
+        };
+        let untold = |gaps| super::untold(&told, gaps);
+        assert_eq!(untold(Gaps::default()), Gaps::default());
+        assert_eq!([untold(files), untold(files)], [files, Gaps::default()]);
+        assert_eq!([untold(both), untold(both)], [network, Gaps::default()]);
+    }
 }

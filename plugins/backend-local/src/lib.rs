@@ -48,7 +48,7 @@ impl Executor for Local {
             .working_dir
             .ok_or_else(keeping::no_working_dir)?;
         let skills = request.skills.clone();
-        self.sessions.init(cx.session(), request)?;
+        self.sessions.init(&cx, request)?;
         Ok(ExecutorReady {
             working_dir,
             skills,

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conjure_skill_sdk::protocol::{ExecutorInit, Sandbox, SkillMount};
-use conjure_skill_sdk::{Error, Result};
+use conjure_skill_sdk::protocol::{ExecutorInit, SkillMount};
+use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::watch;
 
-use crate::sandbox;
+use crate::sandbox::SandboxRules;
 
 /// How long the end of a session waits for its commands, which end within the grace time.
 const END: Duration = Duration::from_secs(3);
@@ -33,7 +33,7 @@ impl Sessions {
     }
 
     /// Prepares a session, or prepares it again.
-    pub(crate) fn init(&self, id: Option<&str>, request: ExecutorInit) -> Result<()> {
+    pub(crate) fn init(&self, cx: &Cx, request: ExecutorInit) -> Result<()> {
         for skill in &request.skills {
             if !skill.dir.starts_with('/') {
                 return Err(Error::invalid(format!(
@@ -42,15 +42,16 @@ impl Sessions {
                 )));
             }
         }
-        if let Some(sandbox) = &request.sandbox {
-            sandbox::check(sandbox)?;
-        }
-        let session = self.of(id);
+        let dirs = cx.working_dir().into_iter().chain(cx.exchange_dir());
+        let sandbox = request.sandbox.as_ref();
+        let sandbox = sandbox.map(|sandbox| SandboxRules::of(sandbox, dirs));
+        let sandbox = sandbox.transpose()?;
+        let session = self.of(cx.session());
         let mut brought = session
             .brought
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *brought = Arc::new(request);
+        *brought = Arc::new(Brought { request, sandbox });
         Ok(())
     }
 
@@ -69,10 +70,24 @@ impl Sessions {
     }
 }
 
+/// What a session brought along.
+#[derive(Debug, Default)]
+pub(crate) struct Brought {
+    request: ExecutorInit,
+    sandbox: Option<SandboxRules>,
+}
+
+impl Brought {
+    /// What alone its commands may change, where that is limited.
+    pub(crate) fn sandbox(&self) -> Option<&SandboxRules> {
+        self.sandbox.as_ref()
+    }
+}
+
 /// A session of the backend.
 #[derive(Debug)]
 pub(crate) struct LocalSession {
-    brought: Mutex<Arc<ExecutorInit>>,
+    brought: Mutex<Arc<Brought>>,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
 }
@@ -90,17 +105,12 @@ impl Default for LocalSession {
 impl LocalSession {
     /// The skill folders that it may read.
     pub(crate) fn skills(&self) -> Vec<SkillMount> {
-        self.brought().skills.clone()
-    }
-
-    /// What alone its commands may change, where that is limited.
-    pub(crate) fn sandbox(&self) -> Option<Sandbox> {
-        self.brought().sandbox.clone()
+        self.brought().request.skills.clone()
     }
 
     /// The environment that its commands get besides the clean one.
     pub(crate) fn env(&self) -> BTreeMap<String, String> {
-        self.brought().env.clone()
+        self.brought().request.env.clone()
     }
 
     /// Counts a command as running for as long as the value lives.
@@ -114,7 +124,8 @@ impl LocalSession {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    fn brought(&self) -> Arc<ExecutorInit> {
+    /// All that it brought along.
+    pub(crate) fn brought(&self) -> Arc<Brought> {
         Arc::clone(&self.brought.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

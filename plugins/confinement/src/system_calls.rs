@@ -241,6 +241,8 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
 pub(crate) fn restrict_sandbox(sandbox: &Sandbox) -> Result<(), seccompiler::Error> {
     let refused = OF_THE_KERNEL.iter().map(|call| (*call, Vec::new()));
     let mut rules: Rules = refused.collect();
+    // Limits of other processes, which are no signals and no files; 0 is the one that asks.
+    rules.insert(libc::SYS_prlimit64, refused_where(SeccompCmpOp::Ne, 0)?);
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_socket, socket_rules(sandbox.network)?);
     apply(rules, SeccompAction::Errno(EPERM))

@@ -16,30 +16,45 @@ const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// What a manifest names, and the directories that an instance works in. `home` stands for `~`.
 ///
+/// A directory to work in that holds one of the `secrets`, where the host keeps its own, is left out:
+/// [`holder_of_secrets`]. So is a skill folder where something else stands by now.
+///
 /// # Errors
-/// The path that cannot be granted: one that is not absolute, or that holds `secret`, where the
-/// host keeps its own.
+/// The path that cannot be granted: one that is not absolute, or that holds one of the secrets or lies
+/// in it.
 pub(super) fn granted(
     permissions: &Permissions,
     dirs: &InstanceDirs,
     home: Option<&Path>,
-    secret: &Path,
+    secrets: &[PathBuf],
 ) -> Result<WorkerConfinement, String> {
     let read = NamedPath::all(&permissions.read, home)?;
     let write = NamedPath::all(&permissions.write, home)?;
     // What is below a directory that it may change is its own anyway; named apart, a link that
     // it puts there would be granted what that leads to.
-    let own = || write.iter().map(|named| &named.path).chain(&dirs.work);
-    let is_below = |path: &Path| own().any(|dir| path != dir && path.starts_with(dir));
+    let work = || {
+        let dirs = dirs.work.iter();
+        dirs.filter(move |dir| !holds(dir, secrets))
+    };
+    let own = write.iter().map(|named| &named.path).chain(work());
+    let own: Vec<(&PathBuf, PathBuf)> = own.map(|dir| (dir, real(dir))).collect();
+    let is_below = |path: &Path| {
+        let above: Vec<PathBuf> = path.ancestors().skip(1).map(real).collect();
+        own.iter().any(|(dir, real_dir)| {
+            let leads_through = || above.iter().any(|above| above.starts_with(real_dir));
+            path != *dir && (path.starts_with(dir) || leads_through())
+        })
+    };
     let granted_of = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
         let apart = paths.iter().filter(|named| !is_below(&named.path));
-        apart.map(|named| named.granted(secret)).collect()
+        apart.map(|named| named.granted(secrets)).collect()
     };
     let mut write_granted = granted_of(&write)?;
-    write_granted.extend(dirs.work.iter().map(|dir| real(dir)));
+    write_granted.extend(work().map(|dir| real(dir)));
     let mut read_granted = granted_of(&read)?;
+    // They were without links when the session got them. Where others write above them, one may have come.
     let folders = dirs.folders.iter().filter(|folder| !is_below(folder));
-    read_granted.extend(folders.map(|folder| real(folder)));
+    read_granted.extend(folders.filter(|folder| real(folder) == **folder).cloned());
     Ok(WorkerConfinement {
         read: read_granted,
         write: write_granted,
@@ -47,6 +62,20 @@ pub(super) fn granted(
         commands: permissions.commands,
         program: false,
     })
+}
+
+/// A directory to work in that cannot be granted, since the host keeps one of its `secrets` in it.
+pub(super) fn holder_of_secrets<'a>(
+    dirs: &'a InstanceDirs,
+    secrets: &[PathBuf],
+) -> Option<&'a PathBuf> {
+    dirs.work.iter().find(|dir| holds(dir, secrets))
+}
+
+/// Whether one of these paths is a directory or lies in it.
+fn holds(dir: &Path, secrets: &[PathBuf]) -> bool {
+    let dir = real(dir);
+    secrets.iter().any(|secret| real(secret).starts_with(&dir))
 }
 
 /// A path in a manifest.
@@ -77,8 +106,8 @@ impl<'a> NamedPath<'a> {
     }
 
     /// Where it leads, if that may be granted.
-    fn granted(&self, secret: &Path) -> Result<PathBuf, String> {
-        let (path, secret) = (real(&self.path), real(secret));
+    fn granted(&self, secrets: &[PathBuf]) -> Result<PathBuf, String> {
+        let path = real(&self.path);
         let refused = |why: &str| {
             let name = self.name;
             Err(format!("its manifest asks for `{name}`, {why}"))
@@ -86,7 +115,8 @@ impl<'a> NamedPath<'a> {
         if SYSTEM_DIRS.iter().any(|own| path.starts_with(own)) {
             return refused("which is no file but the system itself");
         }
-        if secret.starts_with(&path) || path.starts_with(&secret) {
+        let is_in = secrets.iter().any(|secret| path.starts_with(real(secret)));
+        if is_in || holds(&path, secrets) {
             return refused("where this host keeps its own files");
         }
         Ok(path)
@@ -129,8 +159,14 @@ mod tests {
                 write: vec![path.to_owned()],
                 ..Permissions::default()
             };
-            granted(&permissions, &InstanceDirs::default(), Some(&home), &secret)
-                .map(|granted| granted.write)
+            let dirs = InstanceDirs::default();
+            granted(
+                &permissions,
+                &dirs,
+                Some(&home),
+                std::slice::from_ref(&secret),
+            )
+            .map(|granted| granted.write)
         };
         assert_eq!(asked("~/notes"), Ok(vec![home.join("notes")]));
         assert_eq!(asked("/var/log"), Ok(vec!["/var/log".into()]));
@@ -178,12 +214,71 @@ mod tests {
             folders: vec![work.join("sub"), skills.clone()],
             ..InstanceDirs::of_work(&[&work])
         };
-        let granted = granted(&permissions, &dirs, Some(&home), Path::new("/none"));
+        let granted = granted(&permissions, &dirs, Some(&home), &[]);
         let expected = WorkerConfinement {
             read: vec![skills],
             write: vec![notes, work],
             ..WorkerConfinement::default()
         };
         assert_eq!(granted, Ok(expected));
+    }
+
+    #[test]
+    fn a_link_to_what_a_plugin_may_change_is_no_way_around_that() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (work, keys) = (home.join("work"), home.join("keys"));
+        for dir in [&work.join("a"), &keys.join("inner")] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        std::os::unix::fs::symlink(&work, home.join("link")).unwrap();
+        std::os::unix::fs::symlink(&keys, work.join("sub")).unwrap();
+        let permissions = Permissions {
+            read: ["~/link/sub", "~/link/sub/inner", "~/link/a", "~/keys/inner"]
+                .map(str::to_owned)
+                .into(),
+            ..Permissions::default()
+        };
+        let dirs = InstanceDirs::of_work(&[&work]);
+        let granted = granted(&permissions, &dirs, Some(&home), &[]).unwrap();
+        assert_eq!(granted.read, [keys.join("inner")]);
+    }
+
+    #[test]
+    fn a_directory_with_the_hosts_own_in_it_is_not_granted_and_one_in_there_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (data, keys) = (home.join("share/conjure"), home.join("keys"));
+        let own = data.join("plugin-data/a");
+        for dir in [&own, &keys, &home.join("work")] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let secrets = [data.clone(), keys.join("vault.key")];
+        let granted = |work: &Path| {
+            let dirs = InstanceDirs::of_work(&[work, &own]);
+            let holder = holder_of_secrets(&dirs, &secrets).cloned();
+            let granted = granted(&Permissions::default(), &dirs, None, &secrets).unwrap();
+            (granted.write, holder)
+        };
+        let work = home.join("work");
+        assert_eq!(granted(&work), (vec![work.clone(), own.clone()], None));
+        for work in [&home, &home.join("share"), &data, &keys] {
+            assert_eq!(granted(work), (vec![own.clone()], Some(work.clone())));
+        }
+    }
+
+    #[test]
+    fn a_skill_folder_that_became_a_link_is_none() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (skill, keys) = (home.join("skill"), home.join("keys"));
+        std::fs::create_dir(&keys).unwrap();
+        std::os::unix::fs::symlink(&keys, &skill).unwrap();
+        let dirs = InstanceDirs {
+            folders: vec![skill, keys.clone()],
+            ..InstanceDirs::default()
+        };
+        let granted = granted(&Permissions::default(), &dirs, None, &[]).unwrap();
+        assert_eq!(granted.read, [keys]);
     }
 }

@@ -173,6 +173,7 @@ mod tests {
         let status = ExitStatus::from_raw(raw);
         let limits = WorkerLimits {
             memory: 64 * 1024 * 1024,
+            processor_time: Duration::from_secs(3600),
             ..WorkerLimits::default()
         };
         WorkerEnd::reported(&status, said.map(str::to_owned), &limits).to_string()

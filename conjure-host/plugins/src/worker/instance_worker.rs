@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use conjure_abi::HeaderFields;
+use conjure_abi::{HeaderFields, PluginKind};
+use conjure_config::env;
 use conjure_confinement::WorkerConfinement;
 use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
 
-use super::confinement::granted;
+use super::confinement::{granted, holder_of_secrets};
 use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
@@ -103,11 +104,35 @@ impl PluginWorkers {
 
     /// What a worker may reach.
     fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, String> {
-        let home = conjure_config::env::home();
+        let home = env::home();
+        let secrets = self.secrets();
+        if let Some(dir) = holder_of_secrets(&grants.dirs, &secrets) {
+            let dir = dir.display();
+            let text = format!(
+                "in `{dir}`, where it is to work, this host keeps its own files, so let its session work \
+                 in another directory"
+            );
+            // Without it an executor does nothing; others may have no use for it.
+            if self.file.header.kind == PluginKind::Executor {
+                return Err(text);
+            }
+            let plugin = self.name();
+            tracing::warn!(plugin, "its worker does not reach that directory: {text}");
+        }
+        granted(&grants.permissions, &grants.dirs, home.as_deref(), &secrets)
+    }
+
+    /// Where the host keeps its own: the data directory, and the key file of the vault and the database
+    /// where those are somewhere else.
+    fn secrets(&self) -> Vec<PathBuf> {
         let store = self.loader.store().dir();
         // What the host keeps lies beside its copies.
-        let own = store.parent().unwrap_or(store);
-        granted(&grants.permissions, &grants.dirs, home.as_deref(), own)
+        let own = store.parent().unwrap_or(store).to_owned();
+        let named = [env::KEY_FILE, env::DATABASE].into_iter();
+        let named = named.filter_map(env::var);
+        let files = named.filter(|named| named != "memory" && !named.contains("://"));
+        let files = files.filter_map(|file| std::path::absolute(file).ok());
+        std::iter::once(own).chain(files).collect()
     }
 
     /// Name and version.
@@ -244,7 +269,7 @@ impl InstanceWorker {
             parent: std::process::id(),
             memory: options.limits.memory,
             open_files: options.limits.open_files,
-            processor_seconds: options.limits.processor_time.as_secs().max(1),
+            processor_seconds: self.processor_seconds(),
             copy,
             command,
             file: file.path.clone(),
@@ -254,6 +279,14 @@ impl InstanceWorker {
         let restarts = Arc::clone(&self.restarts);
         WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts, host)
             .map_err(|reason| self.no_process(reason))
+    }
+
+    /// Seconds of processors that a process may use, if that is limited: what it starts has the same
+    /// limit, and an executor or a backend may be there for days.
+    fn processor_seconds(&self) -> Option<u64> {
+        let PluginWorkers { options, file, .. } = &*self.plugin;
+        let is_limited = file.header.kind == PluginKind::Skill && !self.grants.permissions.commands;
+        is_limited.then(|| options.limits.processor_time.as_secs().max(1))
     }
 
     /// One of them answered: what went before is forgiven.

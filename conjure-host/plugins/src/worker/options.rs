@@ -1,6 +1,7 @@
 //! Which plugins run in a worker, what a worker is, and what it may use.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,21 +77,25 @@ pub struct WorkerLimits {
     pub memory: u64,
     /// Files, pipes and sockets that are open at the same time; 1,024.
     pub open_files: u64,
-    /// Time of processors that it uses in all, in whole seconds; an hour. One that needs more ends, and the
-    /// next begins anew.
+    /// Time of processors that the worker of a skill uses in all, in whole seconds; an hour for each processor
+    /// of this machine. One that needs more ends, and the next begins anew. It holds for no executor and no
+    /// backend, which may be there for days, and for no skill that starts programs, which would have the
+    /// same limit.
     pub processor_time: Duration,
-    /// Threads that it has at the same time, looked at every second; 512. A worker with more ends. Those of
+    /// Threads that it has at the same time, looked at every second; 2,048. A worker with more ends. Those of
     /// programs that it starts are not counted. Linux only.
     pub threads: usize,
 }
 
 impl Default for WorkerLimits {
     fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
         Self {
             memory: 2 * 1024 * 1024 * 1024,
             open_files: 1024,
-            processor_time: Duration::from_secs(60 * 60),
-            threads: 512,
+            processor_time: Duration::from_secs(60 * 60).saturating_mul(processors),
+            threads: 2048,
         }
     }
 }

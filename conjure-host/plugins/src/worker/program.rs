@@ -53,8 +53,8 @@ pub(super) struct WorkerArguments {
     pub(super) memory: u64,
     /// Open files.
     pub(super) open_files: u64,
-    /// Seconds of processors.
-    pub(super) processor_seconds: u64,
+    /// Seconds of processors, where they are limited.
+    pub(super) processor_seconds: Option<u64>,
     /// The copy that is opened, or the directory of the program's files.
     pub(super) copy: PathBuf,
     /// What it becomes, where it is a program: the path of that, and its arguments.
@@ -81,7 +81,10 @@ impl WorkerArguments {
             self.parent.to_string().into(),
             self.memory.to_string().into(),
             self.open_files.to_string().into(),
-            self.processor_seconds.to_string().into(),
+            self.processor_seconds
+                .unwrap_or_default()
+                .to_string()
+                .into(),
             self.copy.clone().into(),
             command.into(),
             self.file.clone().into(),
@@ -112,7 +115,7 @@ impl WorkerArguments {
             parent,
             memory,
             open_files,
-            processor_seconds,
+            processor_seconds: (processor_seconds > 0).then_some(processor_seconds),
             copy,
             command,
             file,
@@ -224,9 +227,10 @@ fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
     let mapped = arguments.memory.saturating_add(MAPPED);
     set(Resource::As, more("VmSize:", mapped))?;
     set(Resource::Nofile, arguments.open_files)?;
-    // The signal at the first of them says what it is for; whoever goes on is killed at the second.
-    let seconds = arguments.processor_seconds;
-    set_both(Resource::Cpu, seconds, seconds.saturating_add(1))?;
+    if let Some(seconds) = arguments.processor_seconds {
+        // The signal at the first of them says what it is for; whoever goes on is killed at the second.
+        set_both(Resource::Cpu, seconds, seconds.saturating_add(1))?;
+    }
     set(Resource::Core, 0)
 }
 
@@ -299,7 +303,7 @@ mod tests {
             parent: 4711,
             memory: 1 << 31,
             open_files: 1024,
-            processor_seconds: 3600,
+            processor_seconds: Some(3600),
             copy: "/store/a b.so".into(),
             command: Some(vec!["/usr/bin/python3".to_owned(), "a b.py".to_owned()]),
             file: "/plugins/liba.so".into(),
@@ -315,11 +319,15 @@ mod tests {
                 ..WorkerConfinement::default()
             }),
         };
+        for processor_seconds in [None, Some(3600)] {
+            let arguments = WorkerArguments {
+                processor_seconds,
+                ..arguments.clone()
+            };
+            let args = arguments.to_args().unwrap().into_iter();
+            assert_eq!(WorkerArguments::read(args), Some(arguments));
+        }
         let args = arguments.to_args().unwrap();
-        assert_eq!(
-            WorkerArguments::read(args.clone().into_iter()),
-            Some(arguments)
-        );
         let short = args.iter().take(10).cloned();
         assert_eq!(WorkerArguments::read(short), None);
         let long = args.into_iter().chain([OsString::from("more")]);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_core::context::notes;
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, SkillMount, op};
 use serde_json::Value;
 
@@ -62,7 +63,7 @@ impl Attaching {
                 spec.instance(),
                 spec.config.clone().unwrap_or(Value::Null),
                 &self.open,
-                &self.dirs(&folders),
+                &self.dirs(&plugin, &folders),
             )
             .await
             .map_err(not_ready)?;
@@ -70,10 +71,14 @@ impl Attaching {
         if plugin.manifest().kind == "executor" {
             let lease =
                 BackendLease::executor(plugin, instance, &self.request_context, &self.open, mounts);
-            return Ok(BackendKind::Executor {
-                lease: Arc::new(lease.await.map_err(not_ready)?),
-                folders,
-            });
+            let lease = Arc::new(lease.await.map_err(not_ready)?);
+            if lease.keeps_to_no_sandbox() {
+                let backend = spec.instance();
+                let text = notes::keeps_to_no_sandbox(backend);
+                tracing::warn!(backend, "{text}");
+                self.changes.push(BackendChange::Notice { text });
+            }
+            return Ok(BackendKind::Executor { lease, folders });
         }
         let open = self.request(spec, mounts, state);
         let told = (spec.instance(), &self.changes);
@@ -152,10 +157,10 @@ impl Attaching {
     }
 
     /// The session's directories and the skill folders that are given to a backend.
-    fn dirs(&self, folders: &[Arc<LoadedFolder>]) -> InstanceDirs {
+    fn dirs(&self, plugin: &LoadedPlugin, folders: &[Arc<LoadedFolder>]) -> InstanceDirs {
         InstanceDirs {
             folders: folders.iter().map(|folder| folder.dir.clone()).collect(),
-            ..self.request_context.dirs()
+            ..self.request_context.dirs(plugin.manifest())
         }
     }
 

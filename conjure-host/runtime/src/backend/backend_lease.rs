@@ -158,6 +158,14 @@ impl BackendLease {
         self.request_context.sandbox().filter(|_| keeps_to_it)
     }
 
+    /// Whether the session limits its commands and those of this executor, which run on this machine as far
+    /// as anybody knows, do as they like: it says neither that it keeps to a sandbox nor that its files are
+    /// elsewhere.
+    pub(crate) fn keeps_to_no_sandbox(&self) -> bool {
+        let is_asked = self.request_context.sandbox().is_some();
+        is_asked && self.sandbox().is_none() && !self.plugin.manifest().has("files.put/1")
+    }
+
     /// What the model is told of that sandbox.
     pub(crate) fn sandbox_note(&self) -> Option<String> {
         let sandbox = self.sandbox()?;

@@ -229,7 +229,7 @@ impl SkillLease {
         // State that all sessions share is of none of their directories.
         let dirs = match self.gate {
             Some(_) => InstanceDirs::default(),
-            None => request_context.dirs(),
+            None => request_context.dirs(self.plugin.manifest()),
         };
         let instance = self
             .plugin

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_config::SandboxSpec;
-use conjure_skill_sdk::protocol::{Sandbox, ServedClient};
+use conjure_skill_sdk::protocol::{Manifest, Permissions, Sandbox, ServedClient};
 use serde::Serialize;
 
 use conjure_plugins::{CallMeta, InstanceDirs};
@@ -152,9 +152,20 @@ impl RequestContext {
         Ok(())
     }
 
-    /// The session's directories, without skill folders.
-    pub(crate) fn dirs(&self) -> InstanceDirs {
-        InstanceDirs::of_work(&[&self.working_dir, &self.exchange_dir])
+    /// The session's directories for the worker of a plugin, without skill folders. A backend whose manifest
+    /// names neither files nor programs has no use for the working directory.
+    pub(crate) fn dirs(&self, manifest: &Manifest) -> InstanceDirs {
+        let Permissions {
+            read,
+            write,
+            commands,
+            ..
+        } = &manifest.permissions;
+        let works_here = *commands || !(read.is_empty() && write.is_empty());
+        match manifest.kind == "backend" && !works_here {
+            true => InstanceDirs::of_work(&[&self.exchange_dir]),
+            false => InstanceDirs::of_work(&[&self.working_dir, &self.exchange_dir]),
+        }
     }
 
     pub(crate) fn meta(&self) -> CallMeta {
@@ -240,5 +251,38 @@ mod tests {
         assert_eq!((request.call_id, request.turn_id), (None, None));
         assert_eq!((request.skill_dir, request.deadline_ms), (None, 0));
         assert_eq!(request.body, Value::Null);
+    }
+
+    #[test]
+    fn a_backend_that_names_no_files_and_no_programs_gets_no_working_directory() {
+        let works_here = |kind: &str, permissions: Value| {
+            let manifest: Manifest = serde_json::from_value(json!({
+                "manifest": 1, "kind": kind, "name": "a", "version": "1.0.0", "description": "A",
+                "permissions": permissions,
+            }))
+            .unwrap();
+            let work = request_context().dirs(&manifest).work;
+            assert!(work.contains(&"/exchange".into()), "{work:?}");
+            work.contains(&"/here/\u{e9}".into())
+        };
+        for (kind, permissions, expected) in [
+            ("backend", json!({}), false),
+            (
+                "backend",
+                json!({ "network": true, "secrets": ["KEY"] }),
+                false,
+            ),
+            ("backend", json!({ "commands": true }), true),
+            ("backend", json!({ "read": ["~/notes"] }), true),
+            ("backend", json!({ "write": ["~/notes"] }), true),
+            ("executor", json!({}), true),
+            ("skill", json!({}), true),
+        ] {
+            assert_eq!(
+                works_here(kind, permissions.clone()),
+                expected,
+                "{kind}: {permissions}"
+            );
+        }
     }
 }

@@ -114,6 +114,15 @@ fn own_users() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
+/// Those that are there as they are named. One that a link leads to was put there by somebody since: its
+/// name was without links before.
+fn unchanged(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let unchanged = paths
+        .iter()
+        .filter(|path| fs::canonicalize(path).is_ok_and(|real| real == **path));
+    unchanged.cloned().collect()
+}
+
 /// The places that are there, without links.
 fn existing(paths: &[String]) -> Vec<PathBuf> {
     let found = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
@@ -168,10 +177,7 @@ fn cover(place: &Path, visible: &[PathBuf]) -> io::Result<()> {
 
 /// Mounts everything to be read only but these, where they are now.
 fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
-    let mut kept: Vec<PathBuf> = writable
-        .iter()
-        .filter_map(|path| fs::canonicalize(path).ok())
-        .collect();
+    let mut kept = unchanged(writable);
     // Outer ones first; what is below one stays as it is with that.
     kept.sort();
     let mut outermost: Vec<PathBuf> = Vec::new();

@@ -7,9 +7,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use conjure_host::session::{SandboxMode, SandboxSpec, Session, SessionSpec};
+use conjure_core::chat::Event;
+use conjure_host::session::{BackendSpec, SandboxMode, SandboxSpec, Session, SessionSpec};
+use conjure_kit::Model;
+use conjure_mock_llm::Message;
+use conjure_skill_sdk::protocol::{
+    Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written,
+};
+use conjure_skill_sdk::{Blocking, BlockingExecutor, Cx, Error, Result};
 
-use crate::stage::{LOCAL, Stage, local, system};
+use crate::stage::{LOCAL, Stage, bash, conjure, in_time, local, result, system, workspace};
 
 /// What nobody is to find.
 const SECRET: &str = "the-words-that-nobody-sees";
@@ -252,9 +259,8 @@ async fn what_a_session_grants_by_name_is_granted_and_no_more() {
 }
 
 #[tokio::test]
-async fn keys_of_the_user_and_the_hosts_data_are_not_there_in_a_sandbox() {
+async fn the_hosts_data_are_not_there_in_a_sandbox() {
     let stage = Stage::new(&[LOCAL]).await;
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap());
     let key = stage.workspace.root().join("data/vault.key");
     fs::write(&key, SECRET).unwrap();
     let session = session(&stage, sandbox()).await;
@@ -269,22 +275,174 @@ async fn keys_of_the_user_and_the_hosts_data_are_not_there_in_a_sandbox() {
     let seen = stage.bash(&session, &format!("cat {path}/own")).await;
     assert!(seen.is_error && !seen.text.contains(SECRET), "{seen:?}");
     other.close().await;
-    // Whatever is there of this machine's user: nothing of it is seen.
-    for name in [".ssh", ".gnupg", ".aws", ".netrc", ".bash_history", ".kube"] {
-        let path = home.join(name);
-        if path.exists() {
-            let command = format!("find {0} -type f | xargs -r cat; cat {0}", path.display());
-            let seen = stage.bash(&session, &command).await;
-            let own = fs::read_to_string(&path).unwrap_or_default();
-            assert!(
-                own.is_empty() || !seen.text.contains(own.trim()),
-                "{name}: {seen:?}"
-            );
-            let count = format!("find {} -type f -size +0 | wc -l", path.display());
-            assert_eq!(works(&stage, &session, &count).await.trim(), "0", "{name}");
+    session.close().await;
+}
+
+#[test]
+fn keys_of_the_user_are_not_there_in_a_sandbox() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let keys = [
+        ".ssh/id_ed25519",
+        ".gnupg/private-keys-v1.d/key",
+        ".aws/credentials",
+        ".kube/config",
+        ".config/gh/hosts.yml",
+        ".netrc",
+        ".bash_history",
+    ];
+    for name in keys.iter().chain(&["plain"]) {
+        let path = workspace.home().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{SECRET} of {name}")).unwrap();
+    }
+    let command = format!("cd && cat plain; cat {}", keys.join(" "));
+    for (sandbox, seen) in [
+        ("\"working-dir\"", vec!["plain"]),
+        ("{ read = [\"~/.aws\"] }", vec!["plain", ".aws/credentials"]),
+        ("\"none\"", ["plain"].into_iter().chain(keys).collect()),
+    ] {
+        let file = format!(
+            "provider = \"anthropic\"\nmodel = \"m\"\nsandbox = {sandbox}\n\n[[backend]]\n\
+             kind = \"local\"\nskills = []\n\n[policy]\nallow = [\"*\"]\n"
+        );
+        workspace.write("session.toml", file).unwrap();
+        model.calls("toolu_1", "local_bash_tool", bash(&command));
+        model.says(Message::new().text("Done."));
+        let output = conjure(&workspace, ["run", "--config", "session.toml", "Look."])
+            .model(&model)
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let said = result(&model.last_request(), "toolu_1").text;
+        for name in ["plain"].iter().chain(&keys) {
+            let is_seen = said.contains(&format!("{SECRET} of {name}"));
+            assert_eq!(is_seen, seen.contains(name), "{sandbox}: {name}: {said}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_link_in_the_place_of_what_is_granted_gets_nothing() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let dir = elsewhere(&stage);
+    let build = stage.workspace.work().join("build");
+    fs::create_dir(&build).unwrap();
+    let inner = dir.join("granted/inner");
+    fs::create_dir_all(&inner).unwrap();
+    let spec = SandboxSpec {
+        write: vec![build, dir.join("granted"), inner],
+        ..sandbox()
+    };
+    let session = session(&stage, spec).await;
+    fs::create_dir(dir.join("target")).unwrap();
+    fs::write(dir.join("target/file"), "as it was").unwrap();
+    let target = dir.join("target");
+    let before = state(&target);
+    let target_name = target.display();
+    let granted = dir.join("granted").display().to_string();
+    for (place, link) in [
+        (".", "build".to_owned()),
+        (granted.as_str(), format!("{granted}/inner")),
+    ] {
+        let name = Path::new(&link).file_name().unwrap().to_str().unwrap();
+        let replace = format!("cd {place} && mv {name} before && ln -s {target_name} {name}");
+        works(&stage, &session, &replace).await;
+        for row in [
+            "echo x >{l}/new",
+            "echo x >>{l}/file",
+            "rm {l}/file",
+            "chmod 777 {l}/file",
+            "touch -d 2001-01-01 {l}/file",
+        ] {
+            refused(&stage, &session, &row.replace("{l}", &link)).await;
+            assert_eq!(state(&target), before, "{row}");
+        }
+        let same = format!("cd {place} && rm {name} && mv before {name} && echo x >{name}/new");
+        works(&stage, &session, &same).await;
+    }
     session.close().await;
+}
+
+#[tokio::test]
+async fn a_command_in_a_sandbox_sets_no_limits_of_other_processes() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let limit = |process: &str| {
+        format!(
+            "sleep 5 & python3 -c \"import resource as r; r.prlimit({process}, r.RLIMIT_CORE, (0, 0))\""
+        )
+    };
+    let closed = session(&stage, sandbox()).await;
+    let free = session(&stage, SandboxSpec::default()).await;
+    refused(&stage, &closed, &limit("$!")).await;
+    works(&stage, &free, &limit("$!")).await;
+    works(&stage, &closed, &limit("0")).await;
+    works(&stage, &closed, "ulimit -c 0").await;
+    for session in [closed, free] {
+        session.close().await;
+    }
+}
+
+/// An executor that knows of no sandbox.
+struct Careless;
+
+impl BlockingExecutor for Careless {
+    fn bash(&self, _cx: &Cx, _request: Bash) -> Result<BashOutput> {
+        Ok(BashOutput {
+            exit_code: Some(0),
+            ..BashOutput::default()
+        })
+    }
+
+    fn view(&self, _cx: &Cx, _request: View) -> Result<Viewed> {
+        Err(Error::new("there are no files"))
+    }
+
+    fn create_file(&self, _cx: &Cx, _request: CreateFile) -> Result<Written> {
+        Err(Error::new("there are no files"))
+    }
+
+    fn str_replace(&self, _cx: &Cx, _request: StrReplace) -> Result<Written> {
+        Err(Error::new("there are no files"))
+    }
+}
+
+#[tokio::test]
+async fn an_executor_that_keeps_to_no_sandbox_is_told_of() {
+    let stage = Stage::with(&[LOCAL], |builder| {
+        builder.executor("careless", |_setup| Ok(Blocking::new(Careless)))
+    })
+    .await;
+    for (setting, told) in [(sandbox(), 1), (SandboxSpec::default(), 0)] {
+        let careless = BackendSpec::executor("careless", [] as [&str; 0]);
+        let spec = SessionSpec {
+            sandbox: setting,
+            ..stage.spec([local(), careless])
+        };
+        let session = stage.open(spec).await;
+        for _ in 0..2 {
+            let seen = stage.call(&session, "careless_bash_tool", bash("true"));
+            assert!(!seen.await.is_error);
+        }
+        let mut events = session.events_since_opened();
+        let mut turns = 0;
+        let mut notices = Vec::new();
+        while turns < 2 {
+            match &in_time(events.next()).await.event {
+                Event::Notice { text } if text.contains("sandbox") => notices.push(text.clone()),
+                Event::Done { .. } => turns += 1,
+                _ => {}
+            }
+        }
+        let expected = "careless: its commands are not in the sandbox of this session";
+        let as_expected = notices.iter().filter(|text| text.starts_with(expected));
+        assert_eq!(
+            (as_expected.count(), notices.len()),
+            (told, told),
+            "{notices:?}"
+        );
+        session.close().await;
+    }
 }
 
 #[tokio::test]
