@@ -13,7 +13,7 @@ use conjure_config::{BackendSpec, fs};
 use conjure_core::routing::HeldReason;
 use conjure_plugins::{LoadedPlugin, Sha256};
 use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::held_files::ReadFile;
 use super::known_tools::{HeldTool, KnownTools, Offered, Verdict};
@@ -261,35 +261,15 @@ fn server_id(spec: &BackendSpec, plugin: &LoadedPlugin, server: Option<&str>) ->
         None => vec![config],
     };
     let build = own.is_none().then_some(plugin.id().sha256.as_ref());
-    let id = json!({
+    let mut id = json!({
         "plugin": plugin.manifest().name,
         "build": build.flatten().map(ToString::to_string),
         "server": server,
-        "settings": settings.into_iter().map(|one| one.map(sorted)).collect::<Vec<_>>(),
+        "settings": settings,
     });
+    // The order in which somebody wrote settings says nothing.
+    id.sort_all_objects();
     Sha256::of(id.to_string().as_bytes()).to_string()
-}
-
-/// The same value with its members in one order.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let sorted: BTreeMap<_, _> = members.iter().collect();
-            let members = sorted
-                .into_iter()
-                .map(|(name, value)| (name.clone(), sorted_value(value)));
-            Value::Object(members.collect::<Map<_, _>>())
-        }
-        other => sorted_value(other),
-    }
-}
-
-fn sorted_value(value: &Value) -> Value {
-    match value {
-        Value::Object(_) => sorted(value),
-        Value::Array(items) => Value::Array(items.iter().map(sorted_value).collect()),
-        other => other.clone(),
-    }
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -336,6 +316,8 @@ fn write(file: &Path, known: &KnownTools) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn tool(name: &str, description: &str) -> ToolDecl {
