@@ -26,13 +26,17 @@ const VERSION: u32 = 1;
 /// Written first, in this order, since others refer to them.
 const FIRST: [&str; 4] = ["saved_authentications", "threads", "sessions", "blobs"];
 /// Who writes and asks at the moment, and what the schema is: true of one database only. Recent events
-/// are written as rows of `events`.
-const LEFT_OUT: [&str; 4] = [
+/// are written as rows of `events`, and the index of the search is made anew.
+const LEFT_OUT: [&str; 6] = [
     "writers",
     "idempotency_keys",
     "seaql_migrations",
     "recent_events",
+    "searched_threads",
+    "entry_texts",
 ];
+/// What the names of the tables begin with that are SQLite's index of words.
+const WORDS: &str = "entry_words";
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,7 +120,8 @@ async fn tables(tx: &SqlTransaction) -> Result<Vec<ExportTable>, StoreError> {
             }),
         }
     }
-    tables.retain(|table| !LEFT_OUT.contains(&table.name.as_str()));
+    tables
+        .retain(|table| !LEFT_OUT.contains(&table.name.as_str()) && !table.name.starts_with(WORDS));
     let place = |table: &ExportTable| FIRST.iter().position(|first| *first == table.name);
     tables.sort_by_key(|table| place(table).unwrap_or(FIRST.len()));
     Ok(tables)
