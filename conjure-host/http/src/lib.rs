@@ -42,6 +42,8 @@ mod streams;
 mod threads;
 mod transfer;
 mod turns;
+mod usage;
+mod usage_report;
 mod versions;
 mod wording;
 
@@ -293,6 +295,7 @@ fn routes() -> Operations {
         .merge(events::router())
         .merge(threads::router())
         .merge(folds::router())
+        .merge(usage::router())
         .merge(transfer::export_router())
         .merge(transfer::import_router())
         .merge(files::router())
