@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_client::{Announced, RemoteServer};
@@ -113,6 +114,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
                 manager: manager.map_err(CliError::host_from)?,
                 auths,
                 options: args.options(),
+                page: Some(Box::new(page)),
             };
             let listening = api.listen(args.listen, access).await;
             Ok(listening?)
@@ -147,6 +149,35 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     Box::pin(signals.cancelling(&end, serving)).await?;
     drop(announced);
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+}
+
+/// The page, over what the server gives it.
+fn page(parts: conjure_http::PageParts) -> conjure_http::Page {
+    let conjure_http::PageParts {
+        api,
+        manager,
+        auths,
+        ended,
+        follow,
+    } = parts;
+    conjure_http::Page {
+        router: conjure_page::router(conjure_page::PageParts {
+            api,
+            manager,
+            auths,
+            ended,
+            follow,
+        }),
+        problem: Arc::new(|problem, headers| {
+            let conjure_http::ShownProblem {
+                status,
+                kind,
+                title,
+                detail,
+            } = problem;
+            conjure_page::problem(*status, kind, title, detail, headers)
+        }),
+    }
 }
 
 impl ServeArgs {
