@@ -4,18 +4,33 @@
 //! conversation through the runtime, as the API does; manages and changes things by calling the API
 //! inside the process, so that its checks and its words hold here too. A face: nothing below knows
 //! it, and it does not know the server that it stands in. Begin at `layout.rs`, then at a view, such
-//! as `home.rs`.
+//! as `dashboard.rs`.
 
 mod assets;
+mod auths;
 mod client;
+mod config;
+mod create;
+mod dashboard;
 mod failure;
 mod forms;
-mod home;
+mod json_form;
 mod layout;
+mod live;
+mod mcp;
+mod mcp_import;
+mod mcp_login;
+mod personas;
 mod preferences;
 mod problem_page;
 mod request;
 mod respond;
+mod saved;
+mod session_form;
+mod sheet;
+mod switch_words;
+mod tools_form;
+mod when;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -72,7 +87,14 @@ pub fn router(parts: PageParts) -> Router {
     Router::new()
         .merge(assets::router())
         .merge(preferences::router())
-        .merge(home::router())
+        .merge(auths::router())
+        .merge(config::router())
+        .merge(create::router())
+        .merge(dashboard::router())
+        .merge(mcp::router())
+        .merge(mcp_import::router())
+        .merge(mcp_login::router())
+        .merge(personas::router())
         .layer(from_fn(failure::show))
         .layer(from_fn(request::refuse_foreign))
         .layer(from_fn(respond::with_headers))

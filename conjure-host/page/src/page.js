@@ -110,6 +110,14 @@ addEventListener("submit", async (event) => {
   if (draft) sessionStorage.removeItem(draft.dataset.draft);
 });
 
+// What depends on a choice: `data-change=URL` on a select, asked with the values of all of its form.
+
+addEventListener("change", ({ target }) => {
+  if (!target.dataset?.change) return;
+  const all = [...target.form.querySelectorAll("[data-change]")].map((one) => [one.name, one.value]);
+  ask(`${target.dataset.change}?${new URLSearchParams(all)}`);
+});
+
 // Streams: `data-stream=URL`, `data-seen` what was seen last.
 
 let source;

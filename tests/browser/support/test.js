@@ -22,6 +22,10 @@ export const test = base.extend({
     await server.remove();
   },
 
+  baseURL: async ({ server }, use) => {
+    await use(server.url);
+  },
+
   model: async ({ server }, use) => {
     const model = await Model.start(server.root);
     await use(model);
