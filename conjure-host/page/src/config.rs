@@ -99,7 +99,7 @@ async fn form(app: &App, shown: &Shown<'_>) -> Result<Markup, ApiProblem> {
     let at = session.url();
     Ok(html! {
         form #config-form method="post" action={ (at) "/config" } data-swap {
-            input type="hidden" name="seen" value=(shown.seen);
+            (seen_field(shown.seen))
             (form_error(wrong.elsewhere()))
             (Field::new("config-name", "name", "Name").error(wrong.at("name"))
                 .input("text", &text("name", session.name.as_deref().unwrap_or(""))))
@@ -113,6 +113,11 @@ async fn form(app: &App, shown: &Shown<'_>) -> Result<Markup, ApiProblem> {
             (buttons(session, shown.asks_when))
         }
     })
+}
+
+/// The version of the settings that the form began with.
+fn seen_field(seen: &str) -> Markup {
+    html! { input #config-seen type="hidden" name="seen" value=(seen); }
 }
 
 fn buttons(session: &Session, asks_when: bool) -> Markup {
@@ -184,7 +189,10 @@ async fn save(
         Err(problem) => Err(problem),
     };
     let problem = match done {
-        Ok(Some(changed)) if request.pieces => return Ok(saved(&session, &changed, &request)),
+        Ok(Some(changed)) if request.pieces => {
+            let (changed, seen) = tagged(&app, &changed.id).await?;
+            return Ok(saved(&session, &changed, &seen, &request));
+        }
         Ok(Some(changed)) => return Ok(go_to(&request, &changed.url())),
         Ok(None) => {
             invalid("A reply began to stream meanwhile: say below when the change is to hold")
@@ -230,11 +238,13 @@ async fn change(
 }
 
 /// What a page shows of a session that was saved, in place; elsewhere where its address is another.
-fn saved(before: &Session, now: &Session, request: &PageRequest) -> Response {
+fn saved(before: &Session, now: &Session, seen: &str, request: &PageRequest) -> Response {
     if before.url() != now.url() {
         return go_to(request, &now.url());
     }
     pieces(html! {
+        // Where it is a page of its own, it goes on with what was saved.
+        (piece(Swap::Outer, "config-seen", &seen_field(seen)))
         (close_dialog())
         (piece(Swap::Outer, &format!("session-{}", now.id), &crate::dashboard::card(now)))
         (toast("Saved"))

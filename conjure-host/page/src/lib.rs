@@ -21,15 +21,20 @@ mod mcp;
 mod mcp_import;
 mod mcp_login;
 mod personas;
+mod plugin_add;
+mod plugins;
 mod preferences;
 mod problem_page;
 mod request;
 mod respond;
+mod routes;
 mod saved;
 mod session_form;
 mod sheet;
 mod switch_words;
 mod tools_form;
+mod usage;
+mod usage_picture;
 mod when;
 
 use std::any::Any;
@@ -95,6 +100,10 @@ pub fn router(parts: PageParts) -> Router {
         .merge(mcp_import::router())
         .merge(mcp_login::router())
         .merge(personas::router())
+        .merge(plugin_add::router())
+        .merge(plugins::router())
+        .merge(routes::router())
+        .merge(usage::router())
         .layer(from_fn(failure::show))
         .layer(from_fn(request::refuse_foreign))
         .layer(from_fn(respond::with_headers))
