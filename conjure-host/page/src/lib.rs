@@ -8,6 +8,7 @@
 
 mod assets;
 mod client;
+mod conversation;
 mod failure;
 mod forms;
 mod home;
