@@ -128,6 +128,8 @@ pub(crate) fn plain(text: &str) -> Markup {
 /// How many bytes of a text that goes on are blocks which stay as they are, whatever comes behind
 /// them.
 pub(crate) fn finished(text: &str) -> usize {
+    // What a line is, is known at its end.
+    let text = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
     if text.len() > MOST || is_deep(text) {
         return 0;
     }
@@ -292,11 +294,12 @@ mod tests {
     fn finished_blocks_are_all_but_the_last() {
         assert_eq!(finished(""), 0);
         assert_eq!(finished("one"), 0);
-        assert_eq!(finished("one\n\ntwo"), 5);
+        assert_eq!(finished("one\n\ntwo"), 0);
+        assert_eq!(finished("one\n\ntwo\n"), 5);
         assert_eq!(finished("one\n\n```\na\n\nb"), 5);
         let list = "one\n\n- a\n\n- b\n";
         assert_eq!(finished(list), 5);
-        assert_eq!(finished("é\n\n# t\n\nx"), "é\n\n# t\n\n".len());
+        assert_eq!(finished("é\n\n# t\n\nx\ny"), "é\n\n# t\n\n".len());
     }
 
     #[test]
