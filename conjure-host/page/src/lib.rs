@@ -74,6 +74,7 @@ pub fn router(parts: PageParts) -> Router {
         .merge(assets::router())
         .merge(preferences::router())
         .merge(home::router())
+        .merge(conversation::router())
         .layer(from_fn(failure::show))
         .layer(from_fn(request::refuse_foreign))
         .layer(from_fn(respond::with_headers))

@@ -129,7 +129,9 @@ pub(crate) fn plain(text: &str) -> Markup {
 /// them.
 pub(crate) fn finished(text: &str) -> usize {
     // What a line is, is known at its end.
-    let text = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
+    let text = text
+        .rfind('\n')
+        .map_or("", |end| text.get(..=end).unwrap_or_default());
     if text.len() > MOST || is_deep(text) {
         return 0;
     }
