@@ -178,6 +178,10 @@ fn prepare<'a>(arena: &'a Arena<'a>, root: &'a AstNode<'a>) {
                     let shown = code::block(&block.info, &block.literal);
                     data.value = NodeValue::Raw(shown.into_string());
                 }
+                NodeValue::HtmlBlock(block) => {
+                    let shown = html! { p { (block.literal.trim_end()) } };
+                    data.value = NodeValue::Raw(shown.into_string());
+                }
                 NodeValue::Math(math) => {
                     let sign = if math.display_math { "$$" } else { "$" };
                     let shown = html! { code.math { (sign) (math.literal) (sign) } };

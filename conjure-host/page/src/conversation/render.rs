@@ -83,10 +83,10 @@ fn model(place: &Place, seq: u64, at_ms: i64, message: &ModelMessage) -> Markup 
     let meta = &message.meta;
     html! {
         article.entry.model id={ "e" (seq) } {
-            (who(&name_of(meta), seq, at_ms))
             @if !message.reasoning.trim().is_empty() {
                 (reasoning(&format!("r{seq}"), &message.reasoning, false))
             }
+            (who(&name_of(meta), seq, at_ms))
             div.text { (markdown::render(&message.text)) }
             @for item in &message.server_items { (server_item(item)) }
             (card::files(place, &message.files))
