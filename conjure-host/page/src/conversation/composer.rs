@@ -15,13 +15,17 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
     let place = &talk.place;
     let thread = place.thread.as_ref().map(ToString::to_string);
     let thread = thread.unwrap_or_default();
+    let is_new = talk
+        .thread
+        .as_ref()
+        .is_none_or(|thread| thread.last_seq == 0);
     html! {
         div.composer {
             (queue(talk, runs))
             (state(talk, runs, false))
             form #composer method="post" action=(place.of_session("say")) data-swap="reset" {
                 input type="hidden" name="thread" value=(thread);
-                textarea #message name="text" rows="1" required data-enter="" data-key="/" data-draft={ "draft-" (thread) }
+                textarea #message name="text" rows="1" required autofocus[is_new] data-enter="" data-key="/" data-draft={ "draft-" (thread) }
                     placeholder="Say something" aria-label="Message" enterkeyhint="send" {}
                 button.primary #send { "Send" }
             }

@@ -117,7 +117,12 @@ pub(crate) fn render(text: &str) -> Markup {
     if format_html(root, &OPTIONS, &mut out).is_err() {
         return plain(&text);
     }
-    PreEscaped(SANITISER.clean(&out).to_string())
+    PreEscaped(sanitised(&out))
+}
+
+/// HTML without what this file does not make.
+pub(crate) fn sanitised(html: &str) -> String {
+    SANITISER.clean(html).to_string()
 }
 
 /// A text as it is.

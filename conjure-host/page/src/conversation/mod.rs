@@ -11,6 +11,8 @@ mod composer;
 mod dialogs;
 mod figures;
 mod head;
+#[cfg(test)]
+mod hostile;
 mod live;
 mod markdown;
 mod model;

@@ -38,9 +38,10 @@ pub(crate) async fn tree(app: &App, talk: &Talk) -> Result<Markup, StoreError> {
 
 /// The name of a thread.
 pub(crate) fn label(thread: &Thread) -> String {
-    match thread.label.is_empty() {
-        true => "New chat".to_owned(),
-        false => clean(&thread.label).into_owned(),
+    match (thread.label.is_empty(), &thread.parent) {
+        (false, _) => clean(&thread.label).into_owned(),
+        (true, Some(_)) => format!("Fork behind {}", thread.fork_from_seq),
+        (true, None) => "New chat".to_owned(),
     }
 }
 
@@ -62,7 +63,7 @@ fn branch(
                     a id={ "thread-" (thread.id) } href=(talk.place.with_thread(&thread.id))
                         aria-current=[is_here.then_some("page")] {
                         @if thread.parent.is_some() {
-                            span.fork title={ "Forked behind entry " (thread.fork_from_seq) } { "⑂ " }
+                            span.fork title={ "Forked behind entry " (thread.fork_from_seq) } { "↳ " }
                         }
                         (label(thread))
                         @if active == Some(&thread.id) { " " span.badge { "active" } }
