@@ -43,6 +43,7 @@ mod streams;
 mod threads;
 mod transfer;
 mod turns;
+mod uploads;
 mod versions;
 mod wording;
 
@@ -316,6 +317,7 @@ fn routes() -> Operations {
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())
+        .merge(uploads::router())
         .merge(approvals::router())
         .merge(questions::router())
         .merge(events::router())
