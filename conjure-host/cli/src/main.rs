@@ -6,6 +6,7 @@
 //! `error.rs` is what a verb fails with and how each error ends the program.
 
 mod args;
+mod attachments;
 mod auth;
 mod call;
 mod chat;

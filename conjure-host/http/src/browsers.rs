@@ -200,7 +200,9 @@ async fn login(
 
 /// Take a browser's cookie away
 #[utoipa::path(post, path = "/logout", operation_id = "logout", tag = "server",
-    responses((status = 204, description = "The browser has no cookie any more")))]
+    responses((status = 204, description = "The browser has no cookie any more"),
+        (status = 303, description = "The same, for a form of the page",
+            headers(("Location" = String, description = "Where the page begins")))))]
 async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
     // A form of the page goes on to where it is said how to get in again.
     let mut response = if app.browsers.has_page && wants_page(&headers) {

@@ -43,8 +43,12 @@ mod streams;
 mod threads;
 mod transfer;
 mod turns;
+<<<<<<< HEAD
 mod usage;
 mod usage_report;
+=======
+mod uploads;
+>>>>>>> page
 mod versions;
 mod wording;
 
@@ -318,6 +322,7 @@ fn routes() -> Operations {
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())
+        .merge(uploads::router())
         .merge(approvals::router())
         .merge(questions::router())
         .merge(events::router())

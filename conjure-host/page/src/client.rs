@@ -5,6 +5,7 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -102,6 +103,37 @@ impl ApiClient {
         path: &str,
     ) -> Result<T, ApiProblem> {
         read(self.call(method, path, &[], None).await?)
+    }
+
+    /// The beginning of what is at a path, at most so many bytes, and whether more is behind it.
+    ///
+    /// # Errors
+    /// The operation's problem.
+    pub(crate) async fn beginning(
+        &self,
+        path: &str,
+        most: u64,
+    ) -> Result<(Vec<u8>, bool), ApiProblem> {
+        let request = Request::builder().uri(path).body(Body::empty());
+        let request = request.map_err(|error| internal(&error))?;
+        let answer = self.api.clone().oneshot(request).await;
+        let Ok(response) = answer;
+        let (head, body) = response.into_parts();
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut stream = body.into_data_stream();
+        let mut bytes = Vec::new();
+        while let Some(piece) = stream.next().await {
+            bytes.extend_from_slice(&piece.map_err(|error| internal(&error))?);
+            if bytes.len() > most {
+                break;
+            }
+        }
+        if !head.status.is_success() {
+            return Err(ApiProblem::of(head.status, &bytes));
+        }
+        let is_cut = bytes.len() > most;
+        bytes.truncate(most);
+        Ok((bytes, is_cut))
     }
 
     /// Any call, with headers such as `If-Match`, and the headers of its answer.

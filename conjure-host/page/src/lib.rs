@@ -10,6 +10,7 @@ mod assets;
 mod auths;
 mod client;
 mod config;
+mod conversation;
 mod create;
 mod dashboard;
 mod failure;
@@ -94,6 +95,7 @@ pub fn router(parts: PageParts) -> Router {
         .merge(preferences::router())
         .merge(auths::router())
         .merge(config::router())
+        .merge(conversation::router())
         .merge(create::router())
         .merge(dashboard::router())
         .merge(mcp::router())

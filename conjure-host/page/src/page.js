@@ -204,7 +204,7 @@ addEventListener("click", (event) => {
     }, () => say("The browser does not allow copying here."));
   }
   for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(event.target)) menu.open = false;
+    if (!menu.contains(event.target) || event.target.closest(".menu > div")) menu.open = false;
   }
 });
 

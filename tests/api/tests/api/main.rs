@@ -38,6 +38,8 @@ mod mcp_imports;
 #[cfg(test)]
 mod once;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod plugins;
 #[cfg(test)]
 mod postgres;
@@ -62,4 +64,5 @@ mod turns;
 #[cfg(test)]
 mod two_servers;
 #[cfg(test)]
+mod uploads;
 mod versions;
