@@ -43,12 +43,9 @@ mod streams;
 mod threads;
 mod transfer;
 mod turns;
-<<<<<<< HEAD
+mod uploads;
 mod usage;
 mod usage_report;
-=======
-mod uploads;
->>>>>>> page
 mod versions;
 mod wording;
 

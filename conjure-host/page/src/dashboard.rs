@@ -8,6 +8,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::get;
+use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::{SessionChange, SessionChangeStream, SessionState};
 use futures_util::stream;
 use maud::{Markup, html};
@@ -74,12 +75,12 @@ pub(crate) fn card(session: &Session) -> Markup {
                 h2 { a id={ "session-open-" (id) } href=(at) { (name) } }
                 (badge(session))
             }
-            p { (session.auth.provider) " · " (session.model) }
+            p { (clean(&session.auth.provider)) " · " (clean(&session.model)) }
             p.muted {
-                "Auth " (session.auth.name) br;
-                span.break { (session.working_dir) } br;
+                "Auth " (clean(&session.auth.name)) br;
+                span.break { (clean(&session.working_dir)) } br;
                 @match &session.thread {
-                    Some(thread) if !thread.label.is_empty() => { "Chat “" (thread.label) "”, " (turns(thread.turns)) },
+                    Some(thread) if !thread.label.is_empty() => { "Chat “" (clean(&thread.label)) "”, " (turns(thread.turns)) },
                     Some(thread) => { (turns(thread.turns)) },
                     None => "No chat is chosen",
                 }

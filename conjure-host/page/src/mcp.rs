@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
@@ -69,7 +70,7 @@ fn words(settings: &Map<String, Value>, name: &str) -> Vec<String> {
 
 /// A server with what can be done with it.
 fn card(server: &McpServer) -> Markup {
-    let (id, name) = (&server.id, &server.name);
+    let (id, name) = (&server.id, clean(&server.name));
     let at = format!("/mcp/servers/{}", segment(id));
     let url = text(&server.settings, "url");
     let reached = match url.is_empty() {
@@ -87,7 +88,7 @@ fn card(server: &McpServer) -> Markup {
                 @if server.enabled { span.badge.good { "enabled" } } @else { span.badge { "disabled" } }
             }
             p.muted { @if url.is_empty() { "Program" } @else { "Address" } }
-            p { code.break { (reached) } }
+            p { code.break { (clean(&reached)) } }
             div.status id={ "mcp-status-" (id) } role="status" {}
             div.row {
                 form method="post" action={ (at) "/test" } data-swap {
@@ -371,7 +372,7 @@ fn tested_words(found: &Value) -> Markup {
         @if works {
             p.good { "It works" @if let Some(tools) = tools { ": " (tools) @if tools == 1 { " tool" } @else { " tools" } } "." }
         } @else {
-            p.wrong { (text("state").unwrap_or("failed")) @if let Some(why) = text("why") { ": " (why) } }
+            p.wrong { (text("state").unwrap_or("failed")) @if let Some(why) = text("why") { ": " (clean(why)) } }
         }
     }
 }
@@ -385,7 +386,7 @@ async fn ask(
     let question = Question {
         title: "Delete MCP server",
         words: html! {
-            p { "Delete the MCP server " strong { (server.name) } "? Sessions keep the copy that they have." }
+            p { "Delete the MCP server " strong { (clean(&server.name)) } "? Sessions keep the copy that they have." }
         },
         action: format!("/mcp/servers/{}/remove", segment(&id)),
         button: "Delete",

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::get;
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
@@ -70,20 +71,20 @@ async fn import(State(app): State<App>, request: PageRequest, sent: Sent) -> Res
 fn told(imported: &Imported) -> Markup {
     html! {
         p { "Saved: " @for (at, server) in imported.servers.iter().enumerate() {
-            @if at > 0 { ", " } strong { (server.name) }
+            @if at > 0 { ", " } strong { (clean(&server.name)) }
         } }
         @if !imported.secrets.is_empty() {
             h3 { "Secrets that have to be set" }
             ul {
                 @for wanted in &imported.secrets {
-                    li { code { (wanted.secret) } ": " (wanted.what) ". Save it as an auth of the provider "
+                    li { code { (clean(&wanted.secret)) } ": " (clean(&wanted.what)) ". Save it as an auth of the provider "
                         code { "mcp" } " with this name, or set the variable " code { (wanted.variable) } "." }
                 }
             }
         }
         @if !imported.notes.is_empty() {
             h3 { "Left out" }
-            ul { @for note in &imported.notes { li { (note) } } }
+            ul { @for note in &imported.notes { li { (clean(note)) } } }
         }
         p { a.button.primary #mcp-imported href="/mcp" { "Show all servers" } }
     }

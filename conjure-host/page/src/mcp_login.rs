@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ async fn show(
 }
 
 fn title(server: &McpServer) -> String {
-    format!("Login to {}", server.name)
+    format!("Login to {}", clean(&server.name))
 }
 
 fn told(server: &McpServer, login: Option<&Login>, problem: Option<&ApiProblem>) -> Markup {
@@ -70,17 +71,17 @@ fn told(server: &McpServer, login: Option<&Login>, problem: Option<&ApiProblem>)
         @match state {
             "" => p { "Nobody logged in to this server yet." },
             "starting" => p role="status" { "The login begins. Look again in a moment." },
-            "waiting" => p role="status" { (login.and_then(|login| login.message.as_deref()).unwrap_or("The server waits for you.")) },
+            "waiting" => p role="status" { (login.and_then(|login| login.message.as_deref()).map_or_else(|| "The server waits for you.".into(), clean)) },
             "done" => p.good role="status" { "You are logged in." },
             "cancelled" => p role="status" { "The login was cancelled." },
-            _ => p.wrong role="status" { (login.and_then(|login| login.error.as_deref()).unwrap_or("The login failed.")) },
+            _ => p.wrong role="status" { (login.and_then(|login| login.error.as_deref()).map_or_else(|| "The login failed.".into(), clean)) },
         }
         @if let Some(url) = login.filter(|_| state == "waiting").and_then(|login| login.url.as_deref()) {
             // Only what a browser opens as a page: such an address comes from outside.
             @if url.starts_with("https://") || url.starts_with("http://") {
                 p { a #mcp-login-open href=(url) target="_blank" rel="noopener noreferrer nofollow" { "Open the login page" } }
             }
-            p.muted.break { (url) }
+            p.muted.break { (clean(url)) }
             form method="post" action={ (at) "/login/address" } data-swap {
                 (Field::new("mcp-login-address", "address", "Where your browser ended").required()
                     .hint("Only where it runs on another machine than the server: the whole address")

@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::get;
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -56,19 +57,19 @@ async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, 
 
 fn card(persona: &Persona) -> Markup {
     let at = format!("/personas/{}", segment(&persona.id));
-    let text = &persona.persona_text;
+    let (name, text) = (clean(&persona.name), clean(&persona.persona_text));
     let shown: String = text.chars().take(SHOWN).collect();
     let is_cut = shown.len() < text.len();
     html! {
         li.card id={ "persona-" (persona.id) } {
-            h2 { (persona.name) " " @if !persona.version.is_empty() { span.badge { (persona.version) } } }
+            h2 { (name) " " @if !persona.version.is_empty() { span.badge { (clean(&persona.version)) } } }
             p.said { (shown) @if is_cut { "…" } }
             p.muted { "Changed " (time(persona.updated_at_ms)) }
             div.row {
                 a.button.small id={ "persona-edit-" (persona.id) } href=(at) data-dialog
-                    aria-label={ "Edit " (persona.name) } { "Edit" }
+                    aria-label={ "Edit " (name) } { "Edit" }
                 a.button.small id={ "persona-remove-" (persona.id) } href={ (at) "/remove" } data-dialog
-                    aria-label={ "Remove " (persona.name) } { "Remove" }
+                    aria-label={ "Remove " (name) } { "Remove" }
             }
         }
     }
@@ -181,7 +182,7 @@ async fn ask(
     let question = Question {
         title: "Remove persona",
         words: html! {
-            p { "Remove the persona " strong { (persona.name) } "? Sessions keep the copy that they have." }
+            p { "Remove the persona " strong { (clean(&persona.name)) } "? Sessions keep the copy that they have." }
         },
         action: format!("/personas/{}/remove", segment(&id)),
         button: "Remove",

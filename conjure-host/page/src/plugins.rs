@@ -8,6 +8,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
+use conjure_core::foreign_text::clean;
 use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -123,7 +124,7 @@ async fn listed(app: &App, plugins: &Plugins) -> Markup {
         div #plugins {
             @for failed in &plugins.failed {
                 div.form-error role="alert" {
-                    p { strong.break { (failed.file) } " is not loaded: " (failed.reason) }
+                    p { strong.break { (clean(&failed.file)) } " is not loaded: " (clean(&failed.reason)) }
                     @if let Some(kept) = &failed.kept { p { (kept) " stays in use." } }
                 }
             }
@@ -149,8 +150,8 @@ fn card(plugin: &Plugin, is_installed: bool) -> Markup {
                     state => span.badge.bad { (state) },
                 }
             }
-            @if let Some(reason) = &plugin.reason { p.wrong { (reason) } }
-            p.said { (plugin.description) }
+            @if let Some(reason) = &plugin.reason { p.wrong { (clean(reason)) } }
+            p.said { (clean(&plugin.description)) }
             p.muted {
                 (plugin.kind) ", " (place(plugin))
                 @if plugin.worker_ends > 0 { ", the worker ended " (plugin.worker_ends) " times" }
@@ -163,8 +164,8 @@ fn card(plugin: &Plugin, is_installed: bool) -> Markup {
             }
             details id={ "plugin-more-" (id) } {
                 summary { "Tools and origin" }
-                ul { @for tool in &plugin.tools { li { code { (tool.name) } " " (tool.description) } } }
-                @if let Some(file) = &plugin.file { p.break { "File " code { (file) } } }
+                ul { @for tool in &plugin.tools { li { code { (clean(&tool.name)) } " " (clean(&tool.description)) } } }
+                @if let Some(file) = &plugin.file { p.break { "File " code { (clean(file)) } } }
                 @if let Some(sha256) = &plugin.sha256 { p.break { "SHA-256 " code { (sha256) } } }
                 p { "Pinned: " (plugin.pinned) @if let Some(rustc) = &plugin.rustc { ", built by rustc " (rustc) } }
             }
@@ -210,7 +211,7 @@ fn asked(permissions: &Map<String, Value>) -> Vec<String> {
         Value::Bool(true) => Some(words(name).to_owned()),
         Value::Array(list) if !list.is_empty() => {
             let list: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-            Some(format!("{}: {}", words(name), list.join(", ")))
+            Some(format!("{}: {}", words(name), clean(&list.join(", "))))
         }
         _ => None,
     });

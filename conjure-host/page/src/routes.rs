@@ -8,6 +8,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
+use conjure_core::foreign_text::clean;
 use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -168,7 +169,7 @@ fn routed(table: &Table, calls: &HashMap<String, Calls>) -> Markup {
             ", about " (tokens) " tokens in every request. Table version " (table.version) "."
         }
         @for failed in &table.failed_backends {
-            p.form-error role="alert" { "The backend " strong { (failed.backend) } " is down: " (failed.reason) }
+            p.form-error role="alert" { "The backend " strong { (failed.backend) } " is down: " (clean(&failed.reason)) }
         }
         @if count > 0 {
             div.scroll tabindex="0" role="region" aria-label="Routing table" {
@@ -191,15 +192,20 @@ fn routed(table: &Table, calls: &HashMap<String, Calls>) -> Markup {
     }
 }
 
+/// A schema as a person reads it.
+fn shown(schema: &Value) -> String {
+    clean(&serde_json::to_string_pretty(schema).unwrap_or_default()).into_owned()
+}
+
 fn row(route: &Route, calls: Option<&Calls>) -> Markup {
-    let schema = serde_json::to_string_pretty(&route.input_schema).unwrap_or_default();
+    let schema = shown(&route.input_schema);
     html! {
         tr id={ "route-" (route.name) } {
             th scope="row" {
                 code { (route.name) }
                 details id={ "route-more-" (route.name) } {
                     summary { "Description" }
-                    p.said { (route.description) }
+                    p.said { (clean(&route.description)) }
                     pre { (schema) }
                 }
             }
@@ -237,8 +243,8 @@ fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOut]) -> Markup {
                     @for tool in tools {
                         li {
                             code { (tool.name) }
-                            @if !tool.source.is_empty() { " " span.muted { "(" (tool.source) ")" } }
-                            ": " (tool.reason)
+                            @if !tool.source.is_empty() { " " span.muted { "(" (clean(&tool.source)) ")" } }
+                            ": " (clean(&tool.reason))
                         }
                     }
                 }
@@ -257,15 +263,15 @@ fn waiting(held: &[Held], session: &Session) -> Markup {
                 @let server = one.server.as_deref().unwrap_or(&one.backend);
                 @let tool = one.tool.as_deref().unwrap_or("what the server says about its use");
                 article.card id={ "held-" (at) } {
-                    h3 { (server) ": " code { (tool) } }
-                    ul { @for change in &one.changed { li { (change) } } }
+                    h3 { (clean(server)) ": " code { (clean(tool)) } }
+                    ul { @for change in &one.changed { li { (clean(change)) } } }
                     div.columns {
                         (definition("Approved", &one.approved))
                         (definition("Now", &one.now))
                     }
                     form method="post" action={ (session.url()) "/routes/approve" } data-swap {
                         input type="hidden" name="digest" value=(one.digest);
-                        button.primary id={ "held-approve-" (at) } aria-label={ "Approve " (tool) " of " (server) } { "Approve" }
+                        button.primary id={ "held-approve-" (at) } aria-label={ "Approve " (clean(tool)) " of " (clean(server)) } { "Approve" }
                     }
                 }
             }
@@ -274,9 +280,9 @@ fn waiting(held: &[Held], session: &Session) -> Markup {
 }
 
 fn definition(title: &str, definition: &Definition) -> Markup {
-    let schema = serde_json::to_string_pretty(&definition.input_schema).unwrap_or_default();
+    let schema = shown(&definition.input_schema);
     html! {
-        div { h4 { (title) } p.said { (definition.description) } pre { (schema) } }
+        div { h4 { (title) } p.said { (clean(&definition.description)) } pre { (schema) } }
     }
 }
 

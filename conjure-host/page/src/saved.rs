@@ -1,7 +1,10 @@
 //! What is saved, as far as the views read it, and what forms send.
 
+use std::borrow::Cow;
+
 use axum::extract::{Form, FromRequest, Request};
 use axum::response::Response;
+use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::SessionState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -122,8 +125,8 @@ pub(crate) struct SessionThread {
 
 impl Session {
     /// The name that people see.
-    pub(crate) fn shown_name(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.id)
+    pub(crate) fn shown_name(&self) -> Cow<'_, str> {
+        clean(self.name.as_deref().unwrap_or(&self.id))
     }
 
     /// Its address in the page. By its id where its name could be read as another's.
@@ -158,10 +161,10 @@ pub(crate) struct Thread {
 
 impl Thread {
     /// The name that people see.
-    pub(crate) fn shown_name(&self) -> &str {
+    pub(crate) fn shown_name(&self) -> Cow<'_, str> {
         match self.label.is_empty() {
-            true => &self.id,
-            false => &self.label,
+            true => Cow::Borrowed(&self.id),
+            false => clean(&self.label),
         }
     }
 }

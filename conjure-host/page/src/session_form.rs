@@ -1,6 +1,8 @@
 //! The fields of a session, as the dialogs that create one and that configure one have them, and what
 //! a form of them asks the API for.
 
+use axum::http::Method;
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
@@ -218,12 +220,12 @@ pub(crate) fn persona(
         };
         all.push((
             KEEP.to_owned(),
-            format!("As it is: {name} {}", kept.version),
+            clean(&format!("As it is: {name} {}", kept.version)).into_owned(),
         ));
     }
     all.push((String::new(), "None".to_owned()));
     let listed = choices.personas.iter();
-    all.extend(listed.map(|one| (one.id.clone(), format!("{} {}", one.name, one.version))));
+    all.extend(listed.map(|one| (one.id.clone(), clean(&format!("{} {}", one.name, one.version)).into_owned())));
     all.push((NEW.to_owned(), "Add a new one…".to_owned()));
     let chosen = match sent.has("persona") {
         true => sent.text("persona"),
@@ -236,7 +238,7 @@ pub(crate) fn persona(
             legend { "Persona" }
             (Field::new(&id, "persona", "Which").error(wrong.at("persona")).select(&chosen, &all))
             @if let Some(kept) = kept {
-                details.kept { summary { "Its text" } pre.said { (kept.persona_text) } }
+                details.kept { summary { "Its text" } pre.said { (clean(&kept.persona_text)) } }
             }
             div.added { (personas::fields(&id, sent, wrong, false)) }
         }
@@ -331,10 +333,14 @@ async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem>
         id => {
             let persona: Persona = if id == NEW {
                 let body = personas::body(sent);
-                let made = app
-                    .api
-                    .send(axum::http::Method::POST, "/api/v1/personas", &body);
-                made.await.map_err(of_persona)?
+                let made = app.api.send(Method::POST, "/api/v1/personas", &body);
+                match made.await {
+                    Ok(persona) => persona,
+                    // It was saved with a form whose rest was refused then.
+                    Err(problem) => saved_before(app, &body)
+                        .await?
+                        .ok_or_else(|| of_persona(problem))?,
+                }
             } else {
                 app.api
                     .get(&format!("/api/v1/personas/{}", segment(id)))
@@ -346,6 +352,16 @@ async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem>
     Ok(Some(
         json!({ "name": name, "version": version, "persona_text": text }),
     ))
+}
+
+/// The persona of the list that is just this one.
+async fn saved_before(app: &App, body: &Value) -> Result<Option<Persona>, ApiProblem> {
+    let listed: Vec<Persona> = all(&app.api, "/api/v1/personas").await?;
+    let is_it = |one: &Persona| {
+        *body
+            == json!({ "name": one.name, "version": one.version, "persona_text": one.persona_text })
+    };
+    Ok(listed.into_iter().find(is_it))
 }
 
 /// A problem with a persona that is to be saved, at the choice of the persona.

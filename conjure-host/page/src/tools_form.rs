@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -189,7 +190,7 @@ pub(crate) fn mcps(
                     label.choice {
                         input id={ "config-mcp-" (at) } type="checkbox" name="mcp" value=(name)
                             checked[chosen.contains(name)];
-                        " " (name)
+                        " " (clean(name))
                     }
                 }
             }

@@ -6,6 +6,7 @@ use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -234,7 +235,7 @@ fn by_thread(threads: &[Thread]) -> Markup {
                 @for one in threads.iter().take(50) {
                     tr {
                         th scope="row" {
-                            (if one.label.is_empty() { &one.thread } else { &one.label })
+                            (clean(if one.label.is_empty() { &one.thread } else { &one.label }))
                             (bar(one.spent.total as f64, most))
                         }
                         (numbers(&one.spent))
@@ -261,7 +262,7 @@ fn by_model(models: &[Model]) -> Markup {
             (table("By model", &["Model", "Replies", "Tokens", "Money"], html! {
                 @for one in models {
                     tr {
-                        th scope="row" { (one.model) " " span.muted { (one.provider) } (bar(one.spent.total as f64, most)) }
+                        th scope="row" { (clean(&one.model)) " " span.muted { (clean(&one.provider)) } (bar(one.spent.total as f64, most)) }
                         (numbers(&one.spent))
                     }
                 }
@@ -279,7 +280,7 @@ fn by_tool(tools: &[Tool]) -> Markup {
                 (table("By tool", &["Tool", "Calls", "Failed", "Average", "Tokens of results"], html! {
                     @for one in tools {
                         tr {
-                            th scope="row" { code { (one.name) } (bar(one.result_tokens as f64, most)) }
+                            th scope="row" { code { (clean(&one.name)) } (bar(one.result_tokens as f64, most)) }
                             td.number { (thousands(one.calls)) }
                             td.number { (thousands(one.failed)) }
                             td.number { (thousands(one.duration_ms.checked_div(one.calls).unwrap_or(0))) " ms" }

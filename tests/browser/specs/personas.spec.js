@@ -16,7 +16,7 @@ test('a persona is added, changed and removed; a session keeps its copy', async 
   await page.goto('/sessions/site/config');
   await page.getByLabel('Which').selectOption({ label: 'keeper 1' });
   await page.getByRole('button', { name: 'Save' }).click();
-  await expect(page).toHaveURL(/\/sessions\/site$/);
+  await expect(page.getByText('Saved', { exact: true })).toBeVisible();
 
   await page.goto('/personas');
   await page.getByRole('link', { name: 'Edit keeper' }).click();

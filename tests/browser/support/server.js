@@ -23,6 +23,8 @@ export class Server {
     this.root = root;
     this.work = `${root}/work`;
     this.listen = '127.0.0.1:0';
+    // The header that lets a request in.
+    this.token = { authorization: `Bearer ${TOKEN}` };
   }
 
   // Puts a plugin into the directory of plugins, at once: it is never there in part.
@@ -93,7 +95,7 @@ export class Server {
     const answer = await fetch(`${this.url}/api/v1${path}`, {
       method,
       headers: {
-        authorization: `Bearer ${TOKEN}`,
+        ...this.token,
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
