@@ -71,7 +71,7 @@ test('the whole way: create, watch tools, switch, leave and come back, fork, new
   for (const said of ['the lamp is broken', 'I look first.', 'mend']) expect(asked(second)).toContain(said);
 
   // To another session while the first streams; come back and see its progress.
-  await model.says('A long story of the sea, and its end.', { when: 'story', hold: { gate: 'sea', event: 3 }, delta: 6 });
+  await model.says('A long story of the sea, and its end.', { when: 'story', hold: { gate: 'sea', event: 5 }, delta: 6 });
   await model.says('Meanwhile.', { when: 'Are you' });
   await say(page, 'Tell a story');
   await model.reached('sea');
@@ -122,7 +122,7 @@ test('two sessions stream at once, and one that is cancelled keeps what came', a
   await session('one');
   await session('two');
   for (const name of ['one', 'two']) {
-    await model.says(`Slowly told by ${name}, to its end.`, { when: `tell ${name}`, hold: { gate: name, event: 3 }, delta: 10 });
+    await model.says(`Slowly told by ${name}, to its end.`, { when: `tell ${name}`, hold: { gate: name, event: 5 }, delta: 6 });
     await page.goto(`/sessions/${name}`);
     await say(page, `tell ${name}`);
     await model.reached(name);
@@ -144,7 +144,7 @@ test('two sessions stream at once, and one that is cancelled keeps what came', a
 
 test('a page that is closed in the middle of a stream misses nothing', async ({ page, context, watch, model, session }) => {
   await session('site');
-  await model.says('The beginning, the middle and the end.', { hold: { gate: 'middle', event: 3 }, delta: 8 });
+  await model.says('The beginning, the middle and the end.', { hold: { gate: 'middle', event: 5 }, delta: 6 });
   await page.goto('/sessions/site');
   const other = await context.newPage();
   await watch(other);
@@ -165,7 +165,7 @@ test('a page that is closed in the middle of a stream misses nothing', async ({ 
 test('a server that is started again in the middle of a stream', async ({ page, server, model, session, expected }) => {
   expected.push(/Failed to load resource|net::ERR|ERR_CONNECTION/);
   await session('site');
-  await model.says('Before the end of the server, and never after.', { hold: { gate: 'never', event: 3 }, delta: 8 });
+  await model.says('Before the end of the server, and never after.', { hold: { gate: 'never', event: 5 }, delta: 6 });
   await page.goto('/sessions/site');
   await say(page, 'Tell it');
   await model.reached('never');

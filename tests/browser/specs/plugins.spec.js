@@ -14,7 +14,7 @@ test('a plugin that is added while one looks appears in Routes', async ({ page, 
   const row = table.getByRole('row', { name: /log-fetcher_execute/ });
   await expect(row).toBeVisible({ timeout: 20_000 });
   await expect(row).toContainText('native');
-  await row.getByText('Description').click();
+  await row.locator('summary').click();
   await expect(row.locator('pre')).toContainText('"type"');
   expect(await page.evaluate(() => window.same)).toBe(true);
 });
@@ -69,10 +69,10 @@ test('usage says what was spent, by chat, model, tool and cause, and as CSV', as
   await page.goto('/usage');
   await expect(page.locator('#usage-total')).toContainText('in 2 replies');
   await expect(page.getByRole('img', { name: /^Tokens a day/ })).toBeVisible();
-  await expect(page.getByRole('region', { name: 'By chat' })).toContainText('Harbour Master');
-  await expect(page.getByRole('region', { name: 'By model' })).toContainText('claude-mock');
-  await expect(page.getByRole('region', { name: 'By tool' })).toContainText('local_bash_tool');
-  await expect(page.getByRole('region', { name: 'By cause' })).toContainText('Definitions of tools');
+  await expect(page.getByRole('region', { name: 'By chat' }).locator('table')).toContainText('Harbour Master');
+  await expect(page.getByRole('region', { name: 'By model' }).locator('table')).toContainText('claude-mock');
+  await expect(page.getByRole('region', { name: 'By tool' }).locator('table')).toContainText('local_bash_tool');
+  await expect(page.getByRole('region', { name: 'By cause' }).locator('table')).toContainText('Definitions of tools');
   const download = page.waitForEvent('download');
   await page.getByRole('link', { name: 'CSV' }).click();
   const { readFileSync } = await import('node:fs');

@@ -77,8 +77,10 @@ export class Model {
     return this.command({ release: gate });
   }
 
+  // What it was asked to answer, without the lists of models.
   async requests() {
-    return (await this.command({ requests: 0 })).requests;
+    const { requests } = await this.command({ requests: 0 });
+    return requests.filter(({ body }) => body !== null);
   }
 
   stop() {
