@@ -55,7 +55,7 @@ pub(crate) fn table(auths: &[Auth]) -> Markup {
         @if auths.is_empty() {
             p.empty #auths { "No auth is saved yet. A session asks its model with one." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Saved auths" {
+            section.scroll tabindex="0" aria-label="Saved auths" {
                 table.table #auths {
                     thead { tr {
                         th scope="col" { "Name" } th scope="col" { "Provider" } th scope="col" { "Kind" }

@@ -45,9 +45,9 @@ async fn show(State(app): State<App>, request: PageRequest) -> Result<Response, 
             ul.cards #sessions { (cards(&sessions)) }
             p.empty { "There is no session yet." }
         }
-        section aria-labelledby="auths-title" {
+        section {
             header."row spread" {
-                h2 #auths-title { "Saved auths" }
+                h2 { "Saved auths" }
                 a.button #auth-new href="/auths/new" data-dialog { "New auth" }
             }
             (auths::table(&auths))

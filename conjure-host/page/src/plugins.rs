@@ -172,7 +172,7 @@ fn card(plugin: &Plugin, is_installed: bool) -> Markup {
             div.row {
                 @if plugin.file.is_some() {
                     form method="post" action={ (at) "/reload" } data-swap {
-                        button.small id={ "plugin-reload-" (id) } aria-label={ "Load " (name) " again" } { "Load again" }
+                        button.small id={ "plugin-reload-" (id) } aria-label={ "Load again: " (name) } { "Load again" }
                     }
                 }
                 @if is_installed {

@@ -172,12 +172,12 @@ fn routed(table: &Table, calls: &HashMap<String, Calls>) -> Markup {
             p.form-error role="alert" { "The backend " strong { (failed.backend) } " is down: " (clean(&failed.reason)) }
         }
         @if count > 0 {
-            div.scroll tabindex="0" role="region" aria-label="Routing table" {
+            section.scroll tabindex="0" aria-label="Routing table" {
                 table.table #routes-table {
                     thead { tr {
                         th scope="col" { "Public name" } th scope="col" { "Backend" } th scope="col" { "Plugin" }
                         th scope="col" { "Mode" } th.number scope="col" { "Tokens" }
-                        th scope="col" { "Last 7 days" }
+                        th scope="col" { "Last 7 days" } th scope="col" { "Definition" }
                     } }
                     tbody { @for route in &table.routes { (row(route, calls.get(&route.name))) } }
                 }
@@ -201,14 +201,7 @@ fn row(route: &Route, calls: Option<&Calls>) -> Markup {
     let schema = shown(&route.input_schema);
     html! {
         tr id={ "route-" (route.name) } {
-            th scope="row" {
-                code { (route.name) }
-                details id={ "route-more-" (route.name) } {
-                    summary { "Description" }
-                    p.said { (clean(&route.description)) }
-                    pre { (schema) }
-                }
-            }
+            th scope="row" { code { (route.name) } }
             td { (route.backend) @if route.kind != route.backend { " " span.muted { "(" (route.kind) ")" } } }
             td {
                 @match (&route.plugin, &route.version) {
@@ -227,6 +220,13 @@ fn row(route: &Route, calls: Option<&Calls>) -> Markup {
                         @if calls.failed > 0 { ", " span.wrong { (calls.failed) " failed" } }
                     },
                     _ => "–",
+                }
+            }
+            td {
+                details id={ "route-more-" (route.name) } {
+                    summary { "Show" }
+                    p.said { (clean(&route.description)) }
+                    pre { (schema) }
                 }
             }
         }

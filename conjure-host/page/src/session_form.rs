@@ -225,7 +225,12 @@ pub(crate) fn persona(
     }
     all.push((String::new(), "None".to_owned()));
     let listed = choices.personas.iter();
-    all.extend(listed.map(|one| (one.id.clone(), clean(&format!("{} {}", one.name, one.version)).into_owned())));
+    all.extend(listed.map(|one| {
+        (
+            one.id.clone(),
+            clean(&format!("{} {}", one.name, one.version)).into_owned(),
+        )
+    }));
     all.push((NEW.to_owned(), "Add a new one…".to_owned()));
     let chosen = match sent.has("persona") {
         true => sent.text("persona"),

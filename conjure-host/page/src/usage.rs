@@ -167,13 +167,13 @@ fn over_time(usage: &Usage) -> Markup {
     });
     let classes = BUCKETS.map(|(class, _)| class);
     html! {
-        section aria-labelledby="usage-tokens" {
+        section {
             h2 #usage-tokens { "Tokens a day" }
             ul.legend { @for (class, words) in BUCKETS { li { span class={ "swatch " (class) } aria-hidden="true" {} (words) } } }
             (columns("Tokens a day; the table below has the numbers", &tokens, &classes))
         }
         @if usage.total.usd > 0.0 {
-            section aria-labelledby="usage-money" {
+            section {
                 h2 #usage-money { "Money a day" }
                 (columns("US dollars a day; the table below has the numbers", &money, &["output"]))
             }
@@ -215,7 +215,7 @@ fn each_day(days: &[Day], column: impl Fn(&str, Option<&Spent>) -> Column) -> Ve
 /// A table whose first column has words and whose others have numbers.
 fn table(label: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(label) {
+        section.scroll tabindex="0" aria-label=(label) {
             table.table {
                 thead { tr {
                     @for (at, head) in heads.iter().enumerate() { th.number[at > 0] scope="col" { (head) } }
@@ -229,7 +229,7 @@ fn table(label: &str, heads: &[&str], rows: Markup) -> Markup {
 fn by_thread(threads: &[Thread]) -> Markup {
     let most = threads.first().map_or(0, |one| one.spent.total) as f64;
     html! {
-        section aria-labelledby="usage-threads" {
+        section {
             h2 #usage-threads { "By chat" }
             (table("By chat", &["Chat", "Replies", "Tokens", "Money"], html! {
                 @for one in threads.iter().take(50) {
@@ -257,7 +257,7 @@ fn numbers(spent: &Spent) -> Markup {
 fn by_model(models: &[Model]) -> Markup {
     let most = models.first().map_or(0, |one| one.spent.total) as f64;
     html! {
-        section aria-labelledby="usage-models" {
+        section {
             h2 #usage-models { "By model" }
             (table("By model", &["Model", "Replies", "Tokens", "Money"], html! {
                 @for one in models {
@@ -275,7 +275,7 @@ fn by_tool(tools: &[Tool]) -> Markup {
     let most = tools.first().map_or(0, |one| one.result_tokens) as f64;
     html! {
         @if !tools.is_empty() {
-            section aria-labelledby="usage-tools" {
+            section {
                 h2 #usage-tools { "By tool" }
                 (table("By tool", &["Tool", "Calls", "Failed", "Average", "Tokens of results"], html! {
                     @for one in tools {
@@ -297,7 +297,7 @@ fn by_cause(causes: &[Cause]) -> Markup {
     let most = causes.first().map_or(0, |one| one.tokens) as f64;
     html! {
         @if !causes.is_empty() {
-            section aria-labelledby="usage-causes" {
+            section {
                 h2 #usage-causes { "By cause" }
                 p.muted { "Parts of the whole that have a cause; they may overlap." }
                 (table("By cause", &["Cause", "Times", "Tokens", "Money"], html! {

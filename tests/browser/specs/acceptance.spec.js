@@ -6,8 +6,10 @@ import { expect, test } from '../support/test.js';
 
 // Says something as a person does.
 async function say(page, text) {
-  await page.getByLabel('Message').fill(text);
+  const field = page.getByLabel('Message');
+  await field.fill(text);
   await page.getByRole('button', { name: 'Send' }).click();
+  await expect(field).toHaveValue('');
 }
 
 // The text of a request to a model.
@@ -170,7 +172,7 @@ test('a server that is started again in the middle of a stream', async ({ page, 
   await say(page, 'Tell it');
   await model.reached('never');
   await expect(page.getByText(/Before/)).toBeVisible();
-  await server.stop('SIGKILL');
+  await server.stop();
   await expect(page.getByText('Connection lost')).toBeVisible();
   await server.start();
   await expect(page.getByText('Connection lost')).toBeHidden({ timeout: 20_000 });
@@ -248,6 +250,9 @@ test('an error stands in place and says what to do', async ({ page, model, sessi
 test('shortcuts lead where the overlay says', async ({ page, session }) => {
   await session('site');
   await page.goto('/sessions/site');
+  // A new chat has the cursor in its message.
+  await expect(page.getByLabel('Message')).toBeFocused();
+  await page.keyboard.press('Escape');
   await page.keyboard.press('?');
   const overlay = page.getByRole('dialog', { name: 'Shortcuts' });
   await expect(overlay).toBeVisible();

@@ -41,7 +41,7 @@ test('a plugin is installed by its file, removed and put back', async ({ page })
   await expect(card).toContainText('loaded');
   await card.getByText('May do').click();
   await expect(card.locator('details[open]')).toContainText(/Reach the hosts|Nothing/);
-  await card.getByRole('button', { name: 'Load log-fetcher again' }).click();
+  await card.getByRole('button', { name: 'Load again: log-fetcher' }).click();
   await expect(page.getByText('Loaded again')).toBeVisible();
   await card.getByRole('link', { name: 'Remove log-fetcher' }).click();
   await dialog.getByRole('button', { name: 'Remove' }).click();
