@@ -136,6 +136,25 @@ impl ApiClient {
         Ok((bytes, is_cut))
     }
 
+    /// Sends bytes of some media type as they come.
+    ///
+    /// # Errors
+    /// As [`ApiClient::get`].
+    pub(crate) async fn hand_over<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        media_type: HeaderValue,
+        body: Body,
+    ) -> Result<T, ApiProblem> {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(header::CONTENT_TYPE, media_type)
+            .body(body);
+        let request = request.map_err(|error| internal(&error))?;
+        read(self.answer(request).await?)
+    }
+
     /// Any call, with headers such as `If-Match`, and the headers of its answer.
     ///
     /// # Errors
@@ -183,6 +202,10 @@ impl ApiClient {
         body: Body,
     ) -> Result<ApiAnswer, ApiProblem> {
         let request = request.body(body).map_err(|error| internal(&error))?;
+        self.answer(request).await
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<ApiAnswer, ApiProblem> {
         let answer = self.api.clone().oneshot(request).await;
         let Ok(response) = answer;
         let (head, body) = response.into_parts();

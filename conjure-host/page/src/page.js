@@ -106,6 +106,7 @@ addEventListener("submit", async (event) => {
   form.removeAttribute("aria-busy");
   if (!done) return;
   if (form.dataset.swap === "reset") form.reset();
+  for (const list of form.querySelectorAll("[data-clear]")) list.replaceChildren();
   if (form.dataset.swap === "close") form.closest("dialog")?.close();
   if (draft) sessionStorage.removeItem(draft.dataset.draft);
 });
@@ -183,6 +184,7 @@ addEventListener("click", (event) => {
   const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
   let element;
   if (event.target.tagName === "DIALOG") event.target.close();
+  if (at("drop")) at("drop").parentElement.remove();
   if (at("close")) at("close").closest("dialog")?.close();
   if ((element = at("open"))) show(byId(element.dataset.open));
   if (plain && (element = at("dialog"))) {
@@ -224,7 +226,8 @@ addEventListener("keydown", (event) => {
   const writes = target.matches?.("input, textarea, select");
   if (key === "Enter" && target.matches?.("[data-enter]") && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
-    target.form.requestSubmit();
+    const files = target.form.querySelector("[data-clear]")?.childElementCount;
+    if (target.value.trim() || files) target.form.requestSubmit();
   }
   if (key === "Escape") {
     const undone = target.closest?.("[data-escape]");
@@ -239,6 +242,33 @@ addEventListener("keydown", (event) => {
   if (!pressed) return;
   event.preventDefault();
   pressed.matches("input, textarea") ? pressed.focus() : pressed.click();
+});
+
+// Files: `data-attach=URL` on the field that chooses them; also dropped and pasted ones.
+
+async function attach(files) {
+  const field = document.querySelector("[data-attach]");
+  for (const file of field ? files : []) {
+    const name = encodeURIComponent(file.name || "file");
+    await ask(`${field.dataset.attach}?name=${name}`, { method: "POST", body: file });
+  }
+}
+addEventListener("change", ({ target }) => {
+  if (target.dataset?.attach) attach([...target.files]).then(() => { target.value = ""; });
+});
+addEventListener("dragover", (event) => {
+  if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
+});
+addEventListener("drop", (event) => {
+  if (!event.dataTransfer?.files.length) return;
+  event.preventDefault();
+  attach([...event.dataTransfer.files]);
+});
+addEventListener("paste", (event) => {
+  const files = [...event.clipboardData?.files ?? []];
+  if (!files.length) return;
+  event.preventDefault();
+  attach(files);
 });
 
 // Drafts: `data-draft=NAME` on a field.

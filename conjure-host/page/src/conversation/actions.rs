@@ -1,15 +1,18 @@
 //! What a person does in a conversation: says something, stops, forks, renames, clears, decides.
 
-use axum::extract::{Form, Path, State};
-use axum::http::{Method, StatusCode};
+use axum::body::Body;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use conjure_core::chat::Message;
+use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::QuestionReply;
 use conjure_store::ThreadId;
 use maud::html;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::figures;
 use super::place::Place;
 use super::question;
 use super::talk::Talk;
@@ -17,27 +20,57 @@ use crate::App;
 use crate::client::segment;
 use crate::failure::Failure;
 use crate::request::PageRequest;
-use crate::respond::{go_to, pieces};
+use crate::respond::{Swap, go_to, piece, pieces};
 
 /// What is said.
-#[derive(Deserialize)]
-pub(crate) struct Said {
-    #[serde(default)]
+#[derive(Default)]
+struct Said {
     text: String,
     /// The model goes on with nothing new said.
-    #[serde(default)]
-    go_on: Option<String>,
+    go_on: bool,
     /// The thread that the person looks at.
-    #[serde(default)]
     thread: String,
+    /// Files that were handed over.
+    attachments: Vec<String>,
+}
+
+impl Said {
+    fn read(sent: Vec<(String, String)>) -> Self {
+        let mut said = Self::default();
+        for (name, value) in sent {
+            match name.as_str() {
+                "text" => said.text = value,
+                "go_on" => said.go_on = true,
+                "thread" => said.thread = value,
+                "attachment" => said.attachments.push(value),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    fn body(self) -> Value {
+        if self.go_on {
+            return json!({ "go_on": true });
+        }
+        let mut body = json!({ "text": self.text });
+        if !self.attachments.is_empty() {
+            body = json!({ "attachments": self.attachments });
+            if let (Some(body), false) = (body.as_object_mut(), self.text.trim().is_empty()) {
+                body.insert("text".to_owned(), Value::String(self.text));
+            }
+        }
+        body
+    }
 }
 
 pub(crate) async fn say(
     State(app): State<App>,
     Path(session): Path<String>,
     request: PageRequest,
-    Form(said): Form<Said>,
+    Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
+    let said = Said::read(sent);
     let talk = Talk::find(&app, &session, None).await?;
     let mut place = talk.place;
     // It goes to where the person read when they wrote it, whatever the session did meanwhile.
@@ -57,11 +90,7 @@ pub(crate) async fn say(
         }
         _ => {}
     }
-    let body = match said.go_on {
-        Some(_) => json!({ "go_on": true }),
-        None => json!({ "text": said.text }),
-    };
-    begin(&app, &place, &body).await?;
+    begin(&app, &place, &said.body()).await?;
     if request.pieces && !was_without {
         return Ok(pieces(html! {}));
     }
@@ -72,6 +101,43 @@ async fn begin(app: &App, place: &Place, body: &Value) -> Result<(), Failure> {
     let path = format!("/api/v1/sessions/{}/turns", segment(&place.session));
     let _: Value = app.api.send(Method::POST, &path, body).await?;
     Ok(())
+}
+
+/// What a file is called.
+#[derive(Deserialize)]
+pub(crate) struct Named {
+    name: String,
+}
+
+/// A file that was handed over.
+#[derive(Deserialize)]
+struct Kept {
+    id: String,
+    name: String,
+    size: u64,
+}
+
+/// Takes a file in, which the next message attaches.
+pub(crate) async fn attach(
+    State(app): State<App>,
+    Query(named): Query<Named>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    let path = format!("/api/v1/uploads?name={}", segment(&named.name));
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind
+        .cloned()
+        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let kept: Kept = app.api.hand_over(&path, kind, body).await?;
+    let shown = html! {
+        span.badge {
+            input type="hidden" name="attachment" value=(kept.id);
+            (clean(&kept.name)) ", " (figures::size(kept.size)) " "
+            button.plain type="button" data-drop="" aria-label={ "Leave out " (clean(&kept.name)) } { "×" }
+        }
+    };
+    Ok(pieces(piece(Swap::Append, "attached", &shown)))
 }
 
 /// Where the thread is looked at.
@@ -200,7 +266,6 @@ pub(crate) async fn rename(
     if !request.pieces {
         return Ok(go_to(&request, &here(&talk.place)));
     }
-    use crate::respond::{Swap, piece};
     let tree = super::threads::tree(&app, &talk).await?;
     Ok(pieces(html! {
         (piece(Swap::Outer, "label", &super::head::title(&talk)))

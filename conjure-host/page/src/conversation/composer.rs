@@ -25,7 +25,12 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
             (state(talk, runs, false))
             form #composer method="post" action=(place.of_session("say")) data-swap="reset" {
                 input type="hidden" name="thread" value=(thread);
-                textarea #message name="text" rows="1" required autofocus[is_new] data-enter="" data-key="/" data-draft={ "draft-" (thread) }
+                div.attached #attached data-clear="" {}
+                label.button.plain for="attach" title="Attach files; they can be dropped or pasted too" {
+                    span aria-hidden="true" { "＋" } span.unseen { "Attach files" }
+                }
+                input.unseen #attach type="file" multiple data-attach="/attachments";
+                textarea #message name="text" rows="1" autofocus[is_new] data-enter="" data-key="/" data-draft={ "draft-" (thread) }
                     placeholder="Say something" aria-label="Message" enterkeyhint="send" {}
                 button.primary #send { "Send" }
             }

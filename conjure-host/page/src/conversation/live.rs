@@ -8,6 +8,7 @@
 use conjure_core::chat::{Event, QuestionAsked};
 use conjure_core::foreign_text::clean;
 use conjure_core::log::CallEnd;
+use conjure_runtime::uploads;
 use maud::{Markup, html};
 
 use super::card;
@@ -174,6 +175,7 @@ impl LiveTurn {
                 call.is_error = output.is_error;
                 call.duration_ms = output.duration_ms;
             }),
+            Event::File { source, .. } if source == uploads::SOURCE => {}
             Event::File {
                 artifact, call_id, ..
             } => {

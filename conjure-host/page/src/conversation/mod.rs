@@ -40,6 +40,7 @@ pub(crate) fn router() -> Router<App> {
         .route("/output/{seq}", get(dialogs::output))
         .route("/file/{file}", get(dialogs::file));
     Router::new()
+        .route("/attachments", post(actions::attach))
         .route("/sessions/{session}", get(view::session))
         .route("/sessions/{session}/say", post(actions::say))
         .route("/sessions/{session}/stop", post(actions::stop))

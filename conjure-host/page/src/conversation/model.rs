@@ -7,6 +7,7 @@ use conjure_core::chat::{
     ArtifactRef, Content, FunctionCallOutput, Message, Meta, OutputPart, Role, Usage,
 };
 use conjure_core::log::{CallEnd, Entry, EntryBody, NotRun, TableChange, TurnOutcome};
+use conjure_runtime::uploads;
 use serde_json::Value;
 
 /// A piece of the conversation.
@@ -186,6 +187,8 @@ impl Making {
                 }
                 return;
             }
+            // The message that attaches it shows it.
+            EntryBody::File { source, .. } if source == uploads::SOURCE => return,
             EntryBody::File {
                 artifact, call_id, ..
             } => {

@@ -377,9 +377,8 @@ fn is_over(entries: &[Entry]) -> bool {
 fn is_before(entry: &Entry) -> bool {
     match &entry.body {
         EntryBody::Message { message } => message.meta.is_none(),
-        EntryBody::CallStarted { .. } | EntryBody::CallEnded { .. } | EntryBody::File { .. } => {
-            false
-        }
+        EntryBody::File { source, .. } => source == conjure_runtime::uploads::SOURCE,
+        EntryBody::CallStarted { .. } | EntryBody::CallEnded { .. } => false,
         _ => true,
     }
 }

@@ -437,3 +437,74 @@ fn a_long_thread_is_shown_in_pages_that_leave_nothing_out() {
         assert_eq!(count, 1, "notice {seq}");
     }
 }
+
+#[test]
+fn the_demonstration_works_without_a_key() {
+    let workspace = conjure_kit::Workspace::new().unwrap();
+    workspace.add_plugin("conjure-backend-local").unwrap();
+    let server = Server::with(&workspace, "--demo", &[]);
+    let session = server.get("/api/v1/sessions/demo").is(200).json();
+    let thread = text(&session["thread"]["id"]);
+    let place = submit(
+        &server,
+        "/sessions/demo/say",
+        &format!("thread={thread}&text=Hello"),
+    );
+    let mut live = Followed::follow(&server, &format!("{place}/live"), None);
+    let first = live.until("turn-end");
+    assert!(first.contains("a script plays it"), "{first}");
+    assert!(first.contains("step three"), "{first}");
+    submit(
+        &server,
+        "/sessions/demo/say",
+        &format!("thread={thread}&text=And+now"),
+    );
+    live.until("May it run?");
+    // It is there once, however often it is asked for.
+    server.end(Signal::TERM);
+    let again = Server::with(&workspace, "--demo", &[]);
+    let same = again.get("/api/v1/sessions/demo").is(200).json();
+    assert_eq!(same["id"], session["id"]);
+}
+
+#[test]
+fn a_file_is_handed_over_and_attached_to_what_is_said() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    let session = stage.session(&json!({ "name": "work" }));
+    let thread = text(&session["thread"]["id"]);
+    let kind = ("content-type", "text/plain");
+    let pieces = ("x-conjure-pieces", "1");
+    let path = "/attachments?name=%3Cb%3Enotes.txt";
+    let taken = server.ask("POST", path, &[HTML, pieces, kind], "Words of a file");
+    assert_eq!(taken.status, 200, "{taken:?}");
+    let taken = body(&taken);
+    assert!(taken.contains("&lt;b&gt;notes.txt"), "{taken}");
+    let id = taken
+        .split("value=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    stage.model.says(Message::new().text("I read it."));
+    let fields = format!("thread={thread}&text=&attachment={id}");
+    let place = submit(server, "/sessions/work/say", &fields);
+    let mut live = Followed::follow(server, &format!("{place}/live"), None);
+    live.until("turn-end");
+    let html = page(server, &place);
+    let file = html
+        .split("href=\"")
+        .find(|part| part.contains("/content?"))
+        .unwrap();
+    let file = file.split('"').next().unwrap().replace("&amp;", "&");
+    assert_eq!(body(&server.ask("GET", &file, &[], "")), "Words of a file");
+    assert!(
+        stage
+            .model
+            .last_request()
+            .body
+            .to_string()
+            .contains("Words of a file")
+    );
+}
