@@ -177,30 +177,6 @@ impl ApiClient {
             }
             None => Body::empty(),
         };
-        self.answer(request, body).await
-    }
-
-    /// Does something with bytes of another media type than JSON; what it answers is JSON.
-    ///
-    /// # Errors
-    /// The operation's problem.
-    pub(crate) async fn send_bytes(
-        &self,
-        method: Method,
-        path: &str,
-        media_type: &str,
-        bytes: axum::body::Bytes,
-    ) -> Result<Value, ApiProblem> {
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header(header::CONTENT_TYPE, media_type);
-        Ok(self.answer(request, Body::from(bytes)).await?.body)
-    }
-
-    async fn answer(
-        &self,
-        request: axum::http::request::Builder,
-        body: Body,
-    ) -> Result<ApiAnswer, ApiProblem> {
         let request = request.body(body).map_err(|error| internal(&error))?;
         self.answer(request).await
     }

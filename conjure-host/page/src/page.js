@@ -24,6 +24,9 @@ function swap(html) {
 function put(piece) {
   const target = byId(piece.dataset.target);
   if (!target) return;
+  // What somebody is editing stays until it is sent.
+  const edited = target.querySelector("[data-escape]:not([hidden])");
+  if (edited && !edited.hasAttribute("aria-busy")) return;
   const content = piece.content;
   const how = piece.dataset.swap;
   if (how === "outer" || how === "inner") keep(target, content);

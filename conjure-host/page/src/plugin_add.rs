@@ -2,8 +2,9 @@
 //! browser. What it asks to be allowed beyond the build before is shown, and has to be said yes to.
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Multipart, State};
-use axum::http::Method;
+use axum::http::HeaderValue;
 use axum::response::Response;
 use axum::routing::get;
 use maud::{Markup, html};
@@ -78,8 +79,9 @@ async fn add(State(app): State<App>, request: PageRequest, mut sent: Multipart) 
     let made = match library(&mut sent).await {
         Ok((library, yes)) => {
             let path = format!("/api/v1/plugins?yes={yes}");
+            let media_type = HeaderValue::from_static("application/octet-stream");
             app.api
-                .send_bytes(Method::POST, &path, "application/octet-stream", library)
+                .hand_over(&path, media_type, Body::from(library))
                 .await
         }
         Err(problem) => Err(problem),

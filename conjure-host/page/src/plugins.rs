@@ -189,7 +189,7 @@ fn card(plugin: &Plugin, is_installed: bool) -> Markup {
 /// Where a plugin runs, in words.
 fn place(plugin: &Plugin) -> &str {
     match plugin.isolation.as_str() {
-        "process" | "in_process" | "none" => "in the host’s process",
+        "in-process" => "in the host’s process",
         "worker" => "in a worker",
         other => other,
     }
