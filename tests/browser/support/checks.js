@@ -63,6 +63,13 @@ export async function fits(page, what) {
       wrong.push(`${root.scrollWidth} px wide: ${wide.slice(0, 3).map((one) => one.outerHTML.slice(0, 90))}`);
     }
     const open = document.querySelector('dialog[open]') ?? document;
+    // What sticks to the window lies on what is scrolled under it, and is meant to.
+    const layer = (one) => {
+      for (let at = one; at; at = at.parentElement) {
+        if (['fixed', 'sticky'].includes(getComputedStyle(at).position)) return at;
+      }
+      return null;
+    };
     const controls = [...open.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')]
       .filter((one) => one.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }))
       .map((one) => ({ one, box: one.getBoundingClientRect() }))
@@ -72,7 +79,7 @@ export async function fits(page, what) {
       });
     for (const [at, a] of controls.entries()) {
       for (const b of controls.slice(at + 1)) {
-        if (a.one.contains(b.one) || b.one.contains(a.one)) continue;
+        if (a.one.contains(b.one) || b.one.contains(a.one) || layer(a.one) !== layer(b.one)) continue;
         const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
         const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
         if (across > 2 && down > 2) wrong.push(`${a.one.outerHTML.slice(0, 90)} lies on ${b.one.outerHTML.slice(0, 90)}`);
