@@ -63,9 +63,11 @@ impl Talk {
     /// The turns of the session that run or wait.
     pub(crate) async fn open_runs(&self, app: &App) -> Result<OpenRuns, Failure> {
         let runs = app.manager.store().open_runs(&self.session.id).await?;
-        let (queued, running): (Vec<Run>, Vec<Run>) = runs
-            .into_iter()
-            .partition(|run| run.state == RunState::Queued);
+        let known = self.session.turn.as_deref();
+        let (running, queued): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| {
+            // The session knows it a moment earlier than the store.
+            run.state != RunState::Queued || Some(run.id.as_str()) == known
+        });
         let running = running.into_iter().next();
         Ok(OpenRuns { running, queued })
     }
