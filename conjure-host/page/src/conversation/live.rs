@@ -203,7 +203,17 @@ impl LiveTurn {
         }
     }
 
-    /// The question of this id, where it waits.
+    /// Nobody runs it any more.
+    pub(crate) fn abandon(&mut self) {
+        self.end_thought();
+        for item in &mut self.items {
+            if let LiveShown::Call { call, .. } = &mut item.shown {
+                call.abandon();
+            }
+        }
+    }
+
+    /// Whether it waits for a person.
     pub(crate) fn waits(&self) -> bool {
         self.items.iter().any(|item| match &item.shown {
             LiveShown::Question { over, .. } => over.is_none(),

@@ -326,21 +326,28 @@ impl Follower {
         }
         // What the model said and did of an open turn is in its events.
         let said: Vec<Entry> = match &self.turn {
-            Some(_) => unsettled
-                .iter()
-                .take_while(|entry| is_before(entry))
-                .cloned()
-                .collect(),
+            Some(_) => {
+                let first = unsettled.iter().take_while(|entry| is_before(entry));
+                first.cloned().collect()
+            }
             None => unsettled.to_vec(),
         };
-        let before = model::items(&said);
+        let is_dead = !unsettled.is_empty() && !self.talk.runs_here(&self.app).await?;
+        let before = match is_dead {
+            true => model::abandoned(&said),
+            false => model::items(&said),
+        };
         if !before.is_empty() {
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
+        }
+        if let Some(turn) = self.turn.as_mut().filter(|_| is_dead) {
+            turn.abandon();
         }
         let items = self.turn.as_mut().map(|turn| turn.whole(place));
         let live = html! {
             (render::items(place, &before))
             div #live-items { @if let Some(items) = items { (items) } }
+            @if is_dead { (render::abandoned()) }
         };
         pieces.push(piece(Swap::Inner, "live", &live));
         Ok(())

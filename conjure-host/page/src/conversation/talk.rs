@@ -3,7 +3,7 @@
 
 use conjure_core::log::{Entry, EntryBody};
 use conjure_runtime::manager::SessionView;
-use conjure_store::{Run, RunState, StoreError, Thread, ThreadId, Window};
+use conjure_store::{Run, RunState, RunsOf, StoreError, Thread, ThreadId, Window};
 
 use super::model::open_turn;
 use super::place::Place;
@@ -58,6 +58,13 @@ impl Talk {
     pub(crate) fn is_active(&self) -> bool {
         let active = self.session.thread.as_ref().map(|thread| &thread.id);
         active == self.place.thread.as_ref()
+    }
+
+    /// Whether a turn runs in the thread, for whichever session.
+    pub(crate) async fn runs_here(&self, app: &App) -> Result<bool, Failure> {
+        let thread = &self.thread()?.id;
+        let newest = app.manager.store().runs(RunsOf::Thread(thread), None, 20);
+        Ok(newest.await?.iter().any(|run| !run.state.is_over()))
     }
 
     /// The turns of the session that run or wait.
