@@ -370,7 +370,7 @@ fn chats_are_begun_forked_edited_named_and_cleared_by_forms() {
         format!("thread={first}&text=+"),
     );
     assert_eq!(wrong.status, 422);
-    assert!(body(&wrong).contains("give either"), "{wrong:?}");
+    assert!(body(&wrong).contains("that is not empty"), "{wrong:?}");
 }
 
 #[test]
