@@ -49,7 +49,7 @@ pub(crate) async fn prepare(
     }
     let tools = json!({
         "script": script,
-        "policy": { "allow": ["*"], "ask": ["local_create_file"] },
+        "policy": { "allow": ["local_bash_tool", "local_view"] },
     });
     let mut session = NewSession::new(format!("{PROVIDER}/base_url/{NAME}"), NAME, work);
     session.name = Some(NAME.to_owned());

@@ -77,7 +77,8 @@ impl ApiClient {
     /// # Errors
     /// The operation's problem, and one where its answer is not of this shape.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
-        read(self.call(Method::GET, path, &[], None).await?)
+        let answer = self.call(Method::GET, path, &[], None).await?;
+        answer.read().map_err(|error| internal(&error))
     }
 
     /// Does something with a body, such as `POST` with JSON.
@@ -90,7 +91,8 @@ impl ApiClient {
         path: &str,
         body: &Value,
     ) -> Result<T, ApiProblem> {
-        read(self.call(method, path, &[], Some(body)).await?)
+        let answer = self.call(method, path, &[], Some(body)).await?;
+        answer.read().map_err(|error| internal(&error))
     }
 
     /// Does something without a body, such as `DELETE`.
@@ -102,7 +104,8 @@ impl ApiClient {
         method: Method,
         path: &str,
     ) -> Result<T, ApiProblem> {
-        read(self.call(method, path, &[], None).await?)
+        let answer = self.call(method, path, &[], None).await?;
+        answer.read().map_err(|error| internal(&error))
     }
 
     /// The beginning of what is at a path, at most so many bytes, and whether more is behind it.
@@ -152,7 +155,8 @@ impl ApiClient {
             .header(header::CONTENT_TYPE, media_type)
             .body(body);
         let request = request.map_err(|error| internal(&error))?;
-        read(self.answer(request).await?)
+        let answer = self.answer(request).await?;
+        answer.read().map_err(|error| internal(&error))
     }
 
     /// Any call, with headers such as `If-Match`, and the headers of its answer.
@@ -202,8 +206,10 @@ impl ApiClient {
     }
 }
 
-fn read<T: DeserializeOwned>(answer: ApiAnswer) -> Result<T, ApiProblem> {
-    serde_json::from_value(answer.body).map_err(|error| internal(&error))
+impl ApiAnswer {
+    fn read<T: DeserializeOwned>(self) -> Result<T, serde_json::Error> {
+        serde_json::from_value(self.body)
+    }
 }
 
 fn internal(error: &dyn std::error::Error) -> ApiProblem {

@@ -32,13 +32,12 @@ function put(piece) {
   if (how === "outer" || how === "inner") keep(target, content);
   const focused = target.contains(document.activeElement) ? document.activeElement.id : "";
   // A browser holds the reader's place only where there is something above it.
-  if ((how === "prepend" || how === "before") && scroller.scrollTop < 2) scroller.scrollTop = 2;
+  if ((how === "prepend" || target.id === "older") && scroller.scrollTop < 2) scroller.scrollTop = 2;
   switch (how) {
     case "outer": target.replaceWith(content); break;
     case "inner": target.replaceChildren(content); break;
     case "append": target.append(content); break;
     case "prepend": target.prepend(content); break;
-    case "before": target.before(content); break;
     case "remove": target.remove(); break;
   }
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });

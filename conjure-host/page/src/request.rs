@@ -72,11 +72,6 @@ impl PageRequest {
             target: target.map_or("/", |target| target.as_str()).to_owned(),
         }
     }
-
-    /// The path alone.
-    pub(crate) fn path(&self) -> &str {
-        self.target.split('?').next().unwrap_or_default()
-    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for PageRequest {

@@ -25,8 +25,6 @@ pub(crate) enum Swap {
     Append,
     /// Before what is in it.
     Prepend,
-    /// Before the target itself.
-    Before,
     /// The target goes.
     Remove,
 }
@@ -38,7 +36,6 @@ impl Swap {
             Self::Inner => "inner",
             Self::Append => "append",
             Self::Prepend => "prepend",
-            Self::Before => "before",
             Self::Remove => "remove",
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
                 input type="hidden" name="thread" value=(thread);
                 div.attached #attached data-clear="" {}
                 label.button.plain for="attach" title="Attach files; they can be dropped or pasted too" {
-                    span aria-hidden="true" { "＋" } span.unseen { "Attach files" }
+                    span aria-hidden="true" { "+" } span.unseen { "Attach files" }
                 }
                 input.unseen #attach type="file" multiple data-attach="/attachments";
                 textarea #message name="text" rows="1" autofocus[is_new] data-enter="" data-key="/" data-draft={ "draft-" (thread) }

@@ -81,7 +81,7 @@ pub(crate) async fn strip(app: &App, talk: &Talk) -> Result<Markup, StoreError> 
     let totals = talk.thread.as_ref().map(|thread| thread.totals);
     let latency = totals.and_then(|totals| totals.latency_ms.checked_div(totals.replies));
     Ok(html! {
-        dl.strip #strip {
+        dl.strip #strip tabindex="0" aria-label="Figures" {
             div { dt { "Provider" } dd #strip-provider { (clean(&session.auth.provider)) } }
             div { dt { "Model" } dd #strip-model { (clean(&session.model)) } }
             div { dt { "Auth" } dd #strip-auth { (clean(&session.auth.name)) } }

@@ -25,7 +25,6 @@ const ITEMS: &str = "live-items";
 /// A turn that runs.
 #[derive(Debug, Default)]
 pub(crate) struct LiveTurn {
-    pub(crate) id: String,
     items: Vec<Live>,
     /// The model that answers.
     model: String,
@@ -90,13 +89,6 @@ impl LiveText {
 }
 
 impl LiveTurn {
-    pub(crate) fn new(id: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            ..Self::default()
-        }
-    }
-
     /// Takes an event of the turn in.
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
@@ -211,7 +203,17 @@ impl LiveTurn {
         }
     }
 
-    /// The question of this id, where it waits.
+    /// Nobody runs it any more.
+    pub(crate) fn abandon(&mut self) {
+        self.end_thought();
+        for item in &mut self.items {
+            if let LiveShown::Call { call, .. } = &mut item.shown {
+                call.abandon();
+            }
+        }
+    }
+
+    /// Whether it waits for a person.
     pub(crate) fn waits(&self) -> bool {
         self.items.iter().any(|item| match &item.shown {
             LiveShown::Question { over, .. } => over.is_none(),
@@ -448,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_finished_block_is_sent_once_and_the_open_one_again() {
-        let mut turn = LiveTurn::new("t");
+        let mut turn = LiveTurn::default();
         turn.take(&content("# One\n\nsome"));
         let first = changes(&mut turn);
         assert_eq!(first.len(), 1);
@@ -476,7 +478,7 @@ mod tests {
             "a() {}\n```\n",
             "\nend",
         ];
-        let mut there = LiveTurn::new("t");
+        let mut there = LiveTurn::default();
         let mut done = String::new();
         let mut open = String::new();
         for delta in deltas {
@@ -492,7 +494,7 @@ mod tests {
                 }
             }
         }
-        let mut late = LiveTurn::new("t");
+        let mut late = LiveTurn::default();
         deltas.iter().for_each(|delta| late.take(&content(delta)));
         let whole = late.whole(&place()).into_string();
         let flat = |text: &str| text.replace('\n', "");
@@ -502,7 +504,7 @@ mod tests {
 
     #[test]
     fn output_of_a_call_is_added_and_its_end_is_another_card() {
-        let mut turn = LiveTurn::new("t");
+        let mut turn = LiveTurn::default();
         let call = CallAnnounced {
             id: "c1".to_owned(),
             name: "bash".to_owned(),
@@ -552,7 +554,7 @@ mod tests {
 
     #[test]
     fn thoughts_are_added_and_folded_when_the_answer_begins() {
-        let mut turn = LiveTurn::new("t");
+        let mut turn = LiveTurn::default();
         let think = |delta: &str| Event::Thinking {
             delta: delta.to_owned(),
         };

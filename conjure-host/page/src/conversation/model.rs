@@ -128,6 +128,15 @@ impl Call {
         }
     }
 
+    /// Nobody runs it any more.
+    pub(crate) fn abandon(&mut self) {
+        self.state = match &self.state {
+            CallState::Over(end) => CallState::Over(*end),
+            CallState::Runs => CallState::Over(CallEnd::Indeterminate),
+            CallState::Announced | CallState::Asks { .. } => CallState::Over(CallEnd::Cancelled),
+        };
+    }
+
     /// Adds a file, once.
     pub(crate) fn add_file(&mut self, artifact: &ArtifactRef) {
         if !self.files.iter().any(|known| known.id == artifact.id) {
@@ -285,6 +294,17 @@ impl Making {
             _ => None,
         }
     }
+}
+
+/// The same of a turn that nobody runs any more: what became of its calls nobody knows.
+pub(crate) fn abandoned(entries: &[Entry]) -> Vec<Item> {
+    let mut items = items(entries);
+    for item in &mut items {
+        if let Shown::Call(call) = &mut item.shown {
+            call.abandon();
+        }
+    }
+    items
 }
 
 /// The last turn that these entries begin and do not end: where its entries begin among them.

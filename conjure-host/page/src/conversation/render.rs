@@ -187,6 +187,13 @@ pub(crate) fn notice(text: &str) -> Markup {
     html! { div.entry.notice role="note" { p { (clean(text)) } } }
 }
 
+/// A turn that nobody runs any more and that is not closed.
+pub(crate) fn abandoned() -> Markup {
+    notice(
+        "The host ended in the middle of this turn. What had come is kept. Say something, or “Go on”.",
+    )
+}
+
 /// Something that failed, with what to do in its words.
 pub(crate) fn error(kind: &str, text: &str) -> Markup {
     html! {

@@ -35,6 +35,8 @@ use crate::respond::{Swap, piece};
 const GATHER: Duration = Duration::from_millis(100);
 /// How long what the session says of itself gathers.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How often it is looked whether the thread was named or cleared, of which no word comes.
+const LOOK: Duration = Duration::from_secs(2);
 /// How long a browser waits before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a stream without events shows that it lives.
@@ -135,6 +137,8 @@ struct Due {
     whole: bool,
     /// How it is with the session.
     state: bool,
+    /// Which sessions and threads there are.
+    lists: bool,
     /// What the turn did.
     turn: bool,
     at: Option<Instant>,
@@ -145,6 +149,7 @@ impl Due {
         Self {
             whole: true,
             state: true,
+            lists: true,
             turn: false,
             // What happened of a turn so far comes first.
             at: Some(Instant::now() + SETTLE),
@@ -201,7 +206,8 @@ impl Follower {
                 },
                 event = self.events.next() => match event {
                     Ok(Some(event)) => self.take(&event),
-                    Ok(None) => return Some(Told::Gone),
+                    // The server ends, or the thread is no more.
+                    Ok(None) => return self.is_gone().await.then_some(Told::Gone),
                     Err(error) => {
                         tracing::warn!("a page ends to follow: {error}");
                         return None;
@@ -209,16 +215,43 @@ impl Follower {
                 },
                 () = self.changes.of(&self.talk.session.id) => {
                     self.due.state = true;
+                    self.due.lists = true;
                     self.due.within(SETTLE);
+                }
+                () = tokio::time::sleep(LOOK) => {
+                    if self.is_otherwise().await {
+                        self.due.state = true;
+                        self.due.lists = true;
+                        self.due.within(Duration::ZERO);
+                    }
                 }
             }
         }
     }
 
+    /// Whether the thread was removed.
+    async fn is_gone(&self) -> bool {
+        let thread = self.app.manager.store().thread(&self.thread).await;
+        matches!(thread, Err(conjure_store::StoreError::NoThread { .. }))
+    }
+
+    /// Whether the thread has another name than the page knows, was cleared, or is gone.
+    async fn is_otherwise(&self) -> bool {
+        let thread = self.app.manager.store().thread(&self.thread).await;
+        let known = self.talk.thread.as_ref();
+        match (thread, known) {
+            (Ok(thread), Some(known)) => {
+                thread.label != known.label || thread.cleared_upto != known.cleared_upto
+            }
+            (Err(conjure_store::StoreError::NoThread { .. }), _) => true,
+            _ => false,
+        }
+    }
+
     fn take(&mut self, event: &Arc<Stamped>) {
         match &event.event {
-            Event::TurnStarted { turn_id } => {
-                self.turn = Some(LiveTurn::new(turn_id));
+            Event::TurnStarted { .. } => {
+                self.turn = Some(LiveTurn::default());
                 self.due.whole = true;
                 self.due.state = true;
                 self.due.within(SETTLE);
@@ -276,11 +309,12 @@ impl Follower {
     /// Entries that are settled now, and the turn that runs.
     async fn settle(&mut self, pieces: &mut Vec<Markup>) -> Result<(), Failure> {
         let entries = behind(&self.app, &self.thread, self.seen).await?;
-        let open = match &self.turn {
-            // The events of a turn come before its last entries where another process writes them.
-            _ if is_over(&entries) => entries.len(),
-            Some(_) | None => model::open_turn(&entries).unwrap_or(entries.len()),
-        };
+        let open = model::open_turn(&entries);
+        if open.is_none() {
+            // Its end is written, and told in a moment.
+            self.turn = None;
+        }
+        let open = open.unwrap_or(entries.len());
         let (settled, unsettled) = entries.split_at(open);
         let place = &self.talk.place;
         if let Some(last) = settled.last() {
@@ -292,21 +326,28 @@ impl Follower {
         }
         // What the model said and did of an open turn is in its events.
         let said: Vec<Entry> = match &self.turn {
-            Some(_) => unsettled
-                .iter()
-                .take_while(|entry| is_before(entry))
-                .cloned()
-                .collect(),
+            Some(_) => {
+                let first = unsettled.iter().take_while(|entry| is_before(entry));
+                first.cloned().collect()
+            }
             None => unsettled.to_vec(),
         };
-        let before = model::items(&said);
+        let is_dead = !unsettled.is_empty() && !self.talk.runs_here(&self.app).await?;
+        let before = match is_dead {
+            true => model::abandoned(&said),
+            false => model::items(&said),
+        };
         if !before.is_empty() {
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
+        }
+        if let Some(turn) = self.turn.as_mut().filter(|_| is_dead) {
+            turn.abandon();
         }
         let items = self.turn.as_mut().map(|turn| turn.whole(place));
         let live = html! {
             (render::items(place, &before))
             div #live-items { @if let Some(items) = items { (items) } }
+            @if is_dead { (render::abandoned()) }
         };
         pieces.push(piece(Swap::Inner, "live", &live));
         Ok(())
@@ -339,17 +380,17 @@ impl Follower {
             Some(_) => "The model works.",
         };
         let is_first = !self.sent.contains_key("announce");
-        let whole = [
+        let mut whole = vec![
             ("strip", head::strip(&self.app, &self.talk).await?),
             ("turn-state", composer::state(&self.talk, &runs, waits)),
             ("queue", composer::queue(&self.talk, &runs)),
             ("label", head::title(&self.talk)),
-            ("threads", threads::tree(&self.app, &self.talk).await?),
-            (
-                "other-sessions",
-                threads::sessions(&self.app, &self.talk.place).await,
-            ),
         ];
+        if std::mem::take(&mut self.due.lists) {
+            let sessions = threads::sessions(&self.app, &self.talk.place).await;
+            whole.push(("threads", threads::tree(&self.app, &self.talk).await?));
+            whole.push(("other-sessions", sessions));
+        }
         for (target, what) in whole {
             let known = self.sent.get(target);
             if known.is_none_or(|known| *known != what.0) {
@@ -366,11 +407,6 @@ impl Follower {
         }
         Ok(true)
     }
-}
-
-/// Whether these entries end with a turn that is over.
-fn is_over(entries: &[Entry]) -> bool {
-    model::open_turn(entries).is_none()
 }
 
 /// Whether an entry of a turn is before what the model says in it.

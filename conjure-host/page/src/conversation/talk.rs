@@ -3,7 +3,7 @@
 
 use conjure_core::log::{Entry, EntryBody};
 use conjure_runtime::manager::SessionView;
-use conjure_store::{Run, RunState, StoreError, Thread, ThreadId, Window};
+use conjure_store::{Run, RunState, RunsOf, StoreError, Thread, ThreadId, Window};
 
 use super::model::open_turn;
 use super::place::Place;
@@ -60,12 +60,21 @@ impl Talk {
         active == self.place.thread.as_ref()
     }
 
+    /// Whether a turn runs in the thread, for whichever session.
+    pub(crate) async fn runs_here(&self, app: &App) -> Result<bool, Failure> {
+        let thread = &self.thread()?.id;
+        let newest = app.manager.store().runs(RunsOf::Thread(thread), None, 20);
+        Ok(newest.await?.iter().any(|run| !run.state.is_over()))
+    }
+
     /// The turns of the session that run or wait.
     pub(crate) async fn open_runs(&self, app: &App) -> Result<OpenRuns, Failure> {
         let runs = app.manager.store().open_runs(&self.session.id).await?;
-        let (queued, running): (Vec<Run>, Vec<Run>) = runs
-            .into_iter()
-            .partition(|run| run.state == RunState::Queued);
+        let known = self.session.turn.as_deref();
+        let (running, queued): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| {
+            // The session knows it a moment earlier than the store.
+            run.state != RunState::Queued || Some(run.id.as_str()) == known
+        });
         let running = running.into_iter().next();
         Ok(OpenRuns { running, queued })
     }

@@ -66,7 +66,11 @@ async fn whole(
         },
     };
     let runs = talk.open_runs(app).await?;
-    let live = model::items(entries.unsettled());
+    let is_dead = !entries.unsettled().is_empty() && !talk.runs_here(app).await?;
+    let live = match is_dead {
+        true => model::abandoned(entries.unsettled()),
+        false => model::items(entries.unsettled()),
+    };
     let is_newest = before.is_none();
     let follows = is_newest && place.thread.is_some();
     let stream = follows.then(|| place.of_thread("live"));
@@ -80,7 +84,11 @@ async fn whole(
                 @if entries.entries.is_empty() { (empty(talk)) }
             }
             @if is_newest {
-                div #live { (render::items(place, &live)) div #live-items {} }
+                div #live {
+                    (render::items(place, &live))
+                    div #live-items {}
+                    @if is_dead { (render::abandoned()) }
+                }
             } @else {
                 p { a #newest href=(place.of_session(&format!("threads/{}", thread_of(talk)))) { "The newest entries" } }
             }

@@ -259,7 +259,9 @@ fn a_page_that_comes_back_has_missed_nothing_also_after_a_restart_of_the_server(
     let begun = stage.say("work", "A question of mine");
     let came = first.until("Heading");
     assert!(came.contains("A question of mine"), "{came}");
-    assert!(first.html.contains("id=\"stop\""), "{}", first.html);
+    if !first.html.contains("id=\"stop\"") {
+        first.until("id=\"stop\"");
+    }
     let seen = first.seen.clone();
     drop(first);
     // A second window, and the first that comes back, see the same.
@@ -288,8 +290,8 @@ fn a_page_that_comes_back_has_missed_nothing_also_after_a_restart_of_the_server(
     server.end(Signal::KILL);
     let server = Server::with(&workspace, "", &[]);
     let mut back = Followed::follow(&server, &path, Some(&third.seen));
-    let kept = back.until("One more");
-    assert!(kept.contains("More"), "{kept}");
+    let kept = back.until("The host ended");
+    assert!(kept.contains("More") && kept.contains("One more"), "{kept}");
 }
 
 #[test]
@@ -368,7 +370,7 @@ fn chats_are_begun_forked_edited_named_and_cleared_by_forms() {
         format!("thread={first}&text=+"),
     );
     assert_eq!(wrong.status, 422);
-    assert!(body(&wrong).contains("which is not empty"), "{wrong:?}");
+    assert!(body(&wrong).contains("that is not empty"), "{wrong:?}");
 }
 
 #[test]
@@ -479,7 +481,10 @@ fn a_file_is_handed_over_and_attached_to_what_is_said() {
     let taken = server.ask("POST", path, &[HTML, pieces, kind], "Words of a file");
     assert_eq!(taken.status, 200, "{taken:?}");
     let taken = body(&taken);
-    assert!(taken.contains("&lt;b&gt;notes.txt"), "{taken}");
+    assert!(
+        taken.contains("notes.txt") && !taken.contains("<b>"),
+        "{taken}"
+    );
     let id = taken
         .split("value=\"")
         .nth(1)
