@@ -4,6 +4,7 @@
 //! table. Knows nothing about how a call is executed.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use semver::Version;
@@ -67,6 +68,26 @@ pub enum ShadowReason {
         /// The backend whose tool is routed, or whose tools clash among each other.
         backend: String,
     },
+}
+
+impl fmt::Display for ShadowReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherVersion {
+                routed: Some(version),
+            } => write!(f, "version {version} of the skill is routed"),
+            Self::OtherVersion { routed: None } => {
+                f.write_str("another version of the skill is routed")
+            }
+            Self::OutOfRange { wanted } => {
+                write!(
+                    f,
+                    "the session asks for {wanted}, which this version does not fit"
+                )
+            }
+            Self::Preferred { backend } => write!(f, "the session prefers the backend `{backend}`"),
+        }
+    }
 }
 
 /// A tool that was kept out of the table because the table would be wrong with it.

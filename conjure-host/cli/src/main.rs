@@ -59,6 +59,7 @@ mod routes;
 mod run;
 mod secret;
 mod serve;
+mod serve_demo;
 mod server_item;
 mod session;
 mod session_change;

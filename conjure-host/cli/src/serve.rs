@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_client::{Announced, RemoteServer};
@@ -20,6 +21,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 use super::plugin_args::PluginArgs;
+use super::serve_demo;
 use super::signals::{Signal, Signals};
 use super::tokens;
 
@@ -28,6 +30,7 @@ use super::tokens;
 #[command(after_help = "Examples:
   conjure serve
   conjure serve --listen 127.0.0.1:0 --json
+  conjure serve --demo                     # with a session that needs no key
   conjure serve --link                     # lets a browser into the server that runs
   conjure serve --listen 0.0.0.0:7420 --token-file tokens --allow-host box.example")]
 pub(crate) struct ServeArgs {
@@ -60,6 +63,10 @@ pub(crate) struct ServeArgs {
     /// Print a link that lets a browser into the server that runs, once, and end
     #[arg(long, conflicts_with_all = ["token_file", "token_env", "allow_host", "allow_origin"])]
     link: bool,
+    /// Have a session `demo` ready, in which a script plays the model: for a look at the page without
+    /// a key
+    #[arg(long, conflicts_with = "link")]
+    demo: bool,
     #[command(flatten)]
     plugins: PluginArgs,
 }
@@ -109,10 +116,15 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
                 .auths(auths.clone());
             let host = host.watch(true).build().await?;
             let manager = Manager::start(host, store, Default::default()).await;
+            let manager = manager.map_err(CliError::host_from)?;
+            if args.demo {
+                serve_demo::prepare(&manager, &auths, &global.data_dir()).await?;
+            }
             let api = Api {
-                manager: manager.map_err(CliError::host_from)?,
+                manager,
                 auths,
                 options: args.options(),
+                page: Some(Box::new(page)),
             };
             let listening = api.listen(args.listen, access).await;
             Ok(listening?)
@@ -137,6 +149,13 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
              prints another one): {}",
             server.browser_link()
         ));
+        if args.demo {
+            output::aside(format_args!(
+                "The session `{name}` needs no key: {}/sessions/{name}",
+                server.url(),
+                name = serve_demo::NAME
+            ));
+        }
     }
     let end = CancellationToken::new();
     let serving = Box::pin(server.serve(end.clone()));
@@ -147,6 +166,35 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     Box::pin(signals.cancelling(&end, serving)).await?;
     drop(announced);
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+}
+
+/// The page, over what the server gives it.
+fn page(parts: conjure_http::PageParts) -> conjure_http::Page {
+    let conjure_http::PageParts {
+        api,
+        manager,
+        auths,
+        ended,
+        follow,
+    } = parts;
+    conjure_http::Page {
+        router: conjure_page::router(conjure_page::PageParts {
+            api,
+            manager,
+            auths,
+            ended,
+            follow,
+        }),
+        problem: Arc::new(|problem, headers| {
+            let conjure_http::ShownProblem {
+                status,
+                kind,
+                title,
+                detail,
+            } = problem;
+            conjure_page::problem(*status, kind, title, detail, headers)
+        }),
+    }
 }
 
 impl ServeArgs {

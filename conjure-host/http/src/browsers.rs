@@ -19,13 +19,16 @@ use sha2::{Digest as _, Sha256};
 use utoipa::{IntoParams, ToSchema};
 
 use super::operations::{Operations, routes};
+use super::page_parts::wants_page;
 use super::problem::Problem;
 use super::state::App;
 
 /// Where a link leads to.
 pub(super) const LOGIN: &str = "/login";
-/// What a browser sees after it was let in.
+/// What a browser sees after it was let in, where there is no page.
 const FIRST: &str = "/api/v1/sessions";
+/// Where the page begins.
+const PAGE: &str = "/";
 /// How long a link is good.
 const LINK: Duration = Duration::from_secs(10 * 60);
 /// How long a cookie is good.
@@ -39,6 +42,7 @@ pub(super) struct Browsers {
     cookie: String,
     url: String,
     key: [u8; 32],
+    has_page: bool,
     /// The hashes of codes, and when these end, in milliseconds since 1970.
     links: Mutex<BTreeMap<[u8; 32], u64>>,
 }
@@ -62,8 +66,9 @@ struct Code {
 
 impl Browsers {
     /// For a server at this address, with a key that is its own.
-    pub(super) fn new(address: SocketAddr, key: [u8; 32]) -> Self {
+    pub(super) fn new(address: SocketAddr, key: [u8; 32], has_page: bool) -> Self {
         Self {
+            has_page,
             cookie: format!("conjure-{}", address.port()),
             url: conjure_http_server::url(address),
             key,
@@ -181,9 +186,10 @@ async fn login(
              serve --link` prints another one",
         ));
     };
+    let first = if app.browsers.has_page { PAGE } else { FIRST };
     let said = [
         (header::SET_COOKIE, cookie),
-        (header::LOCATION, HeaderValue::from_static(FIRST)),
+        (header::LOCATION, HeaderValue::from_static(first)),
         (
             header::REFERRER_POLICY,
             HeaderValue::from_static("no-referrer"),
@@ -194,9 +200,17 @@ async fn login(
 
 /// Take a browser's cookie away
 #[utoipa::path(post, path = "/logout", operation_id = "logout", tag = "server",
-    responses((status = 204, description = "The browser has no cookie any more")))]
-async fn logout(State(app): State<App>) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
+    responses((status = 204, description = "The browser has no cookie any more"),
+        (status = 303, description = "The same, for a form of the page",
+            headers(("Location" = String, description = "Where the page begins")))))]
+async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
+    // A form of the page goes on to where it is said how to get in again.
+    let mut response = if app.browsers.has_page && wants_page(&headers) {
+        let first = [(header::LOCATION, HeaderValue::from_static(PAGE))];
+        (StatusCode::SEE_OTHER, first).into_response()
+    } else {
+        StatusCode::NO_CONTENT.into_response()
+    };
     if let Some(cookie) = app.browsers.unset() {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -237,7 +251,7 @@ mod tests {
     use super::*;
 
     fn browsers(key: u8) -> Browsers {
-        Browsers::new("127.0.0.1:7420".parse().unwrap(), [key; 32])
+        Browsers::new("127.0.0.1:7420".parse().unwrap(), [key; 32], false)
     }
 
     fn with(cookie: &str, site: Option<&str>) -> HeaderMap {

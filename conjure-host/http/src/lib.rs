@@ -28,6 +28,7 @@ mod metrics;
 mod middleware;
 mod openapi;
 mod operations;
+mod page_parts;
 mod pages;
 mod personas;
 mod plugin_events;
@@ -44,6 +45,8 @@ mod threads;
 mod transfer;
 mod turns;
 mod uploads;
+mod usage;
+mod usage_report;
 mod versions;
 mod wording;
 
@@ -54,7 +57,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -74,6 +77,7 @@ use streams::Streams;
 
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 pub use openapi::document;
+pub use page_parts::{FollowStream, MakePage, Page, PageParts, ShowProblem, ShownProblem};
 pub use state::ApiOptions;
 
 /// Imports that may be read at the same time.
@@ -91,6 +95,8 @@ pub struct Api {
     pub auths: Auths,
     /// How the server behaves.
     pub options: ApiOptions,
+    /// A page for browsers beside the API.
+    pub page: Option<MakePage>,
 }
 
 /// Why there is no server.
@@ -131,8 +137,12 @@ impl Api {
         let address = listener.local_addr().map_err(failed)?;
         let tokens = access.tokens();
         Ok(ApiServer {
+            browsers: Browsers::new(
+                address,
+                tokens.key("cookies of browsers"),
+                self.page.is_some(),
+            ),
             api: self,
-            browsers: Browsers::new(address, tokens.key("cookies of browsers")),
             tokens,
             access,
             listener,
@@ -200,13 +210,24 @@ impl ApiServer {
             tracing::warn!("other processes do not know where this server is: {error}");
         }
         let (hosts, origins) = self.access.names(self.address);
+        let page = self.api.page.map(|make| {
+            make(PageParts {
+                api: operations(app.clone()).layer(from_fn(page_parts::as_browser)),
+                manager: manager.clone(),
+                auths: app.auths.clone(),
+                ended: ended.clone(),
+                follow: page_parts::follow(&app),
+            })
+        });
+        let (page, problem) = page.map(|page| (page.router, page.problem)).unzip();
         let middleware = Arc::new(Middleware {
             hosts,
             origins,
             tokens: self.tokens,
             app: app.clone(),
+            problem,
         });
-        let router = router(app.clone(), Arc::clone(&middleware));
+        let router = router(app.clone(), page, Arc::clone(&middleware));
         let bounds = ConnectionBounds {
             connections: options.max_connections,
             headers: options.header_timeout,
@@ -264,14 +285,23 @@ async fn full() -> Problem {
     .header(axum::http::header::RETRY_AFTER, soon)
 }
 
-fn router(app: App, checks: Arc<Middleware>) -> Router {
+fn router(app: App, page: Option<Router>, checks: Arc<Middleware>) -> Router {
+    let all = operations(app);
+    let all = match page {
+        Some(page) => all.merge(page),
+        None => all,
+    };
+    all.fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(checks, middleware::admit))
+}
+
+/// The operations, without their admission.
+fn operations(app: App) -> Router {
     routes()
         .into_router()
         .merge(openapi::router())
-        .fallback(unknown)
-        .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(app.clone(), idempotency::once))
-        .layer(from_fn_with_state(checks, middleware::admit))
         .with_state(app)
 }
 
@@ -297,6 +327,7 @@ fn routes() -> Operations {
         .merge(threads::router())
         .merge(folds::router())
         .merge(search::router())
+        .merge(usage::router())
         .merge(transfer::export_router())
         .merge(transfer::import_router())
         .merge(files::router())

@@ -14,12 +14,17 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::browsers::LOGIN;
 use super::metrics::RequestLabels;
+use super::page_parts::{ShowProblem, shown, wants_page};
 use super::problem::Problem;
 use super::state::App;
 use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
 
 /// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
+/// Where the API's paths begin.
+const API: &str = "/api/";
+/// Styles and script of the page, which is also how whoever is not let in reads why.
+const ASSETS: &str = "/assets/";
 /// What a page of an allowed origin may send.
 const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range, \
                     if-match, if-none-match";
@@ -36,6 +41,8 @@ pub(super) struct Middleware {
     pub(super) origins: Vec<String>,
     pub(super) tokens: AccessTokens,
     pub(super) app: App,
+    /// Shows problems to a browser, where there is a page.
+    pub(super) problem: Option<ShowProblem>,
 }
 
 /// Lets a request in, and counts how it was answered.
@@ -58,7 +65,16 @@ pub(super) async fn admit(
         | Method::OPTIONS => request.method().to_string(),
         _ => "other".to_owned(),
     };
+    // Programs read problems as data, also those of a browser's page.
+    let show = checks
+        .problem
+        .as_ref()
+        .filter(|_| wants_page(request.headers()) && !request.uri().path().starts_with(API));
+    let asked_with = show.map(|_| request.headers().clone());
     let mut response = checks.answer(request, next).await;
+    if let (Some(show), Some(headers)) = (show, asked_with) {
+        response = shown(show, &headers, response);
+    }
     let headers = response.headers_mut();
     headers
         .entry(header::CACHE_CONTROL)
@@ -159,7 +175,8 @@ impl Middleware {
     }
 
     fn client(&self, request: &Request) -> Result<ClientName, Problem> {
-        if OPEN.contains(&request.uri().path()) {
+        let path = request.uri().path();
+        if OPEN.contains(&path) || path.starts_with(ASSETS) {
             return Ok(ClientName::default());
         }
         let has_token = request.headers().contains_key(header::AUTHORIZATION);

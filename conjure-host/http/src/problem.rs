@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::page_parts::ShownProblem;
 use super::versions::CHANGED;
 use conjure_providers::ProviderError;
 use conjure_providers::auths::{AuthError, KeyError};
@@ -128,6 +129,12 @@ impl IntoResponse for Problem {
         if problem.status.is_server_error() {
             tracing::warn!(kind = problem.kind, "{}", problem.detail);
         }
+        let shown = ShownProblem {
+            status: problem.status,
+            kind: problem.kind,
+            title: title.clone(),
+            detail: problem.detail.clone(),
+        };
         let described = Described {
             r#type: format!("{TYPE}{}", problem.kind),
             title,
@@ -139,6 +146,7 @@ impl IntoResponse for Problem {
         let content = [(header::CONTENT_TYPE, MEDIA_TYPE)];
         let mut response = (problem.status, content, body).into_response();
         response.headers_mut().extend(problem.headers);
+        response.extensions_mut().insert(shown);
         response
     }
 }

@@ -43,6 +43,7 @@ pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
         "rustc": rustc,
         "sdk": sdk,
         "command": command,
+        "permissions": manifest.permissions,
         "capabilities": manifest.capabilities,
         "tools": manifest.tools,
     })
@@ -81,7 +82,7 @@ pub fn tool_preview_json(tool_preview: &ToolPreview) -> Value {
     let shadowed: Vec<Value> = table
         .shadowed()
         .iter()
-        .map(|s| json!({ "name": s.name.as_str(), "source": s.source.to_string() }))
+        .map(|s| json!({ "name": s.name.as_str(), "source": s.source.to_string(), "reason": s.reason.to_string() }))
         .collect();
     let quarantined: Vec<Value> = table
         .quarantined()

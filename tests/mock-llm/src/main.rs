@@ -2,6 +2,8 @@
 //!
 //! Prints its base URL as the first line and serves until it is ended.
 
+mod commands;
+
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -23,6 +25,10 @@ struct Arguments {
     /// The port on 127.0.0.1; 0 takes a free one.
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
+    /// Do what lines of JSON on standard input say, such as `{"release": "GATE"}` or `{"steps": […]}`,
+    /// each answered by a line, and end with them.
+    #[arg(long)]
+    commands: bool,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -32,6 +38,9 @@ fn main() -> anyhow::Result<()> {
     writeln!(out, "{}", mock.base_url())?;
     out.flush()?;
     drop(out);
+    if arguments.commands {
+        return commands::obey(&mock, std::io::stdin().lock(), std::io::stdout());
+    }
     mock.serve_forever();
     Ok(())
 }

@@ -166,6 +166,13 @@ impl MockLlm {
         }
     }
 
+    /// Puts the steps of another script behind those that there are; the rest of it counts for nothing.
+    pub fn append(&self, more: Script) {
+        let script = self.shared.script.lock();
+        let mut script = script.unwrap_or_else(PoisonError::into_inner);
+        script.steps.extend(more.steps);
+    }
+
     /// Lets answers pass the gate of this name, now and later.
     pub fn release(&self, token: &str) {
         self.shared

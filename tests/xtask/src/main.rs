@@ -9,6 +9,7 @@
 )]
 
 mod artifacts;
+mod browser;
 mod builds;
 mod campaign;
 mod chaos;
@@ -61,6 +62,11 @@ enum Command {
     /// address sanitizer. With
     /// CI=true, what is left out is a failure, unless it is expected there. Nothing needs root.
     Test(suite::Args),
+    /// Try the page in a real browser, against the real server with the mock model
+    ///
+    /// Playwright on Debian's Chromium. Needs what `tests/browser/install.sh DIR` installs, and
+    /// `CONJURE_BROWSER_PEERS` to be that DIR.
+    Browser(browser::Args),
     /// Make what people install: an archive, a Debian package, and checksums
     ///
     /// With the program, the plugins that come with it, man pages, completions, licences and a list
@@ -139,6 +145,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => suite::run(&args),
+        Command::Browser(args) => browser::run(&args),
         Command::Dist(args) => dist::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Order => order::run(),

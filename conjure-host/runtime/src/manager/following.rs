@@ -54,6 +54,30 @@ impl Manager {
     }
 }
 
+impl Manager {
+    /// Follows a thread's events from the beginning of the turn that runs, or from now on where
+    /// none does. Where another process runs it, from when that opened the thread.
+    ///
+    /// # Errors
+    /// As [`Manager::events`].
+    pub async fn events_of_turn(&self, thread: &ThreadId) -> Result<EventStream, ManagerError> {
+        let open = lock(&self.inner.live).get(thread).cloned();
+        let after = match open {
+            Some(open) => open.handle.before_turn(),
+            None => {
+                let known = self.inner.store.thread(thread).await?;
+                let epoch = match known.is_open {
+                    true => known.epoch.checked_sub(1),
+                    false => Some(known.epoch),
+                };
+                let seq = u64::MAX;
+                epoch.map(|epoch| EventId { epoch, seq })
+            }
+        };
+        self.events(thread, after).await
+    }
+}
+
 impl EventStream {
     /// The next event, as soon as there is one. Nothing when the manager goes down or the thread
     /// was removed. Safe to drop and call again.

@@ -178,6 +178,22 @@ impl Hub {
         self.subscribe(newest, log, thread)
     }
 
+    /// The last event before the turn that runs, or before now where none does; nothing where the
+    /// thread has none before that.
+    pub(crate) fn before_turn(&self) -> Option<EventId> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let begin = held.turn.saturating_sub(held.dropped);
+        let begin = usize::try_from(begin).unwrap_or(usize::MAX);
+        let is_over = |stamped: &Arc<Stamped>| matches!(stamped.event, Event::Done { .. });
+        let runs = held.events.get(begin).is_some_and(|first| {
+            matches!(first.event, Event::TurnStarted { .. })
+                && !held.events.range(begin..).any(is_over)
+        });
+        let shown = if runs { begin } else { held.events.len() };
+        let before = shown.checked_sub(1).and_then(|last| held.events.get(last));
+        before.map(|stamped| stamped.id).or(held.floor)
+    }
+
     /// Follows the thread from now on, for whoever does nothing about pieces of a text: they wake
     /// nobody, and come together with what comes behind them.
     pub(crate) fn subscribe_beyond_pieces(
@@ -399,6 +415,33 @@ mod tests {
         }
         assert!(subscription.try_next().is_none(), "no more comes");
         seen
+    }
+
+    #[tokio::test]
+    async fn who_comes_into_a_turn_follows_from_its_beginning_and_else_from_now() {
+        let mut thread = Thread::new().await;
+        let done = |seq| Stamped {
+            id: id(seq),
+            event: Event::Done {
+                turn_id: String::new(),
+                outcome: "completed".to_owned(),
+                stop_reason: None,
+                text: String::new(),
+            },
+        };
+        assert_eq!(thread.hub.before_turn(), None);
+        thread.publish(vec![turn(1), stamped(2)]).await;
+        assert_eq!(thread.hub.before_turn(), None);
+        thread.publish(vec![done(3)]).await;
+        assert_eq!(thread.hub.before_turn(), Some(id(3)));
+        thread.publish(vec![turn(4), stamped(5)]).await;
+        assert_eq!(thread.hub.before_turn(), Some(id(3)));
+        thread.publish(vec![done(6), stamped(7)]).await;
+        assert_eq!(thread.hub.before_turn(), Some(id(7)));
+        thread.hub.rest();
+        assert_eq!(thread.hub.before_turn(), Some(id(7)));
+        thread.publish(vec![turn(8)]).await;
+        assert_eq!(thread.hub.before_turn(), Some(id(7)));
     }
 
     #[tokio::test]

@@ -57,6 +57,11 @@ impl ThreadHandle {
             .subscribe(after, Arc::clone(&self.log), self.thread.clone())
     }
 
+    /// The last event before the turn that runs, or before now where none does.
+    pub(crate) fn before_turn(&self) -> Option<EventId> {
+        self.hub.before_turn()
+    }
+
     /// Follows the thread's events since it was opened.
     pub(crate) fn events_since_opened(&self) -> Subscription {
         let before = EventId {

@@ -38,6 +38,8 @@ mod mcp_imports;
 #[cfg(test)]
 mod once;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod plugins;
 #[cfg(test)]
 mod postgres;

@@ -1,6 +1,6 @@
 //! The program around the library.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use crate::client::{Client, ask};
@@ -36,6 +36,44 @@ fn the_program_prints_its_address_first_and_serves() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(answer.json()["content"][0]["text"], "Hi");
+}
+
+#[test]
+fn the_program_does_what_lines_on_its_input_say_and_ends_with_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script.json");
+    std::fs::write(&script, r#"{"steps": []}"#).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mock-llm"))
+        .arg("--commands")
+        .arg("--script")
+        .arg(&script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut said = || lines.next().unwrap().unwrap();
+    let address = said().strip_prefix("http://").unwrap().parse().unwrap();
+    let steps = r#"{"steps": [{"message": {"content": [{"type": "text", "text": "Hi"}]},
+        "delivery": {"holds": [{"at": {"event": 0}, "token": "gate"}]}}]}"#;
+    writeln!(input, "{}", steps.replace('\n', " ")).unwrap();
+    assert_eq!(said(), "{}");
+    let mut client = Client::connect(address);
+    client.post("/v1/messages", &ask(false), "connection: close\r\n");
+    for command in [r#"{"reached": "gate"}"#, r#"{"release": "gate"}"#] {
+        writeln!(input, "{command}").unwrap();
+        assert_eq!(said(), "{}");
+    }
+    assert_eq!(client.read_all().json()["content"][0]["text"], "Hi");
+    writeln!(input, r#"{{"requests": 0}}"#).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&said()).unwrap();
+    assert_eq!(told["requests"][0]["path"], "/v1/messages");
+    assert!(told["requests"][0]["body"]["messages"].is_array());
+    writeln!(input, r#"{{"steps": [{{}}]}}"#).unwrap();
+    assert!(said().contains("give it exactly one"));
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

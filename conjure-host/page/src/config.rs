@@ -1,0 +1,313 @@
+//! The configuration of a session: the fields of the dialog that creates one, its tools and its MCP
+//! servers. Saves in place; while a reply streams the person says when a change is to hold.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::response::Response;
+use axum::routing::{get, post};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use crate::App;
+use crate::client::ApiProblem;
+use crate::failure::Failure;
+use crate::forms::{Field, close_dialog, form_error};
+use crate::layout::Nav;
+use crate::request::PageRequest;
+use crate::respond::{Swap, go_to, piece, pieces, toast};
+use crate::saved::{McpServer, Sent, Session, Wrong, all, invalid, session};
+use crate::session_form::{AuthFields, Choices, FIELDS, Wanted, memory, persona, working_dir};
+use crate::sheet::{refused, sheet};
+use crate::switch_words::words;
+use crate::tools_form::{mcps, mcps_of, tools, tools_of};
+
+const PREFIX: &str = "config";
+
+pub(crate) fn router() -> Router<App> {
+    Router::new()
+        .route("/sessions/{session}/config", get(show).post(save))
+        .route("/sessions/{session}/config/check", post(check))
+}
+
+/// A session, as a form of it is shown.
+struct Shown<'a> {
+    session: &'a Session,
+    sent: &'a Sent,
+    problem: Option<&'a ApiProblem>,
+    /// The version of the settings that the form began with.
+    seen: &'a str,
+    /// The person has to say when the change is to hold.
+    asks_when: bool,
+}
+
+async fn show(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let (session, seen) = tagged(&app, &name).await?;
+    let shown = Shown {
+        session: &session,
+        sent: &Sent::default(),
+        problem: None,
+        seen: &seen,
+        asks_when: false,
+    };
+    let body = form(&app, &shown).await?;
+    Ok(sheet(&request, Nav::Sessions, &title(&session), &body))
+}
+
+fn title(session: &Session) -> String {
+    format!("Config of {}", session.shown_name())
+}
+
+/// A session with the version of its settings.
+async fn tagged(app: &App, name: &str) -> Result<(Session, String), ApiProblem> {
+    let path = format!("/api/v1/sessions/{}", crate::client::segment(name));
+    let answer = app.api.call(Method::GET, &path, &[], None).await?;
+    let seen = answer
+        .headers
+        .get(header::ETAG)
+        .and_then(|tag| tag.to_str().ok());
+    let seen = seen.unwrap_or_default().to_owned();
+    let session = serde_json::from_value(answer.body);
+    Ok((session.map_err(|error| invalid(error.to_string()))?, seen))
+}
+
+async fn form(app: &App, shown: &Shown<'_>) -> Result<Markup, ApiProblem> {
+    let Shown { session, sent, .. } = shown;
+    let choices = Choices::read(app).await?;
+    let servers: Vec<McpServer> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let kinds = crate::tools_form::kinds(app).await?;
+    let wrong = Wrong::of(shown.problem, &[&FIELDS[..], &["tools", "mcps"]].concat());
+    let was_sent = sent.has("auth");
+    let text = |name: &str, now: &str| {
+        if was_sent {
+            sent.text(name)
+        } else {
+            now.to_owned()
+        }
+    };
+    let fields = AuthFields {
+        prefix: PREFIX,
+        choices: &choices,
+        provider: &text("provider", &session.auth.provider),
+        auth: &text("auth", &session.auth.id),
+        model: &text("model", &session.model),
+    };
+    let at = session.url();
+    Ok(html! {
+        form #config-form method="post" action={ (at) "/config" } data-swap {
+            (seen_field(shown.seen))
+            (form_error(wrong.elsewhere()))
+            (Field::new("config-name", "name", "Name").error(wrong.at("name"))
+                .input("text", &text("name", session.name.as_deref().unwrap_or(""))))
+            (fields.show(&wrong))
+            (working_dir(PREFIX, &text("working_dir", &session.working_dir), &wrong))
+            (persona(PREFIX, &choices, sent, Some(&session.persona), &wrong))
+            (memory(PREFIX, sent, &session.memory, &wrong))
+            (tools(sent, &session.tools, &kinds, &wrong))
+            (mcps(sent, &session.mcps, &servers, &wrong))
+            div #config-report role="status" {}
+            (buttons(session, shown.asks_when))
+        }
+    })
+}
+
+/// The version of the settings that the form began with.
+fn seen_field(seen: &str) -> Markup {
+    html! { input #config-seen type="hidden" name="seen" value=(seen); }
+}
+
+fn buttons(session: &Session, asks_when: bool) -> Markup {
+    html! {
+        @if session.is_active() || asks_when {
+            fieldset #config-when {
+                legend { "A reply is streaming. When is the change to hold?" }
+                div.row {
+                    button #config-now name="apply" value="now" { "Apply now (restart stream)" }
+                    button.primary #config-next name="apply" value="next_turn" { "Apply on next turn (defer)" }
+                }
+                p.hint { "Now: the stream is stopped, what came is kept, and the model is asked again." }
+            }
+        }
+        div.row {
+            @if !(session.is_active() || asks_when) { button.primary #config-save { "Save" } }
+            button #config-check formaction={ (session.url()) "/config/check" } { "What will change?" }
+        }
+    }
+}
+
+/// What a form changes: the members that are other ones than the session has.
+async fn changes(
+    app: &App,
+    session: &Session,
+    sent: &Sent,
+) -> Result<Map<String, Value>, ApiProblem> {
+    let servers: Vec<McpServer> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let mut members = Wanted::read(app, sent, Some(session)).await?.members;
+    members.insert("tools".to_owned(), tools_of(sent, &session.tools)?.into());
+    members.insert(
+        "mcps".to_owned(),
+        mcps_of(sent, &session.mcps, &servers)?.into(),
+    );
+    let before = |name: &str| -> Value {
+        match name {
+            "name" => session.name.clone().unwrap_or_default().into(),
+            "auth" => session.auth.id.clone().into(),
+            "model" => session.model.clone().into(),
+            "working_dir" => session.working_dir.clone().into(),
+            "memory" => session.memory.clone().into(),
+            "tools" => session.tools.clone().into(),
+            "mcps" => session.mcps.clone().into(),
+            _ => Value::Null,
+        }
+    };
+    members.retain(|name, wanted| *wanted != before(name));
+    Ok(members)
+}
+
+async fn save(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: PageRequest,
+    sent: Sent,
+) -> Result<Response, Failure> {
+    let (session, seen) = tagged(&app, &name).await?;
+    let done = match changes(&app, &session, &sent).await {
+        Ok(changes) if changes.is_empty() => Ok(Some(session.clone())),
+        // A name says nothing to a model.
+        Ok(changes)
+            if session.is_active()
+                && !sent.has("apply")
+                && changes.keys().any(|member| member != "name") =>
+        {
+            Ok(None)
+        }
+        Ok(changes) => change(&app, &session, &sent, changes).await.map(Some),
+        Err(problem) => Err(problem),
+    };
+    let problem = match done {
+        Ok(Some(changed)) if request.pieces => {
+            let (changed, seen) = tagged(&app, &changed.id).await?;
+            return Ok(saved(&session, &changed, &seen, &request));
+        }
+        Ok(Some(changed)) => return Ok(go_to(&request, &changed.url())),
+        Ok(None) => {
+            invalid("A reply began to stream meanwhile: say below when the change is to hold")
+        }
+        Err(problem) if problem.status == 412 => {
+            invalid("Somebody else changed this session meanwhile. Save again to put this over it")
+        }
+        Err(problem) => problem,
+    };
+    let shown = Shown {
+        session: &session,
+        sent: &sent,
+        problem: Some(&problem),
+        seen: &seen,
+        asks_when: sent.has("apply"),
+    };
+    let body = form(&app, &shown).await?;
+    Ok(refused(&request, Nav::Sessions, &title(&session), &body))
+}
+
+async fn change(
+    app: &App,
+    session: &Session,
+    sent: &Sent,
+    changes: Map<String, Value>,
+) -> Result<Session, ApiProblem> {
+    let apply = match sent.text("apply").as_str() {
+        "now" => "now",
+        _ => "next_turn",
+    };
+    let path = format!("{}?apply={apply}", session.api());
+    let seen = HeaderValue::from_str(&sent.text("seen")).ok();
+    let seen = seen
+        .filter(|seen| !seen.is_empty())
+        .map(|seen| (header::IF_MATCH, seen));
+    let body = Value::Object(changes);
+    let headers: Vec<_> = seen.into_iter().collect();
+    let answer = app
+        .api
+        .call(Method::PATCH, &path, &headers, Some(&body))
+        .await?;
+    serde_json::from_value(answer.body).map_err(|error| invalid(error.to_string()))
+}
+
+/// What a page shows of a session that was saved, in place; elsewhere where its address is another.
+fn saved(before: &Session, now: &Session, seen: &str, request: &PageRequest) -> Response {
+    if before.url() != now.url() {
+        return go_to(request, &now.url());
+    }
+    pieces(html! {
+        // Where it is a page of its own, it goes on with what was saved.
+        (piece(Swap::Outer, "config-seen", &seen_field(seen)))
+        (close_dialog())
+        (piece(Swap::Outer, &format!("session-{}", now.id), &crate::dashboard::card(now)))
+        (toast("Saved"))
+    })
+}
+
+/// What a change would do to the conversation, before it is saved.
+async fn check(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: PageRequest,
+    sent: Sent,
+) -> Result<Response, Failure> {
+    let session = session(&app.api, &name).await?;
+    let report = report(&app, &session, &sent).await;
+    let said = match &report {
+        Ok(lines) => html! {
+            h3 { "What will change" }
+            ul { @for line in lines { li { (line) } } }
+        },
+        Err(problem) => form_error(Some(&problem.detail)),
+    };
+    if request.pieces {
+        return Ok(pieces(piece(Swap::Inner, "config-report", &said)));
+    }
+    let body = html! { (said) p { a href={ (session.url()) "/config" } { "Back to the config" } } };
+    Ok(sheet(&request, Nav::Sessions, "What will change", &body))
+}
+
+async fn report(app: &App, session: &Session, sent: &Sent) -> Result<Vec<String>, ApiProblem> {
+    if sent.text("persona") == "new" {
+        return Err(invalid(
+            "Save first: the persona that is written here is not in the list yet",
+        ));
+    }
+    let changes = changes(app, session, sent).await?;
+    let mut said: Vec<String> = Vec::new();
+    if changes.is_empty() {
+        said.push("Nothing: all fields are as the session has them".to_owned());
+    }
+    for member in changes.keys() {
+        said.push(format!("{} is another one", spelled(member)));
+    }
+    let path = format!("{}/check", session.api());
+    let report = app
+        .api
+        .send::<Value>(Method::POST, &path, &Value::Object(changes))
+        .await?;
+    said.extend(words(&report));
+    Ok(said)
+}
+
+/// A member of a session in words.
+fn spelled(member: &str) -> &str {
+    match member {
+        "name" => "The name",
+        "auth" => "The saved auth",
+        "model" => "The model",
+        "working_dir" => "The working directory",
+        "persona" => "The persona",
+        "memory" => "The memory",
+        "tools" => "The tools",
+        "mcps" => "The choice of MCP servers",
+        other => other,
+    }
+}

@@ -1,0 +1,372 @@
+//! What a person does in a conversation: says something, stops, forks, renames, clears, decides.
+
+use axum::body::Body;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use conjure_core::chat::Message;
+use conjure_core::foreign_text::clean;
+use conjure_runtime::manager::QuestionReply;
+use conjure_store::ThreadId;
+use maud::html;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::figures;
+use super::place::Place;
+use super::question;
+use super::talk::Talk;
+use crate::App;
+use crate::client::segment;
+use crate::failure::Failure;
+use crate::request::PageRequest;
+use crate::respond::{Swap, go_to, piece, pieces};
+
+/// What is said.
+#[derive(Default)]
+struct Said {
+    text: String,
+    /// The model goes on with nothing new said.
+    go_on: bool,
+    /// The thread that the person looks at.
+    thread: String,
+    /// Files that were handed over.
+    attachments: Vec<String>,
+}
+
+impl Said {
+    fn read(sent: Vec<(String, String)>) -> Self {
+        let mut said = Self::default();
+        for (name, value) in sent {
+            match name.as_str() {
+                "text" => said.text = value,
+                "go_on" => said.go_on = true,
+                "thread" => said.thread = value,
+                "attachment" => said.attachments.push(value),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    fn body(self) -> Value {
+        if self.go_on {
+            return json!({ "go_on": true });
+        }
+        let mut body = json!({ "text": self.text });
+        if !self.attachments.is_empty() {
+            body = json!({ "attachments": self.attachments });
+            if let (Some(body), false) = (body.as_object_mut(), self.text.trim().is_empty()) {
+                body.insert("text".to_owned(), Value::String(self.text));
+            }
+        }
+        body
+    }
+}
+
+pub(crate) async fn say(
+    State(app): State<App>,
+    Path(session): Path<String>,
+    request: PageRequest,
+    Form(sent): Form<Vec<(String, String)>>,
+) -> Result<Response, Failure> {
+    let said = Said::read(sent);
+    let talk = Talk::find(&app, &session, None).await?;
+    let mut place = talk.place;
+    // It goes to where the person read when they wrote it, whatever the session did meanwhile.
+    let looked_at = match said.thread.is_empty() {
+        true => None,
+        false => Some(ThreadId::parse(&said.thread)?),
+    };
+    let was_without = place.thread.is_none();
+    match looked_at {
+        Some(thread) if place.thread.as_ref() != Some(&thread) => {
+            app.manager.choose_thread(&place.session, &thread).await?;
+            place.thread = Some(thread);
+        }
+        None if was_without => {
+            let session = app.manager.start_thread(&place.session).await?;
+            place.thread = session.thread.map(|thread| thread.id);
+        }
+        _ => {}
+    }
+    begin(&app, &place, &said.body()).await?;
+    if request.pieces && !was_without {
+        return Ok(pieces(html! {}));
+    }
+    Ok(go_to(&request, &here(&place)))
+}
+
+async fn begin(app: &App, place: &Place, body: &Value) -> Result<(), Failure> {
+    let path = format!("/api/v1/sessions/{}/turns", segment(&place.session));
+    let _: Value = app.api.send(Method::POST, &path, body).await?;
+    Ok(())
+}
+
+/// What a file is called.
+#[derive(Deserialize)]
+pub(crate) struct Named {
+    name: String,
+}
+
+/// A file that was handed over.
+#[derive(Deserialize)]
+struct Kept {
+    id: String,
+    name: String,
+    size: u64,
+}
+
+/// Takes a file in, which the next message attaches.
+pub(crate) async fn attach(
+    State(app): State<App>,
+    Query(named): Query<Named>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    let path = format!("/api/v1/uploads?name={}", segment(&named.name));
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind
+        .cloned()
+        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let kept: Kept = app.api.hand_over(&path, kind, body).await?;
+    let shown = html! {
+        span.badge {
+            input type="hidden" name="attachment" value=(kept.id);
+            (clean(&kept.name)) ", " (figures::size(kept.size)) " "
+            button.plain type="button" data-drop="" aria-label={ "Leave out " (clean(&kept.name)) } { "×" }
+        }
+    };
+    Ok(pieces(piece(Swap::Append, "attached", &shown)))
+}
+
+/// Where the thread is looked at.
+fn here(place: &Place) -> String {
+    match &place.thread {
+        Some(thread) => place.with_thread(thread),
+        None => place.of_session(""),
+    }
+}
+
+/// What is stopped.
+#[derive(Deserialize)]
+pub(crate) struct Stopped {
+    turn: String,
+}
+
+pub(crate) async fn stop(
+    State(app): State<App>,
+    Path(session): Path<String>,
+    request: PageRequest,
+    Form(stopped): Form<Stopped>,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    app.manager
+        .cancel_turn(&talk.session.id, &stopped.turn)
+        .await?;
+    done(&request, &talk.place)
+}
+
+/// Nothing to put in place: the stream says what came of it.
+fn done(request: &PageRequest, place: &Place) -> Result<Response, Failure> {
+    match request.pieces {
+        true => Ok(pieces(html! {})),
+        false => Ok(go_to(request, &here(place))),
+    }
+}
+
+pub(crate) async fn new_thread(
+    State(app): State<App>,
+    Path(session): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let session = app.manager.start_thread(&session).await?;
+    let thread = session.thread.as_ref().map(|thread| thread.id.clone());
+    Ok(go_to(&request, &here(&Place::of(&session, thread))))
+}
+
+/// Where a fork begins.
+#[derive(Deserialize)]
+pub(crate) struct ForkedAt {
+    /// The last entry that it shows; the newest where it is empty.
+    at: String,
+}
+
+pub(crate) async fn fork(
+    State(app): State<App>,
+    Path((session, thread)): Path<(String, String)>,
+    request: PageRequest,
+    Form(forked): Form<ForkedAt>,
+) -> Result<Response, Failure> {
+    let upto = match forked.at.as_str() {
+        "" => None,
+        at => Some(at.parse::<u64>().map_err(|_| {
+            let words = format!("`{at}` is no entry's number");
+            Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words)
+        })?),
+    };
+    let thread = ThreadId::parse(&thread)?;
+    let session = app.manager.fork_thread(&session, &thread, upto).await?;
+    let fork = session.thread.as_ref().map(|thread| thread.id.clone());
+    Ok(go_to(&request, &here(&Place::of(&session, fork))))
+}
+
+/// What a message becomes in a fork.
+#[derive(Deserialize)]
+pub(crate) struct Edited {
+    text: String,
+}
+
+/// Forks before a message, and says the changed one there.
+pub(crate) async fn edit(
+    State(app): State<App>,
+    Path((session, thread, seq)): Path<(String, String, u64)>,
+    request: PageRequest,
+    Form(edited): Form<Edited>,
+) -> Result<Response, Failure> {
+    if edited.text.trim().is_empty() {
+        let words = "a message has a text; write one, or close the dialog";
+        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
+    }
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let thread = talk.thread()?;
+    let before = super::dialogs::before_turn(&app, &thread.id, seq).await?;
+    let session = match before {
+        Some(before) => {
+            let session = &talk.session.id;
+            app.manager
+                .fork_thread(session, &thread.id, Some(before))
+                .await?
+        }
+        // Nothing is before it.
+        None => app.manager.start_thread(&talk.session.id).await?,
+    };
+    let fork = session.thread.as_ref().map(|thread| thread.id.clone());
+    let place = Place::of(&session, fork);
+    begin(&app, &place, &json!({ "text": edited.text })).await?;
+    Ok(go_to(&request, &here(&place)))
+}
+
+/// A new name.
+#[derive(Deserialize)]
+pub(crate) struct Renamed {
+    label: String,
+}
+
+pub(crate) async fn rename(
+    State(app): State<App>,
+    Path((session, thread)): Path<(String, String)>,
+    request: PageRequest,
+    Form(renamed): Form<Renamed>,
+) -> Result<Response, Failure> {
+    let path = format!("/api/v1/threads/{}", segment(&thread));
+    let body = json!({ "label": renamed.label });
+    let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    if !request.pieces {
+        return Ok(go_to(&request, &here(&talk.place)));
+    }
+    let tree = super::threads::tree(&app, &talk).await?;
+    Ok(pieces(html! {
+        (piece(Swap::Outer, "label", &super::head::title(&talk)))
+        (piece(Swap::Outer, "threads", &tree))
+    }))
+}
+
+pub(crate) async fn clear(
+    State(app): State<App>,
+    Path((session, thread)): Path<(String, String)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let path = format!("/api/v1/threads/{}/entries", segment(&thread));
+    let _: Value = app.api.bare(Method::DELETE, &path).await?;
+    Ok(go_to(&request, &here(&talk.place)))
+}
+
+/// What is decided about a call.
+#[derive(Deserialize)]
+pub(crate) struct Decided {
+    decision: String,
+    #[serde(default)]
+    reason: String,
+}
+
+pub(crate) async fn decide(
+    State(app): State<App>,
+    Path((session, call)): Path<(String, String)>,
+    request: PageRequest,
+    Form(decided): Form<Decided>,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    let body = match decided.decision.as_str() {
+        "allow" => json!({ "decision": "allow" }),
+        "allow-tool" => json!({ "decision": "allow", "scope": { "kind": "tool" } }),
+        _ => json!({ "decision": "deny", "reason": decided.reason }),
+    };
+    let path = format!(
+        "/api/v1/sessions/{}/approvals/{}",
+        segment(&talk.session.id),
+        segment(&call)
+    );
+    let () = app.api.send(Method::POST, &path, &body).await?;
+    done(&request, &talk.place)
+}
+
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Path((session, question)): Path<(String, String)>,
+    request: PageRequest,
+    Form(sent): Form<Vec<(String, String)>>,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    let waiting = app.manager.questions(&talk.session.id).await?;
+    let asked = waiting.into_iter().find(|one| one.asked.id == question);
+    let asked = asked.ok_or_else(|| {
+        Failure::not_found(
+            "this question waits for nobody any more; somebody answered it, or its time was up",
+        )
+    })?;
+    let action = sent.iter().find(|(name, _)| name == "action");
+    let reply = match action.map(|(_, action)| action.as_str()) {
+        Some("accept") => {
+            QuestionReply::Accept(question::content(asked.asked.schema.as_ref(), &sent))
+        }
+        Some("decline") => QuestionReply::Decline,
+        _ => QuestionReply::Cancel,
+    };
+    app.manager
+        .answer(&talk.session.id, &question, reply)
+        .await?;
+    done(&request, &talk.place)
+}
+
+/// Takes a follow-up out of the queue.
+pub(crate) async fn unqueue(
+    State(app): State<App>,
+    Path((session, turn)): Path<(String, String)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    app.manager.cancel_turn(&talk.session.id, &turn).await?;
+    done(&request, &talk.place)
+}
+
+/// Says something else in its place: it goes to the end of the queue.
+pub(crate) async fn requeue(
+    State(app): State<App>,
+    Path((session, turn)): Path<(String, String)>,
+    request: PageRequest,
+    Form(edited): Form<Edited>,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    let run = app.manager.run(&turn).await?;
+    if run.state != conjure_store::RunState::Queued {
+        let words = "this follow-up waits no more; its turn has begun or is over";
+        return Err(Failure::new(StatusCode::CONFLICT, words));
+    }
+    app.manager.cancel_turn(&talk.session.id, &turn).await?;
+    let message = Message::user(edited.text);
+    app.manager.say(&talk.session.id, message, None).await?;
+    done(&request, &talk.place)
+}

@@ -1,0 +1,245 @@
+//! The card of a call: who runs it, with what, what it says, how it ended, what it made. And the
+//! decision that it waits for.
+
+use conjure_core::chat::ArtifactRef;
+use conjure_core::foreign_text::clean;
+use conjure_core::log::{CallEnd, NotRun};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::code;
+use super::figures;
+use super::model::{Call, CallState};
+use super::place::{Place, element_id};
+use super::render::is_image;
+
+/// The most bytes of an output that a card shows at once.
+pub(crate) const SHOWN: usize = 8 * 1024;
+/// The most bytes of what a call says while it runs that a card shows.
+pub(crate) const LIVE: usize = 64 * 1024;
+
+/// The card.
+pub(crate) fn call(place: &Place, call: &Call) -> Markup {
+    let id = element_id("call", &call.id);
+    let asks = matches!(call.state, CallState::Asks { .. });
+    html! {
+        div.entry.call-entry id=(id) {
+            details.call id={ (id) "-card" } open[asks] {
+                summary {
+                    (state(call))
+                    span.name { (clean(&call.name)) }
+                    span.brief { (brief(call)) }
+                    span.by {
+                        @if let Some(backend) = &call.backend { (clean(backend)) }
+                        @if let Some(plugin) = &call.plugin { " · " (clean(plugin)) }
+                        @if call.duration_ms > 0 { " · " (figures::duration(call.duration_ms)) }
+                    }
+                }
+                (arguments(call))
+                (output(place, call, &id))
+            }
+            @if let CallState::Asks { reason } = &call.state { (decision(place, call, reason, &id)) }
+            (files(place, &call.files))
+        }
+    }
+}
+
+/// How it is with a call, in a word.
+fn state(call: &Call) -> Markup {
+    let (class, words) = match &call.state {
+        CallState::Announced => ("", "Waits"),
+        CallState::Asks { .. } => ("warn", "Asks you"),
+        CallState::Runs => ("active", "Runs"),
+        CallState::Over(CallEnd::Done) if call.is_error => ("bad", "Failed"),
+        CallState::Over(CallEnd::Done) => ("good", "Done"),
+        CallState::Over(CallEnd::Failed) => ("bad", "Failed"),
+        CallState::Over(CallEnd::Refused) => ("bad", "Not run"),
+        CallState::Over(CallEnd::Cancelled) => ("", "Cancelled"),
+        CallState::Over(CallEnd::TimedOut) => ("bad", "Timed out"),
+        CallState::Over(CallEnd::Indeterminate) => ("warn", "Unknown"),
+    };
+    html! { span class={ "badge " (class) } { (words) } }
+}
+
+/// The first argument that says what is done, in one line.
+fn brief(call: &Call) -> String {
+    let Some(arguments) = call.arguments.as_object() else {
+        return String::new();
+    };
+    let named = ["command", "path", "query", "url", "file"];
+    let named = named.iter().find_map(|name| arguments.get(*name));
+    let value = named.or_else(|| arguments.values().find(|value| value.is_string()));
+    let text = value.and_then(Value::as_str).unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    clean(line).chars().take(90).collect()
+}
+
+fn arguments(call: &Call) -> Markup {
+    let text = match &call.arguments_text {
+        Some(text) => text.clone(),
+        None if call.arguments.is_null() => return html! {},
+        None => serde_json::to_string_pretty(&call.arguments).unwrap_or_default(),
+    };
+    let end = text.floor_char_boundary(SHOWN);
+    let (first, rest) = text.split_at(end);
+    html! {
+        figure.code {
+            figcaption { span { "Arguments" } button.plain type="button" data-copy="" { "Copy" } }
+            pre tabindex="0" { code { (code::coloured("json", &clean(first))) } }
+        }
+        @if !rest.is_empty() { p.muted { (figures::size(rest.len() as u64)) " more are not shown" } }
+    }
+}
+
+fn output(place: &Place, call: &Call, id: &str) -> Markup {
+    let is_over = matches!(call.state, CallState::Over(_));
+    let text = if is_over { &call.output } else { &call.live };
+    let end = text.floor_char_boundary(if is_over { SHOWN } else { LIVE });
+    let (first, rest) = text.split_at(end);
+    html! {
+        @if let Some(reason) = &call.reason { p.hint { (not_run(reason)) } }
+        @if call.state == CallState::Over(CallEnd::Indeterminate) {
+            p.hint { "It was started and its result was never seen. It is not run again by itself." }
+        }
+        figure.code hidden[first.is_empty() && is_over] {
+            figcaption {
+                span { @if is_over { "Result" } @else { "Output so far" } }
+                button.plain type="button" data-copy="" { "Copy" }
+            }
+            pre.wrap.output id={ (id) "-live" } tabindex="0" { (clean(first)) }
+        }
+        @if !rest.is_empty() {
+            p.muted {
+                (figures::size(rest.len() as u64)) " more. "
+                @if let Some(seq) = call.ended_seq {
+                    a href=(place.of_thread(&format!("output/{seq}"))) data-dialog="" { "Show all" }
+                }
+            }
+        }
+    }
+}
+
+/// Why a call was not run, and what to do.
+fn not_run(reason: &NotRun) -> String {
+    match reason {
+        NotRun::NoSuchTool => "The session has no tool of this name.".to_owned(),
+        NotRun::BadArguments => "The arguments do not fit the tool.".to_owned(),
+        NotRun::Denied => "The session's policy denies it; Config has the rules.".to_owned(),
+        NotRun::NobodyToAsk => "It asks, and nobody was there to decide.".to_owned(),
+        NotRun::PersonRefused { said } if said.is_empty() => "You refused it.".to_owned(),
+        NotRun::PersonRefused { said } => format!("You refused it: {}", clean(said)),
+        NotRun::TurnEnded => "The turn ended first.".to_owned(),
+        NotRun::SettingsChanged => "The settings changed first.".to_owned(),
+        NotRun::ReplyCutShort => "The reply that asked for it was cut short.".to_owned(),
+        NotRun::ReplyBrokeOff => "The reply that asked for it broke off.".to_owned(),
+        NotRun::OverLimit { limit, value } => {
+            format!("The limit {} of {value} is reached.", clean(limit))
+        }
+        NotRun::NotReady => "What it needs is not there, such as its plugin.".to_owned(),
+        NotRun::Busy => "Too much was going on at once.".to_owned(),
+        NotRun::HostEnded => "The host ended first.".to_owned(),
+        NotRun::Other => String::new(),
+    }
+}
+
+/// The decision that a call waits for.
+fn decision(place: &Place, call: &Call, reason: &str, id: &str) -> Markup {
+    let action = place.of_session(&format!("approvals/{}", crate::client::segment(&call.id)));
+    html! {
+        form.ask id={ (id) "-ask" } method="post" action=(action) data-swap="" {
+            p { strong { "May it run?" } " " span.muted { (clean(reason)) } }
+            div.row {
+                button.primary id={ (id) "-allow" } name="decision" value="allow" { "Allow" }
+                button id={ (id) "-allow-tool" } name="decision" value="allow-tool" { "Always allow this tool" }
+                button.danger id={ (id) "-deny" } name="decision" value="deny" { "Deny" }
+                input.grow id={ (id) "-why" } name="reason" placeholder="Why not (the model reads it)" aria-label="Why not" autocomplete="off";
+            }
+        }
+    }
+}
+
+/// Files, each with what it is; pictures are shown.
+pub(crate) fn files(place: &Place, files: &[ArtifactRef]) -> Markup {
+    html! {
+        @if !files.is_empty() {
+            ul.files {
+                @for file in files {
+                    @let url = place.file(&file.id);
+                    @let name = clean(&file.name);
+                    li {
+                        @if is_image(file) {
+                            a href=(url) { img src=(url) alt=(name) loading="lazy"; }
+                        }
+                        a href=(url) download=(name) { (name) }
+                        span.muted {
+                            (clean(&file.media_type))
+                            @if let Some(bytes) = file.size { ", " (figures::size(bytes)) }
+                        }
+                        @if is_text(file) {
+                            a href=(place.of_thread(&format!("file/{}", crate::client::segment(&file.id)))) data-dialog="" { "Preview" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a file can be previewed as text.
+fn is_text(file: &ArtifactRef) -> bool {
+    let kind = file.media_type.as_str();
+    kind.starts_with("text/")
+        || ["json", "xml", "yaml", "toml", "javascript", "x-sh"]
+            .iter()
+            .any(|known| kind.contains(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn place() -> Place {
+        Place {
+            session: "s".to_owned(),
+            name: "s".to_owned(),
+            thread: None,
+        }
+    }
+
+    #[test]
+    fn a_card_says_who_ran_what_and_shows_hostile_text_as_text() {
+        let mut one = Call::new(
+            "c\"1",
+            "bash<script>",
+            json!({ "command": "ls </pre><script>" }),
+        );
+        one.backend = Some("local".to_owned());
+        one.plugin = Some("backend-local 0.1.0".to_owned());
+        one.output = "</pre><img src=x onerror=alert(1)>".to_owned();
+        one.state = CallState::Over(CallEnd::Failed);
+        one.duration_ms = 1_200;
+        let shown = call(&place(), &one).into_string();
+        for part in ["local", "backend-local 0.1.0", "1.2 s", "Failed"] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        assert!(!shown.contains("<script>"), "{shown}");
+        assert!(!shown.contains("<img"), "{shown}");
+    }
+
+    #[test]
+    fn a_call_that_asks_has_a_form_and_a_long_output_a_link() {
+        let mut one = Call::new("c1", "bash", json!({}));
+        one.state = CallState::Asks {
+            reason: "ask bash".to_owned(),
+        };
+        let shown = call(&place(), &one).into_string();
+        assert!(shown.contains("/sessions/s/approvals/c1"), "{shown}");
+        one.state = CallState::Over(CallEnd::Done);
+        one.output = "é".repeat(SHOWN);
+        one.ended_seq = Some(7);
+        let shown = call(&place(), &one).into_string();
+        assert!(shown.contains("output/7"), "{shown}");
+    }
+}

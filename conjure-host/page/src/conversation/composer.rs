@@ -1,0 +1,104 @@
+//! Where the person writes, what waits to be said, and how it is with the turn.
+
+use conjure_core::foreign_text::clean;
+use conjure_store::Run;
+use maud::{Markup, html};
+
+use super::talk::{OpenRuns, Talk};
+use crate::client::segment;
+
+/// The most characters of a follow-up that are shown while it waits.
+const SHOWN: usize = 300;
+
+/// All of it.
+pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
+    let place = &talk.place;
+    let thread = place.thread.as_ref().map(ToString::to_string);
+    let thread = thread.unwrap_or_default();
+    let is_new = talk
+        .thread
+        .as_ref()
+        .is_none_or(|thread| thread.last_seq == 0);
+    html! {
+        div.composer {
+            (queue(talk, runs))
+            (state(talk, runs, false))
+            form #composer method="post" action=(place.of_session("say")) data-swap="reset" {
+                input type="hidden" name="thread" value=(thread);
+                div.attached #attached data-clear="" {}
+                label.button.plain for="attach" title="Attach files; they can be dropped or pasted too" {
+                    span aria-hidden="true" { "+" } span.unseen { "Attach files" }
+                }
+                input.unseen #attach type="file" multiple data-attach="/attachments";
+                textarea #message name="text" rows="1" autofocus[is_new] data-enter="" data-key="/" data-draft={ "draft-" (thread) }
+                    placeholder="Say something" aria-label="Message" enterkeyhint="send" {}
+                button.primary #send { "Send" }
+            }
+            button.plain #to-end type="button" data-end="" { "↓ To the end" }
+        }
+    }
+}
+
+/// Whether a turn runs, and what can be done about it. `waits`: it waits for the person.
+pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
+    let place = &talk.place;
+    let here = place.thread.as_ref();
+    html! {
+        div.turn-state #turn-state {
+            @match &runs.running {
+                Some(run) => {
+                    @if Some(&run.thread) == here {
+                        span.pulse aria-hidden="true" {}
+                        span { @if waits { "Waits for you" } @else { "Works" } }
+                    } @else {
+                        span { "A turn runs in " a href=(place.with_thread(&run.thread)) { "another chat" } " of this session" }
+                    }
+                    form method="post" action=(place.of_session("stop")) data-swap="" {
+                        input type="hidden" name="turn" value=(run.id);
+                        button #stop { "Stop" }
+                    }
+                }
+                None => {
+                    @if !talk.is_active() && here.is_some() {
+                        span.muted { "The session goes on in another chat. What you say here makes this one the active one." }
+                    }
+                    @if talk.thread.as_ref().is_some_and(|thread| thread.last_turn > 0) {
+                        form method="post" action=(place.of_session("say")) data-swap="" {
+                            input type="hidden" name="thread" value=(here.map(ToString::to_string).unwrap_or_default());
+                            input type="hidden" name="go_on" value="on";
+                            button.plain #go-on title="The model goes on with nothing new said" { "Go on" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The follow-ups that wait.
+pub(crate) fn queue(talk: &Talk, runs: &OpenRuns) -> Markup {
+    html! {
+        ol.queue #queue aria-label="Follow-ups that wait" {
+            @for run in &runs.queued { (follow_up(talk, run)) }
+        }
+    }
+}
+
+fn follow_up(talk: &Talk, run: &Run) -> Markup {
+    let said = run.message.as_ref().map(conjure_core::chat::Message::text);
+    let said = said.unwrap_or_else(|| "Go on".to_owned());
+    let mut short: String = clean(&said).chars().take(SHOWN).collect();
+    if short.len() < said.len() {
+        short.push('…');
+    }
+    let at = talk
+        .place
+        .of_session(&format!("queue/{}", segment(&run.id)));
+    html! {
+        li id={ "queued-" (segment(&run.id)) } {
+            span.said { (short) }
+            a.button.plain href=(at) data-dialog="" { "Edit" }
+            form method="post" action={ (at) "/remove" } data-swap="" { button.plain { "Remove" } }
+        }
+    }
+}

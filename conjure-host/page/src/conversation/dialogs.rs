@@ -1,0 +1,175 @@
+//! The dialogs of a conversation: clearing asks first, a message is edited, a follow-up is edited, a
+//! long output and a file are shown whole.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use conjure_core::foreign_text::clean;
+use conjure_core::log::{Entry, EntryBody};
+use conjure_store::{ThreadId, Window};
+use maud::{Markup, html};
+
+use super::talk::Talk;
+use super::threads::label;
+use crate::App;
+use crate::failure::Failure;
+use crate::forms::{Field, show_dialog};
+use crate::layout::{Nav, View};
+use crate::request::PageRequest;
+
+/// The most bytes of a file that are previewed.
+const PREVIEW: u64 = 256 * 1024;
+
+fn shown(request: &PageRequest, talk: &Talk, title: &str, body: &Markup) -> Response {
+    show_dialog(
+        request,
+        &View::new(Nav::Sessions, &talk.place.name),
+        title,
+        body,
+    )
+}
+
+/// Asks whether the chat is to be cleared.
+pub(crate) async fn clear(
+    State(app): State<App>,
+    Path((session, thread)): Path<(String, String)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let thread = talk.thread()?;
+    let keeping = app.manager.store().forks_keeping(&thread.id).await?;
+    let body = html! {
+        p { "Everything in “" (label(thread)) "” is deleted for good. The chat itself stays, empty." }
+        @if !keeping.is_empty() {
+            p { "These forks go on showing what they share with it:" }
+            ul { @for fork in &keeping { li { (label(fork)) } } }
+        }
+        form method="post" action=(talk.place.of_thread("clear")) data-swap="close" {
+            div.row {
+                button.danger #clear-yes { "Clear it" }
+                button.plain #clear-no type="button" data-close="" { "Keep it" }
+            }
+        }
+    };
+    Ok(shown(&request, &talk, "Clear this chat?", &body))
+}
+
+/// A message of the person's, to be said otherwise in a fork.
+pub(crate) async fn edit(
+    State(app): State<App>,
+    Path((session, thread, seq)): Path<(String, String, u64)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let entry = entry(&app, &talk.thread()?.id, seq).await?;
+    let EntryBody::Message { message } = &entry.body else {
+        return Err(Failure::not_found(format!("entry {seq} is no message")));
+    };
+    let at = talk.place.of_thread(&format!("edit/{seq}"));
+    let body = html! {
+        form method="post" action=(at) data-swap="close" {
+            (Field::new("edit-text", "text", "Message").required()
+                .hint("It is said in a new chat that forks before this message. This one stays as it is.")
+                .textarea(6, &message.text()))
+            div.row { button.primary #edit-send { "Fork and send" } }
+        }
+    };
+    Ok(shown(&request, &talk, "Edit and fork", &body))
+}
+
+/// A follow-up that waits.
+pub(crate) async fn queued(
+    State(app): State<App>,
+    Path((session, turn)): Path<(String, String)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    let run = app.manager.run(&turn).await?;
+    let text = run
+        .message
+        .map(|message| message.text())
+        .unwrap_or_default();
+    let at = talk
+        .place
+        .of_session(&format!("queue/{}", crate::client::segment(&turn)));
+    let body = html! {
+        form method="post" action=(at) data-swap="close" {
+            (Field::new("queued-text", "text", "Message").required()
+                .hint("What is changed goes to the end of what waits.")
+                .textarea(6, &text))
+            div.row { button.primary #queued-send { "Save" } }
+        }
+    };
+    Ok(shown(&request, &talk, "Edit a follow-up", &body))
+}
+
+/// All of what a call gave back.
+pub(crate) async fn output(
+    State(app): State<App>,
+    Path((session, thread, seq)): Path<(String, String, u64)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let entry = entry(&app, &talk.thread()?.id, seq).await?;
+    let EntryBody::CallEnded { output, .. } = &entry.body else {
+        return Err(Failure::not_found(format!("entry {seq} is no result")));
+    };
+    let text = output.joined_text();
+    let body = html! {
+        figure.code {
+            figcaption { span { "Result" } button.plain type="button" data-copy="" { "Copy" } }
+            pre.wrap tabindex="0" { (clean(&text)) }
+        }
+    };
+    Ok(shown(&request, &talk, "Result", &body))
+}
+
+/// The beginning of a file, as text.
+pub(crate) async fn file(
+    State(app): State<App>,
+    Path((session, thread, file)): Path<(String, String, String)>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let url = talk.place.file(&file);
+    let (bytes, is_cut) = app.api.beginning(&url, PREVIEW).await?;
+    let text = String::from_utf8_lossy(&bytes);
+    let body = html! {
+        p.row { a.button href=(url) download="" { "Download" }
+            @if is_cut { span.muted { "Only the beginning is shown." } } }
+        figure.code {
+            figcaption { span { (clean(&file)) } button.plain type="button" data-copy="" { "Copy" } }
+            pre.wrap tabindex="0" { (clean(&text)) }
+        }
+    };
+    Ok(shown(&request, &talk, "Preview", &body))
+}
+
+async fn entry(app: &App, thread: &ThreadId, seq: u64) -> Result<Entry, Failure> {
+    let store = app.manager.store();
+    let window = Window::After(seq.saturating_sub(1));
+    let page = store.entries(thread, window, 1).await?;
+    let found = page.entries.into_iter().find(|entry| entry.seq == seq);
+    found.ok_or_else(|| Failure::not_found(format!("the thread shows no entry {seq}")))
+}
+
+/// The entry before the turn that an entry is in; nothing where the thread shows none before it.
+pub(crate) async fn before_turn(
+    app: &App,
+    thread: &ThreadId,
+    seq: u64,
+) -> Result<Option<u64>, Failure> {
+    let store = app.manager.store();
+    let mut before = seq.saturating_add(1);
+    loop {
+        let page = store.entries(thread, Window::Before(before), 50).await?;
+        let is_begin = |entry: &&Entry| matches!(entry.body, EntryBody::TurnStarted { .. });
+        if let Some(begin) = page.entries.iter().rev().find(is_begin) {
+            let last = begin.seq.saturating_sub(1);
+            return Ok((last >= page.first_seq).then_some(last));
+        }
+        match page.entries.first() {
+            Some(first) if page.has_earlier() => before = first.seq,
+            _ => return Ok(None),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The head of a conversation: its name with a pencil, new chat and clear, configuration, and the
+//! strip of figures.
+
+use conjure_core::foreign_text::clean;
+use conjure_store::{Run, RunsOf, StoreError};
+use maud::{Markup, html};
+
+use super::figures;
+use super::talk::Talk;
+use super::threads::label;
+use crate::App;
+
+/// Over how many of the newest turns averages roll.
+const ROLLING: u64 = 10;
+
+/// All of it but the strip.
+pub(crate) fn head(talk: &Talk) -> Markup {
+    let place = &talk.place;
+    html! {
+        header.talk {
+            div.title {
+                p.crumb { a href=(place.of_session("")) { (clean(&place.name)) } }
+                (title(talk))
+            }
+            div.row {
+                div.split {
+                    form method="post" action=(place.of_session("threads/new")) data-swap="" {
+                        button #new-chat data-key="g n" { "Start New Chat" }
+                    }
+                    details.menu #chat-menu {
+                        summary.button #chat-more aria-label="More about this chat" { "▾" }
+                        div {
+                            @if place.thread.is_some() {
+                                a.button #clear-chat href=(place.of_thread("clear")) data-dialog="" { "Clear Current Chat…" }
+                                button #fork-chat form="fork-form" name="at" value="" { "Fork this chat" }
+                                @if let Some(thread) = &place.thread {
+                                    a.button #export-chat href={ "/api/v1/threads/" (thread) "/export" } download={ (thread) ".jsonl" } { "Export" }
+                                }
+                            }
+                        }
+                    }
+                }
+                a.button #config href=(place.of_session("config")) data-dialog="" { "Config" }
+                a.button #routes href=(place.of_session("routes")) { "Routes" }
+            }
+        }
+    }
+}
+
+/// The thread's name, which is changed where it stands.
+pub(crate) fn title(talk: &Talk) -> Markup {
+    let Some(thread) = &talk.thread else {
+        return html! { div.label #label { h1 { "No chat" } } };
+    };
+    html! {
+        div.label #label {
+            div.row #label-shown {
+                h1 #thread-label { (label(thread)) }
+                button.plain #rename type="button" data-toggle="label-shown rename-form" aria-label="Rename" title="Rename" { "✎" }
+            }
+            form #rename-form hidden method="post" action=(talk.place.of_thread("rename"))
+                data-swap="" data-escape="label-shown rename-form" {
+                input #rename-label name="label" value=(thread.label) maxlength="200" required aria-label="Name of this chat" autocomplete="off";
+            }
+        }
+    }
+}
+
+/// The strip.
+pub(crate) async fn strip(app: &App, talk: &Talk) -> Result<Markup, StoreError> {
+    let session = &talk.session;
+    let runs = match &talk.place.thread {
+        Some(thread) => {
+            let store = app.manager.store();
+            store.runs(RunsOf::Thread(thread), None, ROLLING).await?
+        }
+        None => Vec::new(),
+    };
+    let latest = runs.first().map(|run| run.spent.usage);
+    let (tokens, wall) = rolling(&runs);
+    let totals = talk.thread.as_ref().map(|thread| thread.totals);
+    let latency = totals.and_then(|totals| totals.latency_ms.checked_div(totals.replies));
+    Ok(html! {
+        dl.strip #strip tabindex="0" aria-label="Figures" {
+            div { dt { "Provider" } dd #strip-provider { (clean(&session.auth.provider)) } }
+            div { dt { "Model" } dd #strip-model { (clean(&session.model)) } }
+            div { dt { "Auth" } dd #strip-auth { (clean(&session.auth.name)) } }
+            div { dt { "Average latency" } dd #strip-latency { @match latency { Some(ms) => (figures::duration(ms)), None => "–" } } }
+            div { dt { "Turn" } dd #strip-turn { @match latest { Some(usage) => (figures::tokens(&usage)), None => "–" } } }
+            div title={ "Of the newest " (ROLLING) " turns" } {
+                dt { "Rolling" }
+                dd #strip-rolling { @match tokens { Some(tokens) => { (figures::count(tokens)) " a turn" }, None => "–" } @if let Some(wall) = wall { ", " (figures::duration(wall)) } }
+            }
+            div { dt { "Chat" } dd #strip-total { @match totals { Some(totals) => (figures::tokens(&totals.usage)), None => "–" } } }
+        }
+    })
+}
+
+/// Tokens and time of a turn that is over, on average.
+fn rolling(runs: &[Run]) -> (Option<u64>, Option<u64>) {
+    let over: Vec<&Run> = runs.iter().filter(|run| run.state.is_over()).collect();
+    let count = u64::try_from(over.len()).unwrap_or(u64::MAX);
+    let tokens: u64 = over.iter().map(|run| run.spent.usage.total()).sum();
+    let wall = |run: &&Run| {
+        let took = run.ended_at_ms? - run.started_at_ms?;
+        u64::try_from(took).ok()
+    };
+    let wall: u64 = over.iter().filter_map(wall).sum();
+    (tokens.checked_div(count), wall.checked_div(count))
+}

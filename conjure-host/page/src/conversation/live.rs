@@ -1,0 +1,573 @@
+//! A turn while it runs, made of its events: what of it is in the page already, and the pieces that
+//! bring the page up to date.
+//!
+//! Text goes out block by block. A block that nothing can change any more is sent once and never
+//! touched; the one that is being written is sent again as a whole. What a call says and what the
+//! model thinks goes out as it comes, and is never sent twice.
+
+use conjure_core::chat::{Event, QuestionAsked};
+use conjure_core::foreign_text::clean;
+use conjure_core::log::CallEnd;
+use conjure_runtime::uploads;
+use maud::{Markup, html};
+
+use super::card;
+use super::markdown;
+use super::model::{Call, CallState};
+use super::place::{Place, element_id};
+use super::question;
+use super::render;
+use crate::respond::{Swap, piece};
+
+/// Where the pieces of the turn are in the page.
+const ITEMS: &str = "live-items";
+
+/// A turn that runs.
+#[derive(Debug, Default)]
+pub(crate) struct LiveTurn {
+    items: Vec<Live>,
+    /// The model that answers.
+    model: String,
+}
+
+/// A piece of it, with how much of it is in the page.
+#[derive(Debug)]
+struct Live {
+    shown: LiveShown,
+    is_sent: bool,
+    is_changed: bool,
+}
+
+#[derive(Debug)]
+enum LiveShown {
+    Text(LiveText),
+    Thought {
+        text: String,
+        sent: usize,
+        is_over: bool,
+    },
+    Call {
+        call: Box<Call>,
+        /// How much of what it says is in the page.
+        sent: usize,
+        /// More than that is another one.
+        is_otherwise: bool,
+    },
+    Question {
+        asked: Box<QuestionAsked>,
+        over: Option<String>,
+    },
+    File(conjure_core::chat::ArtifactRef),
+    Notice(String),
+    Error {
+        kind: String,
+        text: String,
+    },
+}
+
+/// A text that is being written.
+#[derive(Debug, Default)]
+struct LiveText {
+    text: String,
+    /// Who writes it.
+    model: String,
+    /// Bytes that are blocks which stay.
+    finished: usize,
+    /// How many of these are in the page.
+    sent: usize,
+}
+
+impl LiveText {
+    fn find_finished(&mut self) {
+        let open = self.text.get(self.finished..).unwrap_or_default();
+        self.finished += markdown::finished(open);
+    }
+
+    fn open(&self) -> Markup {
+        markdown::render(self.text.get(self.finished..).unwrap_or_default())
+    }
+}
+
+impl LiveTurn {
+    /// Takes an event of the turn in.
+    pub(crate) fn take(&mut self, event: &Event) {
+        match event {
+            Event::Round { model, .. } => {
+                self.end_text();
+                self.model.clone_from(model);
+            }
+            Event::Content { delta } => {
+                self.end_thought();
+                let model = self.model.clone();
+                match self.items.last_mut() {
+                    Some(Live {
+                        shown: LiveShown::Text(text),
+                        is_changed,
+                        ..
+                    }) => {
+                        text.text.push_str(delta);
+                        *is_changed = true;
+                    }
+                    _ => self.add(LiveShown::Text(LiveText {
+                        text: delta.clone(),
+                        model,
+                        ..LiveText::default()
+                    })),
+                }
+            }
+            Event::Thinking { delta } => match self.items.last_mut() {
+                Some(Live {
+                    shown: LiveShown::Thought { text, .. },
+                    is_changed,
+                    ..
+                }) => {
+                    text.push_str(delta);
+                    *is_changed = true;
+                }
+                _ => self.add(LiveShown::Thought {
+                    text: delta.clone(),
+                    sent: 0,
+                    is_over: false,
+                }),
+            },
+            Event::FunctionCall { calls } => {
+                self.end_thought();
+                for call in calls {
+                    let call = Call::new(&call.id, &call.name, call.arguments.clone());
+                    self.add(LiveShown::Call {
+                        call: Box::new(call),
+                        sent: 0,
+                        is_otherwise: false,
+                    });
+                }
+            }
+            Event::Approval { call, reason } => self.with_call(&call.id, |call| {
+                call.state = CallState::Asks {
+                    reason: reason.clone(),
+                };
+            }),
+            Event::CallStarted {
+                call_id,
+                backend,
+                plugin,
+            } => self.with_call(call_id, |call| {
+                call.state = CallState::Runs;
+                call.backend = Some(backend.clone());
+                call.plugin.clone_from(plugin);
+            }),
+            Event::ToolOutput { call_id, chunk, .. } => self.add_output(call_id, chunk),
+            Event::FunctionCallOutput(output) => self.with_call(&output.call_id, |call| {
+                let never_ran = output.backend.is_none();
+                call.state = CallState::Over(match (never_ran, output.is_error) {
+                    (true, _) => CallEnd::Refused,
+                    (false, true) => CallEnd::Failed,
+                    (false, false) => CallEnd::Done,
+                });
+                call.output.clone_from(&output.output);
+                call.is_error = output.is_error;
+                call.duration_ms = output.duration_ms;
+            }),
+            Event::File { source, .. } if source == uploads::SOURCE => {}
+            Event::File {
+                artifact, call_id, ..
+            } => {
+                let is_known = call_id.as_deref().is_some_and(|id| self.call(id).is_some());
+                match call_id {
+                    Some(id) if is_known => self.with_call(id, |call| call.add_file(artifact)),
+                    _ => self.add(LiveShown::File(artifact.clone())),
+                }
+            }
+            Event::Question(asked) => self.add(LiveShown::Question {
+                asked: Box::new(asked.clone()),
+                over: None,
+            }),
+            Event::QuestionOver { id, action } => {
+                for item in &mut self.items {
+                    if let LiveShown::Question { asked, over } = &mut item.shown
+                        && asked.id == *id
+                    {
+                        *over = Some(action.clone());
+                        item.is_changed = true;
+                    }
+                }
+            }
+            Event::Notice { text } => self.add(LiveShown::Notice(text.clone())),
+            Event::Error(error) => self.add(LiveShown::Error {
+                kind: error.kind.clone(),
+                text: error.error.clone(),
+            }),
+            Event::TurnStarted { .. }
+            | Event::Usage(_)
+            | Event::Cost { .. }
+            | Event::Done { .. } => {}
+        }
+    }
+
+    /// Nobody runs it any more.
+    pub(crate) fn abandon(&mut self) {
+        self.end_thought();
+        for item in &mut self.items {
+            if let LiveShown::Call { call, .. } = &mut item.shown {
+                call.abandon();
+            }
+        }
+    }
+
+    /// Whether it waits for a person.
+    pub(crate) fn waits(&self) -> bool {
+        self.items.iter().any(|item| match &item.shown {
+            LiveShown::Question { over, .. } => over.is_none(),
+            LiveShown::Call { call, .. } => matches!(call.state, CallState::Asks { .. }),
+            _ => false,
+        })
+    }
+
+    fn add(&mut self, shown: LiveShown) {
+        self.end_thought();
+        self.items.push(Live {
+            shown,
+            is_sent: false,
+            is_changed: true,
+        });
+    }
+
+    /// A text that comes later is another one.
+    fn end_text(&mut self) {
+        self.end_thought();
+    }
+
+    fn end_thought(&mut self) {
+        if let Some(Live {
+            shown: LiveShown::Thought { is_over, .. },
+            is_changed,
+            ..
+        }) = self.items.last_mut()
+            && !*is_over
+        {
+            *is_over = true;
+            *is_changed = true;
+        }
+    }
+
+    fn call(&mut self, id: &str) -> Option<&mut Live> {
+        self.items.iter_mut().rev().find(|item| match &item.shown {
+            LiveShown::Call { call, .. } => call.id == id,
+            _ => false,
+        })
+    }
+
+    fn with_call(&mut self, id: &str, change: impl FnOnce(&mut Call)) {
+        if let Some(item) = self.call(id)
+            && let LiveShown::Call {
+                call, is_otherwise, ..
+            } = &mut item.shown
+        {
+            change(call);
+            *is_otherwise = true;
+            item.is_changed = true;
+        }
+    }
+
+    fn add_output(&mut self, id: &str, chunk: &str) {
+        if let Some(item) = self.call(id)
+            && let LiveShown::Call { call, .. } = &mut item.shown
+            && call.live.len() < card::LIVE
+        {
+            let room = card::LIVE - call.live.len();
+            let end = chunk.floor_char_boundary(room.min(chunk.len()));
+            call.live.push_str(chunk.get(..end).unwrap_or_default());
+            if end < chunk.len() {
+                call.live
+                    .push_str("\n… more; the result will say all of it");
+            }
+            item.is_changed = true;
+        }
+    }
+
+    /// All of it, as a page that has nothing of it needs it. What changes later is sent in pieces.
+    pub(crate) fn whole(&mut self, place: &Place) -> Markup {
+        for item in &mut self.items {
+            item.settle();
+        }
+        html! {
+            @for (at, item) in self.items.iter().enumerate() { (item.markup(place, at)) }
+        }
+    }
+
+    /// What brings the page up to date.
+    pub(crate) fn changes(&mut self, place: &Place) -> Vec<Markup> {
+        let mut pieces = Vec::new();
+        for (at, item) in self.items.iter_mut().enumerate() {
+            if !std::mem::take(&mut item.is_changed) {
+                continue;
+            }
+            if item.is_sent {
+                item.difference(place, at, &mut pieces);
+            } else {
+                item.settle();
+                pieces.push(piece(Swap::Append, ITEMS, &item.markup(place, at)));
+            }
+        }
+        pieces
+    }
+}
+
+impl Live {
+    /// All of it will be in the page.
+    fn settle(&mut self) {
+        self.is_sent = true;
+        self.is_changed = false;
+        match &mut self.shown {
+            LiveShown::Text(text) => {
+                text.find_finished();
+                text.sent = text.finished;
+            }
+            LiveShown::Thought { text, sent, .. } => *sent = text.len(),
+            LiveShown::Call {
+                call,
+                sent,
+                is_otherwise,
+            } => {
+                *sent = call.live.len();
+                *is_otherwise = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn markup(&self, place: &Place, at: usize) -> Markup {
+        match &self.shown {
+            LiveShown::Text(text) => html! {
+                article.entry.model id={ "live-" (at) } {
+                    header.who { strong { @if text.model.is_empty() { "Model" } @else { (clean(&text.model)) } } }
+                    div.text id={ "live-" (at) "-done" } {
+                        (markdown::render(text.text.get(..text.finished).unwrap_or_default()))
+                    }
+                    div.text id={ "live-" (at) "-open" } { (text.open()) }
+                }
+            },
+            LiveShown::Thought { text, is_over, .. } => {
+                render::reasoning(&format!("live-{at}"), text, !is_over)
+            }
+            LiveShown::Call { call, .. } => card::call(place, call),
+            LiveShown::Question { asked, over: None } => question::form(place, asked),
+            LiveShown::Question {
+                asked,
+                over: Some(action),
+            } => question::over(&asked.id, action),
+            LiveShown::File(file) => html! {
+                div.entry.loose { (card::files(place, std::slice::from_ref(file))) }
+            },
+            LiveShown::Notice(text) => render::notice(text),
+            LiveShown::Error { kind, text } => render::error(kind, text),
+        }
+    }
+
+    fn difference(&mut self, place: &Place, at: usize, pieces: &mut Vec<Markup>) {
+        match &mut self.shown {
+            LiveShown::Text(text) => {
+                text.find_finished();
+                if text.finished > text.sent {
+                    let new = text.text.get(text.sent..text.finished).unwrap_or_default();
+                    let new = markdown::render(new);
+                    pieces.push(piece(Swap::Append, &format!("live-{at}-done"), &new));
+                    text.sent = text.finished;
+                }
+                let open = format!("live-{at}-open");
+                pieces.push(piece(Swap::Inner, &open, &text.open()));
+            }
+            LiveShown::Thought {
+                text,
+                sent,
+                is_over,
+            } => {
+                let id = format!("live-{at}");
+                let new = text.get(*sent..).unwrap_or_default();
+                if !new.is_empty() {
+                    let new = html! { (clean(new)) };
+                    pieces.push(piece(Swap::Append, &format!("{id}-text"), &new));
+                    *sent = text.len();
+                }
+                if *is_over {
+                    let whole = render::reasoning(&id, text, false);
+                    pieces.push(piece(Swap::Outer, &id, &whole));
+                }
+            }
+            LiveShown::Call {
+                call,
+                sent,
+                is_otherwise,
+            } => {
+                let id = element_id("call", &call.id);
+                if std::mem::take(is_otherwise) {
+                    *sent = call.live.len();
+                    pieces.push(piece(Swap::Outer, &id, &card::call(place, call)));
+                } else {
+                    let new = call.live.get(*sent..).unwrap_or_default();
+                    let new = html! { (clean(new)) };
+                    pieces.push(piece(Swap::Append, &format!("{id}-live"), &new));
+                    *sent = call.live.len();
+                }
+            }
+            LiveShown::Question { asked, over } => {
+                let id = element_id("question", &asked.id);
+                let shown = match over {
+                    Some(action) => question::over(&asked.id, action),
+                    None => question::form(place, asked),
+                };
+                pieces.push(piece(Swap::Outer, &id, &shown));
+            }
+            LiveShown::File(_) | LiveShown::Notice(_) | LiveShown::Error { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::{CallAnnounced, CallOutput};
+    use serde_json::json;
+
+    use super::*;
+
+    fn place() -> Place {
+        Place {
+            session: "s".to_owned(),
+            name: "s".to_owned(),
+            thread: None,
+        }
+    }
+
+    fn content(delta: &str) -> Event {
+        Event::Content {
+            delta: delta.to_owned(),
+        }
+    }
+
+    fn changes(turn: &mut LiveTurn) -> Vec<String> {
+        let changes = turn.changes(&place());
+        changes.into_iter().map(Markup::into_string).collect()
+    }
+
+    #[test]
+    fn a_finished_block_is_sent_once_and_the_open_one_again() {
+        let mut turn = LiveTurn::default();
+        turn.take(&content("# One\n\nsome"));
+        let first = changes(&mut turn);
+        assert_eq!(first.len(), 1);
+        assert!(first[0].contains("data-target=\"live-items\""), "{first:?}");
+        turn.take(&content(" words\n\n"));
+        let second = changes(&mut turn);
+        assert!(second.concat().contains("some words"), "{second:?}");
+        turn.take(&content("- a\n"));
+        let third = changes(&mut turn);
+        assert_eq!(third.len(), 2, "{third:?}");
+        assert!(third[0].contains("data-swap=\"append\" data-target=\"live-0-done\""));
+        assert!(third[0].contains("some words"));
+        assert!(third[1].contains("data-swap=\"inner\" data-target=\"live-0-open\""));
+        assert!(!third[1].contains("some words"));
+        assert!(!third.concat().contains("One"), "{third:?}");
+        assert!(changes(&mut turn).is_empty());
+    }
+
+    #[test]
+    fn what_a_page_that_comes_late_sees_is_what_one_that_was_there_has() {
+        let deltas = [
+            "# T",
+            "itle\n\nOne ",
+            "*two*\n\n```rust\nfn ",
+            "a() {}\n```\n",
+            "\nend",
+        ];
+        let mut there = LiveTurn::default();
+        let mut done = String::new();
+        let mut open = String::new();
+        for delta in deltas {
+            there.take(&content(delta));
+            for piece in there.changes(&place()) {
+                let piece = piece.into_string();
+                let body = piece.split_once('>').unwrap().1;
+                let body = body.strip_suffix("</template>").unwrap();
+                if piece.contains("live-0-done\">") && !piece.contains("live-items") {
+                    done.push_str(body);
+                } else if piece.contains("live-0-open\">") && !piece.contains("live-items") {
+                    open = body.to_owned();
+                }
+            }
+        }
+        let mut late = LiveTurn::default();
+        deltas.iter().for_each(|delta| late.take(&content(delta)));
+        let whole = late.whole(&place()).into_string();
+        let flat = |text: &str| text.replace('\n', "");
+        assert!(flat(&whole).contains(&flat(&done)), "{done} in {whole}");
+        assert!(flat(&whole).contains(&flat(&open)), "{open} in {whole}");
+    }
+
+    #[test]
+    fn output_of_a_call_is_added_and_its_end_is_another_card() {
+        let mut turn = LiveTurn::default();
+        let call = CallAnnounced {
+            id: "c1".to_owned(),
+            name: "bash".to_owned(),
+            arguments: json!({ "command": "make" }),
+        };
+        turn.take(&Event::FunctionCall { calls: vec![call] });
+        assert!(changes(&mut turn).concat().contains("Waits"));
+        turn.take(&Event::CallStarted {
+            call_id: "c1".to_owned(),
+            backend: "local".to_owned(),
+            plugin: None,
+        });
+        assert!(changes(&mut turn).concat().contains("Runs"));
+        let output = |chunk: &str| Event::ToolOutput {
+            call_id: "c1".to_owned(),
+            stream: "stdout".to_owned(),
+            chunk: chunk.to_owned(),
+        };
+        turn.take(&output("one <b>\n"));
+        let added = changes(&mut turn);
+        assert_eq!(added.len(), 1);
+        assert!(
+            added[0].contains("data-target=\"call-c1-live\""),
+            "{added:?}"
+        );
+        assert!(added[0].contains("one &lt;b&gt;"));
+        turn.take(&output("two\n"));
+        assert!(!changes(&mut turn).concat().contains("one"));
+        turn.take(&output(&"x".repeat(2 * card::LIVE)));
+        turn.take(&output("lost"));
+        let added = changes(&mut turn).concat();
+        assert!(added.contains("… more") && !added.contains("lost"));
+        turn.take(&Event::FunctionCallOutput(CallOutput {
+            call_id: "c1".to_owned(),
+            name: "bash".to_owned(),
+            backend: Some("local".to_owned()),
+            output: "done".to_owned(),
+            is_error: false,
+            duration_ms: 3,
+        }));
+        let over = changes(&mut turn).concat();
+        assert!(
+            over.contains("data-swap=\"outer\"") && over.contains("Done"),
+            "{over}"
+        );
+    }
+
+    #[test]
+    fn thoughts_are_added_and_folded_when_the_answer_begins() {
+        let mut turn = LiveTurn::default();
+        let think = |delta: &str| Event::Thinking {
+            delta: delta.to_owned(),
+        };
+        turn.take(&think("Hm"));
+        assert!(changes(&mut turn).concat().contains("Thinking…"));
+        turn.take(&think(", so"));
+        let added = changes(&mut turn).concat();
+        assert!(added.contains(", so") && !added.contains("Hm"), "{added}");
+        turn.take(&content("Yes"));
+        let over = changes(&mut turn).concat();
+        assert!(
+            over.contains("Thoughts") && over.contains("Hm, so"),
+            "{over}"
+        );
+    }
+}

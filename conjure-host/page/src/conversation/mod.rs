@@ -1,0 +1,65 @@
+//! The conversation: a session's threads, what was said and done in them, and what happens now.
+//!
+//! `model.rs` says what is shown of a thread's entries and `render.rs` how; `live.rs` and
+//! `stream.rs` do the same for a turn that runs. `view.rs` puts a page together, `actions.rs` does
+//! what its forms ask for.
+
+mod actions;
+mod card;
+mod code;
+mod composer;
+mod dialogs;
+mod figures;
+mod head;
+#[cfg(test)]
+mod hostile;
+mod live;
+mod markdown;
+mod model;
+mod place;
+mod question;
+mod render;
+mod stream;
+mod talk;
+mod threads;
+mod view;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::App;
+
+pub(crate) fn router() -> Router<App> {
+    let of_thread = Router::new()
+        .route("/", get(view::thread))
+        .route("/live", get(stream::follow))
+        .route("/fork", post(actions::fork))
+        .route("/rename", post(actions::rename))
+        .route("/clear", get(dialogs::clear).post(actions::clear))
+        .route("/edit/{seq}", get(dialogs::edit).post(actions::edit))
+        .route("/output/{seq}", get(dialogs::output))
+        .route("/file/{file}", get(dialogs::file));
+    Router::new()
+        .route("/attachments", post(actions::attach))
+        .route("/sessions/{session}", get(view::session))
+        .route("/sessions/{session}/say", post(actions::say))
+        .route("/sessions/{session}/stop", post(actions::stop))
+        .route(
+            "/sessions/{session}/approvals/{call}",
+            post(actions::decide),
+        )
+        .route(
+            "/sessions/{session}/questions/{question}",
+            post(actions::answer),
+        )
+        .route(
+            "/sessions/{session}/queue/{turn}",
+            get(dialogs::queued).post(actions::requeue),
+        )
+        .route(
+            "/sessions/{session}/queue/{turn}/remove",
+            post(actions::unqueue),
+        )
+        .route("/sessions/{session}/threads/new", post(actions::new_thread))
+        .nest("/sessions/{session}/threads/{thread}", of_thread)
+}

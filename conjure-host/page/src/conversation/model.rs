@@ -1,0 +1,318 @@
+//! What a conversation is made of, as it is shown: what was said, what was thought, calls with all
+//! that belongs to them. Made of a thread's entries; `live.rs` makes the same of a turn's events.
+
+use std::collections::HashMap;
+
+use conjure_core::chat::{
+    ArtifactRef, Content, FunctionCallOutput, Message, Meta, OutputPart, Role, Usage,
+};
+use conjure_core::log::{CallEnd, Entry, EntryBody, NotRun, TableChange, TurnOutcome};
+use conjure_runtime::uploads;
+use serde_json::Value;
+
+/// A piece of the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Item {
+    /// The entry that it comes from.
+    pub(crate) seq: u64,
+    /// When that was written, in milliseconds since 1970.
+    pub(crate) at_ms: i64,
+    pub(crate) shown: Shown,
+}
+
+/// What a piece is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Shown {
+    /// The person said something.
+    Person {
+        text: String,
+        files: Vec<ArtifactRef>,
+    },
+    /// The host said something to the model in the person's place.
+    Host(String),
+    /// The model said something.
+    Model(ModelMessage),
+    Call(Box<Call>),
+    File(ArtifactRef),
+    Notice(String),
+    Settings(String),
+    Tools(TableChange),
+    Compacted(String),
+    Unfolded,
+    End {
+        outcome: TurnOutcome,
+        usage: Usage,
+        stop_reason: Option<String>,
+    },
+}
+
+/// What the model said in one reply, its calls apart.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct ModelMessage {
+    pub(crate) reasoning: String,
+    pub(crate) text: String,
+    pub(crate) files: Vec<ArtifactRef>,
+    /// Work of the provider's own tools.
+    pub(crate) server_items: Vec<Value>,
+    pub(crate) meta: Meta,
+}
+
+/// How it is with a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CallState {
+    /// The model asks for it.
+    Announced,
+    /// A person is asked.
+    Asks {
+        reason: String,
+    },
+    Runs,
+    Over(CallEnd),
+}
+
+/// A call, with all that belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: Value,
+    /// What the model wrote that is no JSON.
+    pub(crate) arguments_text: Option<String>,
+    pub(crate) backend: Option<String>,
+    pub(crate) plugin: Option<String>,
+    pub(crate) state: CallState,
+    /// What it said while it ran.
+    pub(crate) live: String,
+    /// What the model reads of it.
+    pub(crate) output: String,
+    pub(crate) is_error: bool,
+    pub(crate) reason: Option<NotRun>,
+    pub(crate) duration_ms: u64,
+    pub(crate) files: Vec<ArtifactRef>,
+    /// The entry with its result.
+    pub(crate) ended_seq: Option<u64>,
+}
+
+impl Call {
+    pub(crate) fn new(id: &str, name: &str, arguments: Value) -> Self {
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments,
+            arguments_text: None,
+            backend: None,
+            plugin: None,
+            state: CallState::Announced,
+            live: String::new(),
+            output: String::new(),
+            is_error: false,
+            reason: None,
+            duration_ms: 0,
+            files: Vec::new(),
+            ended_seq: None,
+        }
+    }
+
+    /// Takes its result in.
+    pub(crate) fn end(&mut self, output: &FunctionCallOutput, end: CallEnd) {
+        self.state = CallState::Over(end);
+        self.output = output.joined_text();
+        self.is_error = output.is_error;
+        for part in &output.output {
+            match part {
+                OutputPart::Image { artifact } | OutputPart::File { artifact } => {
+                    self.add_file(artifact);
+                }
+                OutputPart::Text { .. } => {}
+            }
+        }
+    }
+
+    /// Nobody runs it any more.
+    pub(crate) fn abandon(&mut self) {
+        self.state = match &self.state {
+            CallState::Over(end) => CallState::Over(*end),
+            CallState::Runs => CallState::Over(CallEnd::Indeterminate),
+            CallState::Announced | CallState::Asks { .. } => CallState::Over(CallEnd::Cancelled),
+        };
+    }
+
+    /// Adds a file, once.
+    pub(crate) fn add_file(&mut self, artifact: &ArtifactRef) {
+        if !self.files.iter().any(|known| known.id == artifact.id) {
+            self.files.push(artifact.clone());
+        }
+    }
+}
+
+/// The pieces that these entries make, which follow one another.
+pub(crate) fn items(entries: &[Entry]) -> Vec<Item> {
+    let mut making = Making::default();
+    for entry in entries {
+        making.take(entry);
+    }
+    making.items
+}
+
+#[derive(Default)]
+struct Making {
+    items: Vec<Item>,
+    /// Where each call is.
+    calls: HashMap<String, usize>,
+}
+
+impl Making {
+    fn take(&mut self, entry: &Entry) {
+        let shown = match &entry.body {
+            EntryBody::Message { message } => return self.message(entry, message),
+            EntryBody::CallStarted {
+                call_id,
+                backend,
+                plugin,
+            } => {
+                if let Some(call) = self.call(call_id) {
+                    call.state = CallState::Runs;
+                    call.backend = Some(backend.clone());
+                    call.plugin.clone_from(plugin);
+                }
+                return;
+            }
+            EntryBody::CallEnded {
+                output,
+                end,
+                reason,
+                duration_ms,
+                ..
+            } => {
+                if self.call(&output.call_id).is_none() {
+                    // What asked for it is on an earlier page.
+                    self.add_call(entry, Call::new(&output.call_id, "call", Value::Null));
+                }
+                if let Some(call) = self.call(&output.call_id) {
+                    call.end(output, *end);
+                    call.reason.clone_from(reason);
+                    call.duration_ms = *duration_ms;
+                    call.ended_seq = Some(entry.seq);
+                }
+                return;
+            }
+            // The message that attaches it shows it.
+            EntryBody::File { source, .. } if source == uploads::SOURCE => return,
+            EntryBody::File {
+                artifact, call_id, ..
+            } => {
+                let call = call_id.as_deref().and_then(|id| self.call(id));
+                if let Some(call) = call {
+                    return call.add_file(artifact);
+                }
+                Shown::File(artifact.clone())
+            }
+            EntryBody::TableChanged(change) => Shown::Tools(change.clone()),
+            EntryBody::SettingsChanged { summary, .. } => Shown::Settings(summary.clone()),
+            EntryBody::Compacted { summary, .. } => Shown::Compacted(summary.clone()),
+            EntryBody::Unfolded { .. } => Shown::Unfolded,
+            EntryBody::Notice { text, .. } => Shown::Notice(text.clone()),
+            EntryBody::TurnEnded {
+                outcome,
+                usage,
+                stop_reason,
+                ..
+            } => Shown::End {
+                outcome: outcome.clone(),
+                usage: *usage,
+                stop_reason: stop_reason.clone(),
+            },
+            EntryBody::TurnStarted { .. }
+            | EntryBody::BackendState { .. }
+            | EntryBody::Spent { .. } => return,
+        };
+        self.add(entry, shown);
+    }
+
+    fn message(&mut self, entry: &Entry, message: &Message) {
+        if message.role == Role::Tool {
+            return;
+        }
+        let mut said = ModelMessage {
+            meta: message.meta.clone().unwrap_or_default(),
+            ..ModelMessage::default()
+        };
+        let mut calls = Vec::new();
+        for part in &message.content {
+            match &part.content {
+                Content::Text { text } => said.text.push_str(text),
+                Content::Reasoning { text } => said.reasoning.push_str(text),
+                Content::FunctionCall(call) => {
+                    let mut shown = Call::new(&call.call_id, &call.name, call.arguments.clone());
+                    shown.arguments_text.clone_from(&call.arguments_text);
+                    calls.push(shown);
+                }
+                Content::Image { artifact } | Content::File { artifact } => {
+                    said.files.push(artifact.clone());
+                }
+                Content::ServerItem { item, .. } => said.server_items.push(item.clone()),
+                Content::FunctionCallOutput(_) => {}
+            }
+        }
+        match message.role {
+            Role::User => {
+                let (text, files) = (said.text, said.files);
+                self.add(entry, Shown::Person { text, files });
+            }
+            Role::System => self.add(entry, Shown::Host(said.text)),
+            Role::Assistant | Role::Tool => {
+                let is_empty = said.text.trim().is_empty()
+                    && said.reasoning.trim().is_empty()
+                    && said.files.is_empty()
+                    && said.server_items.is_empty();
+                if !is_empty {
+                    self.add(entry, Shown::Model(said));
+                }
+            }
+        }
+        for call in calls {
+            self.add_call(entry, call);
+        }
+    }
+
+    fn add(&mut self, entry: &Entry, shown: Shown) {
+        self.items.push(Item {
+            seq: entry.seq,
+            at_ms: entry.at_ms,
+            shown,
+        });
+    }
+
+    fn add_call(&mut self, entry: &Entry, call: Call) {
+        self.calls.insert(call.id.clone(), self.items.len());
+        self.add(entry, Shown::Call(Box::new(call)));
+    }
+
+    fn call(&mut self, id: &str) -> Option<&mut Call> {
+        match &mut self.items.get_mut(*self.calls.get(id)?)?.shown {
+            Shown::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+/// The same of a turn that nobody runs any more: what became of its calls nobody knows.
+pub(crate) fn abandoned(entries: &[Entry]) -> Vec<Item> {
+    let mut items = items(entries);
+    for item in &mut items {
+        if let Shown::Call(call) = &mut item.shown {
+            call.abandon();
+        }
+    }
+    items
+}
+
+/// The last turn that these entries begin and do not end: where its entries begin among them.
+pub(crate) fn open_turn(entries: &[Entry]) -> Option<usize> {
+    let begun = entries
+        .iter()
+        .rposition(|entry| matches!(entry.body, EntryBody::TurnStarted { .. }))?;
+    let mut behind = entries.get(begun..)?.iter();
+    let is_over = behind.any(|entry| matches!(entry.body, EntryBody::TurnEnded { .. }));
+    (!is_over).then_some(begun)
+}

@@ -1,0 +1,71 @@
+//! Where in the page a conversation is: the addresses of a session, of a thread, and of what can be
+//! done there.
+
+use conjure_runtime::manager::SessionView;
+use conjure_store::ThreadId;
+
+use crate::client::segment;
+
+/// A session, and the thread that is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The session's id.
+    pub(crate) session: String,
+    /// What the session is called: its name, else its id.
+    pub(crate) name: String,
+    pub(crate) thread: Option<ThreadId>,
+}
+
+impl Place {
+    pub(crate) fn of(session: &SessionView, thread: Option<ThreadId>) -> Self {
+        Self {
+            session: session.id.clone(),
+            name: session.name.clone().unwrap_or_else(|| session.id.clone()),
+            thread,
+        }
+    }
+
+    /// Something of the session, such as `say`.
+    pub(crate) fn of_session(&self, what: &str) -> String {
+        let session = segment(&self.name);
+        match what {
+            "" => format!("/sessions/{session}"),
+            what => format!("/sessions/{session}/{what}"),
+        }
+    }
+
+    /// The session with a thread.
+    pub(crate) fn with_thread(&self, thread: &ThreadId) -> String {
+        self.of_session(&format!("threads/{thread}"))
+    }
+
+    /// Something of the thread, such as `rename`.
+    pub(crate) fn of_thread(&self, what: &str) -> String {
+        let thread = self.thread.as_ref().map(ToString::to_string);
+        let thread = thread.unwrap_or_default();
+        self.of_session(&format!("threads/{thread}/{what}"))
+    }
+
+    /// The bytes of a file of the thread.
+    pub(crate) fn file(&self, file: &str) -> String {
+        let thread = self.thread.as_ref().map(ToString::to_string);
+        let session = segment(&self.session);
+        format!(
+            "/api/v1/threads/{}/files/{}/content?session={session}",
+            thread.unwrap_or_default(),
+            segment(file)
+        )
+    }
+}
+
+/// An id of an element for something that somebody else named.
+pub(crate) fn element_id(kind: &str, name: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
+        return format!("{kind}-{name}");
+    }
+    use sha2::{Digest as _, Sha256};
+    let hash = Sha256::digest(name.as_bytes());
+    let hash: String = hash.iter().take(12).map(|b| format!("{b:02x}")).collect();
+    format!("{kind}-x{hash}")
+}

@@ -1,0 +1,243 @@
+//! A question of a plugin or a server, as a form that is made from its JSON schema.
+
+use conjure_core::chat::QuestionAsked;
+use conjure_core::foreign_text::clean;
+use maud::{Markup, html};
+use serde_json::{Map, Number, Value};
+
+use super::place::{Place, element_id};
+use crate::client::segment;
+use crate::forms::Field;
+
+/// The question.
+pub(crate) fn form(place: &Place, question: &QuestionAsked) -> Markup {
+    let id = element_id("question", &question.id);
+    let action = place.of_session(&format!("questions/{}", segment(&question.id)));
+    html! {
+        form.entry.ask id=(id) method="post" action=(action) data-swap="" {
+            p { strong { (clean(&question.plugin)) " asks" } }
+            p.said { (clean(&question.message)) }
+            @if let Some(url) = &question.url { (page(url)) }
+            @for field in fields(question.schema.as_ref()) { (field.shown(&id)) }
+            div.row {
+                button.primary id={ (id) "-accept" } name="action" value="accept" {
+                    @if question.url.is_some() { "I have been there" } @else { "Answer" }
+                }
+                button id={ (id) "-decline" } name="action" value="decline" formnovalidate { "Decline" }
+                button.plain id={ (id) "-cancel" } name="action" value="cancel" formnovalidate { "Not now" }
+            }
+        }
+    }
+}
+
+/// What became of it.
+pub(crate) fn over(id: &str, action: &str) -> Markup {
+    let words = match action {
+        "accept" => "Answered.",
+        "decline" => "Declined.",
+        _ => "Nobody answered.",
+    };
+    html! { div.entry.notice id=(element_id("question", id)) { p { "A question: " (words) } } }
+}
+
+/// The page that a question leads to.
+fn page(url: &str) -> Markup {
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    html! {
+        p {
+            @if is_web {
+                a href=(url) target="_blank" rel="noopener noreferrer nofollow" { (clean(url)) }
+            } @else {
+                code { (clean(url)) }
+            }
+        }
+    }
+}
+
+/// One field of the form.
+struct Asked<'a> {
+    name: &'a str,
+    schema: &'a Value,
+    required: bool,
+}
+
+fn fields(schema: Option<&Value>) -> Vec<Asked<'_>> {
+    let Some(schema) = schema else {
+        return Vec::new();
+    };
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let all = schema.get("properties").and_then(Value::as_object);
+    let all = all.into_iter().flatten();
+    all.map(|(name, schema)| Asked {
+        name,
+        schema,
+        required: required.contains(&name.as_str()),
+    })
+    .collect()
+}
+
+impl Asked<'_> {
+    fn word(&self, key: &str) -> &str {
+        self.schema
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    fn shown(&self, form: &str) -> Markup {
+        let id = format!("{form}-{}", element_id("field", self.name));
+        let title = self.word("title");
+        let label = clean(if title.is_empty() { self.name } else { title });
+        let hint = clean(self.word("description"));
+        let name = format!("field.{}", self.name);
+        let mut field = Field::new(&id, &name, &label).hint(&hint);
+        if self.required {
+            field = field.required();
+        }
+        let default = self.schema.get("default");
+        let text = match default {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) if !value.is_null() => value.to_string(),
+            _ => String::new(),
+        };
+        if let Some(choices) = self.choices() {
+            return field.select(&text, &choices);
+        }
+        match self.word("type") {
+            "boolean" => field.checkbox(default == Some(&Value::Bool(true))),
+            "integer" | "number" => field.input("number", &text),
+            _ => match self.word("format") {
+                "email" => field.input("email", &text),
+                "uri" => field.input("url", &text),
+                "date" => field.input("date", &text),
+                _ => field.input("text", &text),
+            },
+        }
+    }
+
+    /// What it is one of.
+    fn choices(&self) -> Option<Vec<(String, String)>> {
+        let words = |value: &Value| value.as_str().map(str::to_owned);
+        if let Some(all) = self.schema.get("enum").and_then(Value::as_array) {
+            let names = self.schema.get("enumNames").and_then(Value::as_array);
+            let named = |at: usize| names.and_then(|names| names.get(at)).and_then(words);
+            let all = all.iter().enumerate().filter_map(|(at, value)| {
+                let value = words(value)?;
+                let name = named(at).unwrap_or_else(|| value.clone());
+                Some((value, clean(&name).into_owned()))
+            });
+            return Some(all.collect());
+        }
+        let all = self.schema.get("oneOf").and_then(Value::as_array)?;
+        let all = all.iter().filter_map(|one| {
+            let value = one.get("const").and_then(words)?;
+            let name = one.get("title").and_then(words);
+            let name = name.unwrap_or_else(|| value.clone());
+            Some((value, clean(&name).into_owned()))
+        });
+        Some(all.collect())
+    }
+}
+
+/// What was filled in, in the types of the schema. What cannot be one stays text, so that the
+/// host says what is wrong with it.
+pub(crate) fn content(schema: Option<&Value>, sent: &[(String, String)]) -> Map<String, Value> {
+    let mut content = Map::new();
+    for field in fields(schema) {
+        let name = format!("field.{}", field.name);
+        let given = sent.iter().find(|(sent, _)| *sent == name);
+        let given = given.map(|(_, value)| value.as_str());
+        let value = match (field.word("type"), given) {
+            ("boolean", given) => Value::Bool(given.is_some()),
+            (_, None) => continue,
+            (_, Some("")) if !field.required => continue,
+            ("integer", Some(text)) => number(text.parse::<i64>().ok().map(Number::from), text),
+            ("number", Some(text)) => {
+                number(text.parse::<f64>().ok().and_then(Number::from_f64), text)
+            }
+            (_, Some(text)) => Value::String(text.to_owned()),
+        };
+        content.insert(field.name.to_owned(), value);
+    }
+    content
+}
+
+fn number(read: Option<Number>, text: &str) -> Value {
+    read.map_or_else(|| Value::String(text.to_owned()), Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({ "type": "object", "required": ["name"], "properties": {
+            "name": { "type": "string", "title": "<b>Name</b>", "default": "\"x" },
+            "count": { "type": "integer" },
+            "share": { "type": "number" },
+            "sure": { "type": "boolean", "default": true },
+            "colour": { "type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"] },
+            "size": { "type": "string", "oneOf": [{ "const": "s", "title": "Small" }] },
+        } })
+    }
+
+    #[test]
+    fn a_form_has_a_field_for_each_property() {
+        let question = QuestionAsked {
+            id: "q1".to_owned(),
+            plugin: "p<script>".to_owned(),
+            call_id: None,
+            message: "Which <one>?".to_owned(),
+            schema: Some(schema()),
+            url: Some("javascript:alert(1)".to_owned()),
+        };
+        let place = Place {
+            session: "s".to_owned(),
+            name: "s".to_owned(),
+            thread: None,
+        };
+        let shown = form(&place, &question).into_string();
+        for part in [
+            "&lt;b&gt;Name",
+            "type=\"number\"",
+            "Red",
+            "Small",
+            "&lt;one&gt;",
+            "checked",
+        ] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        assert!(!shown.contains("href=\"javascript"), "{shown}");
+        assert!(!shown.contains("<script>"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_filled_in_has_the_types_of_the_schema() {
+        let sent = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            let pair =
+                |(name, value): &(&str, &str)| (format!("field.{name}"), (*value).to_owned());
+            pairs.iter().map(pair).collect()
+        };
+        let all = sent(&[
+            ("name", "a"),
+            ("count", "3"),
+            ("share", "0.5"),
+            ("colour", "g"),
+        ]);
+        assert_eq!(
+            Value::Object(content(Some(&schema()), &all)),
+            json!({ "name": "a", "count": 3, "share": 0.5, "sure": false, "colour": "g" })
+        );
+        let wrong = sent(&[("name", ""), ("count", "x"), ("sure", "on"), ("size", "")]);
+        assert_eq!(
+            Value::Object(content(Some(&schema()), &wrong)),
+            json!({ "name": "", "count": "x", "sure": true })
+        );
+    }
+}

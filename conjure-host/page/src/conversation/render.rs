@@ -1,0 +1,279 @@
+//! Pieces of the conversation as HTML: articles, notices, ends of turns.
+
+use conjure_core::chat::{ArtifactRef, Meta, Usage};
+use conjure_core::foreign_text::clean;
+use conjure_core::log::{TableChange, TurnOutcome};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::card;
+use super::figures;
+use super::markdown;
+use super::model::{Item, ModelMessage, Shown};
+use super::place::Place;
+
+/// The most bytes of what a person said that are shown at once.
+const LONGEST_SAID: usize = 32 * 1024;
+
+/// All of these, in their order.
+pub(crate) fn items(place: &Place, items: &[Item]) -> Markup {
+    html! { @for one in items { (item(place, one)) } }
+}
+
+fn item(place: &Place, item: &Item) -> Markup {
+    let seq = item.seq;
+    match &item.shown {
+        Shown::Person { text, files } => html! {
+            article.entry.person id={ "e" (seq) } {
+                (who("You", seq, item.at_ms))
+                (said(text))
+                (card::files(place, files))
+                footer.tools {
+                    a.button.plain id={ "edit-" (seq) } href=(place.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
+                    (tools(seq))
+                }
+            }
+        },
+        Shown::Host(text) => html! {
+            article.entry.host id={ "e" (seq) } {
+                details { summary { "Conjure told the model" } (said(text)) }
+            }
+        },
+        Shown::Model(message) => model(place, seq, item.at_ms, message),
+        Shown::Call(call) => card::call(place, call),
+        Shown::File(file) => html! {
+            div.entry.loose id={ "e" (seq) } { (card::files(place, std::slice::from_ref(file))) }
+        },
+        Shown::Notice(text) => notice(text),
+        Shown::Settings(summary) => html! {
+            div.entry.mark id={ "e" (seq) } { p { "Settings changed: " (clean(summary)) } }
+        },
+        Shown::Tools(change) => table_change(seq, change),
+        Shown::Compacted(summary) => html! {
+            details.entry.mark id={ "e" (seq) } {
+                summary { "What is above is summarised for the model from here on" }
+                div.text { (markdown::render(summary)) }
+            }
+        },
+        Shown::Unfolded => html! {
+            div.entry.mark id={ "e" (seq) } { p { "The summary was taken back; the model reads again what it hid" } }
+        },
+        Shown::End {
+            outcome,
+            usage,
+            stop_reason,
+        } => end(seq, outcome, usage, stop_reason.as_deref()),
+    }
+}
+
+/// What the person said, as text.
+pub(crate) fn said(text: &str) -> Markup {
+    let text = clean(text);
+    let end = text.floor_char_boundary(LONGEST_SAID);
+    let (first, rest) = text.split_at(end);
+    html! {
+        div.text.said { (first) }
+        @if !rest.is_empty() {
+            details { summary { "The other " (figures::size(rest.len() as u64)) } div.text.said { (rest) } }
+        }
+    }
+}
+
+fn model(place: &Place, seq: u64, at_ms: i64, message: &ModelMessage) -> Markup {
+    let meta = &message.meta;
+    html! {
+        article.entry.model id={ "e" (seq) } {
+            @if !message.reasoning.trim().is_empty() {
+                (reasoning(&format!("r{seq}"), &message.reasoning, false))
+            }
+            (who(&name_of(meta), seq, at_ms))
+            div.text { (markdown::render(&message.text)) }
+            @for item in &message.server_items { (server_item(item)) }
+            (card::files(place, &message.files))
+            @if meta.superseded {
+                p.muted { "This reply was begun again with other settings; the model does not read it." }
+            } @else if meta.partial {
+                p.muted { "This is what had come when the reply ended." }
+            }
+            footer.tools {
+                (tools(seq))
+                button.plain type="button" data-copy="" aria-label={ "Copy entry " (seq) } { "Copy" }
+                span.figures { (figures_of(meta)) }
+            }
+        }
+    }
+}
+
+/// Who answered, where that is known.
+pub(crate) fn name_of(meta: &Meta) -> String {
+    match meta.model.is_empty() {
+        true => "Model".to_owned(),
+        false => clean(&meta.model).into_owned(),
+    }
+}
+
+fn figures_of(meta: &Meta) -> Markup {
+    let is_known = meta.usage != Usage::default();
+    html! {
+        @if is_known { (figures::tokens(&meta.usage)) }
+        @if meta.latency_ms > 0 { ", " (figures::duration(meta.latency_ms)) }
+    }
+}
+
+/// Who speaks, with a link to the entry.
+fn who(name: &str, seq: u64, at_ms: i64) -> Markup {
+    html! {
+        header.who {
+            strong { (name) }
+            a.seq href={ "#e" (seq) } title=(time(at_ms)) aria-label={ "Entry " (seq) } { "#" (seq) }
+        }
+    }
+}
+
+/// A time, in the words of ISO 8601.
+fn time(at_ms: i64) -> String {
+    let (seconds, days) = (at_ms.div_euclid(1000), at_ms.div_euclid(86_400_000));
+    // The civil calendar from days, after Hinnant's `civil_from_days`.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096).div_euclid(365);
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let of_day = seconds.rem_euclid(86_400);
+    let (hour, minute) = (of_day / 3600, of_day % 3600 / 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+fn tools(seq: u64) -> Markup {
+    html! {
+        button.plain id={ "fork-" (seq) } form="fork-form" name="at" value=(seq) { "Fork from here" }
+    }
+}
+
+/// What the model thought, folded.
+pub(crate) fn reasoning(id: &str, text: &str, runs: bool) -> Markup {
+    html! {
+        details.reasoning id=(id) {
+            summary { @if runs { "Thinking…" } @else { "Thoughts" } }
+            div.text.said id={ (id) "-text" } { (clean(text)) }
+        }
+    }
+}
+
+fn server_item(item: &Value) -> Markup {
+    let kind = item.get("type").and_then(Value::as_str).unwrap_or("item");
+    let text = serde_json::to_string_pretty(item).unwrap_or_default();
+    let end = text.floor_char_boundary(card::SHOWN);
+    let (first, _) = text.split_at(end);
+    html! {
+        details.call {
+            summary { span.name { (clean(kind)) } span.muted { "at the provider" } }
+            pre.wrap { (clean(first)) }
+        }
+    }
+}
+
+/// Something that a person should know.
+pub(crate) fn notice(text: &str) -> Markup {
+    html! { div.entry.notice role="note" { p { (clean(text)) } } }
+}
+
+/// A turn that nobody runs any more and that is not closed.
+pub(crate) fn abandoned() -> Markup {
+    notice(
+        "The host ended in the middle of this turn. What had come is kept. Say something, or “Go on”.",
+    )
+}
+
+/// Something that failed, with what to do in its words.
+pub(crate) fn error(kind: &str, text: &str) -> Markup {
+    html! {
+        div.entry.error role="alert" {
+            p { strong { "The turn failed" } " (" (clean(kind)) ")" }
+            p { (clean(text)) }
+        }
+    }
+}
+
+fn table_change(seq: u64, change: &TableChange) -> Markup {
+    let some = |names: &[String]| {
+        let first: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
+        let more = names.len().saturating_sub(first.len());
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        clean(&format!("{}{more}", first.join(", "))).into_owned()
+    };
+    html! {
+        div.entry.mark id={ "e" (seq) } {
+            p {
+                "Tools changed."
+                @if !change.added.is_empty() { " New: " (some(&change.added)) "." }
+                @if !change.removed.is_empty() { " Gone: " (some(&change.removed)) "." }
+                @if !change.changed.is_empty() { " Changed: " (some(&change.changed)) "." }
+            }
+        }
+    }
+}
+
+fn end(seq: u64, outcome: &TurnOutcome, usage: &Usage, stop_reason: Option<&str>) -> Markup {
+    html! {
+        @match outcome {
+            TurnOutcome::Failed { error: text, kind } => (error(kind, text)),
+            TurnOutcome::Limit { limit, value } => {
+                div.entry.error role="note" {
+                    p { "The limit " code { (clean(limit)) } " of " (value) " ended the turn. Say “go on” to let it continue, or change the limit in Config." }
+                }
+            }
+            TurnOutcome::CutShort => {
+                div.entry.error role="note" {
+                    p { "The provider cut the answer short"
+                        @if let Some(reason) = stop_reason { " (" (clean(reason)) ")" } "." }
+                }
+            }
+            TurnOutcome::Cancelled => (notice("Stopped. What had come is kept.")),
+            TurnOutcome::Interrupted => (notice("The host ended in the middle of this turn. What had come is kept; nothing was repeated.")),
+            TurnOutcome::Completed => {}
+        }
+        div.turn-end id={ "e" (seq) } {
+            span { "Turn: " (figures::tokens(usage)) }
+            @if usage.cache_read > 0 { span { (figures::count(usage.cache_read)) " from the cache" } }
+            (tools(seq))
+        }
+    }
+}
+
+/// Images and other files that were said or made, for `card.rs` and the articles.
+pub(crate) fn is_image(file: &ArtifactRef) -> bool {
+    // No SVG: it can say more than a picture.
+    let kinds = [
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/avif",
+    ];
+    kinds.contains(&file.media_type.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_that_of_the_calendar() {
+        assert_eq!(time(0), "1970-01-01 00:00 UTC");
+        assert_eq!(time(1_709_208_000_000), "2024-02-29 12:00 UTC");
+        assert_eq!(time(1_798_317_987_505), "2026-12-26 20:46 UTC");
+    }
+}

@@ -1,0 +1,420 @@
+//! What happens in a thread, as pieces of the page: server-sent events that the module puts in place.
+//!
+//! The number of an event is the last settled entry that the page has. Whoever comes back with it
+//! gets what was settled since, and the turn that runs as a whole: nothing is lost and nothing is
+//! there twice, also where the server was another one meanwhile.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use conjure_core::chat::{Event, EventId};
+use conjure_core::log::{Entry, EntryBody};
+use conjure_runtime::manager::{Attendant, EventStream, SessionChangeStream};
+use conjure_runtime::session::Stamped;
+use conjure_store::ThreadId;
+use futures_util::stream;
+use maud::{Markup, html};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+
+use super::live::LiveTurn;
+use super::model;
+use super::talk::{Talk, behind};
+use super::{composer, head, render, threads};
+use crate::App;
+use crate::failure::Failure;
+use crate::respond::{Swap, piece};
+
+/// How long pieces of a text gather before they are sent.
+const GATHER: Duration = Duration::from_millis(100);
+/// How long what the session says of itself gathers.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How often it is looked whether the thread was named or cleared, of which no word comes.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long a browser waits before it comes back.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a stream without events shows that it lives.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// Where to begin.
+#[derive(Deserialize)]
+pub(crate) struct Seen {
+    /// The last settled entry that the page has.
+    #[serde(default)]
+    after: u64,
+}
+
+pub(crate) async fn follow(
+    State(app): State<App>,
+    Path((session, thread)): Path<(String, String)>,
+    Query(seen): Query<Seen>,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let thread = talk.thread()?.id.clone();
+    let place = match (app.follow)(&extensions) {
+        Ok(place) => place,
+        Err(full) => return Ok(full),
+    };
+    let last = headers.get("last-event-id");
+    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
+    let page = Follower {
+        changes: app.manager.changes(),
+        events: begin(&app, &thread, last.unwrap_or(seen.after)).await?,
+        _attendant: app.manager.attend(Some(&thread)),
+        _place: place,
+        cleared: talk.thread()?.cleared_upto,
+        seen: last.unwrap_or(seen.after),
+        turn: None,
+        sent: HashMap::new(),
+        due: Due::now(),
+        app,
+        talk,
+        thread,
+    };
+    let begin = stream::iter([Ok::<_, Infallible>(Sent::default().retry(RETRY))]);
+    let events = stream::unfold(Some(Box::new(page)), |page| async {
+        let mut page = page?;
+        let event = page.next().await?;
+        let is_last = matches!(event, Told::Gone);
+        Some((Ok(event.sent()), (!is_last).then_some(page)))
+    });
+    let all = futures_util::StreamExt::chain(begin, events);
+    let alive = KeepAlive::new().interval(ALIVE);
+    let mut response = Sse::new(all).keep_alive(alive).into_response();
+    // Whatever stands between must not hold events back.
+    response.headers_mut().insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    Ok(response)
+}
+
+/// The events from the beginning of the turn that is not over, whoever runs it, or from now on.
+async fn begin(app: &App, thread: &ThreadId, seen: u64) -> Result<EventStream, Failure> {
+    let entries = behind(app, thread, seen).await?;
+    let known = app.manager.store().thread(thread).await?;
+    // What the host had shown of a turn when it ended is in the events of that time.
+    if model::open_turn(&entries).is_some() && !known.is_open {
+        let before = known.epoch.checked_sub(1).map(|epoch| EventId {
+            epoch,
+            seq: u64::MAX,
+        });
+        return Ok(app.manager.events(thread, before).await?);
+    }
+    Ok(app.manager.events_of_turn(thread).await?)
+}
+
+/// A page that follows a thread.
+struct Follower {
+    app: App,
+    talk: Talk,
+    thread: ThreadId,
+    events: EventStream,
+    changes: SessionChangeStream,
+    _attendant: Attendant,
+    _place: Box<dyn std::any::Any + Send + Sync>,
+    /// Up to where the thread was cleared when the page was made.
+    cleared: u64,
+    /// The last settled entry that the page has.
+    seen: u64,
+    turn: Option<LiveTurn>,
+    /// What was sent last of what is sent as a whole.
+    sent: HashMap<&'static str, String>,
+    due: Due,
+}
+
+/// What is to be sent, and when.
+struct Due {
+    /// Everything that is settled, and the turn as a whole.
+    whole: bool,
+    /// How it is with the session.
+    state: bool,
+    /// Which sessions and threads there are.
+    lists: bool,
+    /// What the turn did.
+    turn: bool,
+    at: Option<Instant>,
+}
+
+impl Due {
+    fn now() -> Self {
+        Self {
+            whole: true,
+            state: true,
+            lists: true,
+            turn: false,
+            // What happened of a turn so far comes first.
+            at: Some(Instant::now() + SETTLE),
+        }
+    }
+
+    fn within(&mut self, time: Duration) {
+        let at = Instant::now() + time;
+        self.at = Some(self.at.map_or(at, |known| known.min(at)));
+    }
+}
+
+/// What a page is told.
+enum Told {
+    Pieces {
+        html: String,
+        seen: u64,
+    },
+    /// It is of something that is no more.
+    Gone,
+}
+
+impl Told {
+    fn sent(self) -> Sent {
+        match self {
+            Self::Pieces { html, seen } => Sent::default().id(seen.to_string()).data(html),
+            Self::Gone => Sent::default().event("gone").data("gone"),
+        }
+    }
+}
+
+impl Follower {
+    /// What is to be told next; nothing at the end.
+    async fn next(&mut self) -> Option<Told> {
+        loop {
+            let at = self.due.at;
+            let due = async {
+                match at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.app.ended.cancelled() => return None,
+                () = due => match self.flush().await {
+                    Ok(None) => {}
+                    Ok(told) => return told,
+                    // The browser comes back and goes on where it was.
+                    Err(failure) => {
+                        tracing::warn!("a page ends to follow: {}", failure.detail);
+                        return None;
+                    }
+                },
+                event = self.events.next() => match event {
+                    Ok(Some(event)) => self.take(&event),
+                    // The server ends, or the thread is no more.
+                    Ok(None) => return self.is_gone().await.then_some(Told::Gone),
+                    Err(error) => {
+                        tracing::warn!("a page ends to follow: {error}");
+                        return None;
+                    }
+                },
+                () = self.changes.of(&self.talk.session.id) => {
+                    self.due.state = true;
+                    self.due.lists = true;
+                    self.due.within(SETTLE);
+                }
+                () = tokio::time::sleep(LOOK) => {
+                    if self.is_otherwise().await {
+                        self.due.state = true;
+                        self.due.lists = true;
+                        self.due.within(Duration::ZERO);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the thread was removed.
+    async fn is_gone(&self) -> bool {
+        let thread = self.app.manager.store().thread(&self.thread).await;
+        matches!(thread, Err(conjure_store::StoreError::NoThread { .. }))
+    }
+
+    /// Whether the thread has another name than the page knows, was cleared, or is gone.
+    async fn is_otherwise(&self) -> bool {
+        let thread = self.app.manager.store().thread(&self.thread).await;
+        let known = self.talk.thread.as_ref();
+        match (thread, known) {
+            (Ok(thread), Some(known)) => {
+                thread.label != known.label || thread.cleared_upto != known.cleared_upto
+            }
+            (Err(conjure_store::StoreError::NoThread { .. }), _) => true,
+            _ => false,
+        }
+    }
+
+    fn take(&mut self, event: &Arc<Stamped>) {
+        match &event.event {
+            Event::TurnStarted { .. } => {
+                self.turn = Some(LiveTurn::default());
+                self.due.whole = true;
+                self.due.state = true;
+                self.due.within(SETTLE);
+            }
+            Event::Done { .. } => {
+                self.turn = None;
+                self.due.whole = true;
+                self.due.state = true;
+                self.due.within(SETTLE);
+            }
+            event => {
+                if matches!(event, Event::Usage(_) | Event::Cost { .. }) {
+                    self.due.state = true;
+                }
+                let is_answer = matches!(
+                    event,
+                    Event::Approval { .. } | Event::Question(_) | Event::QuestionOver { .. }
+                );
+                if is_answer {
+                    self.due.state = true;
+                }
+                if let Some(turn) = &mut self.turn {
+                    turn.take(event);
+                }
+                self.due.turn = true;
+                self.due.within(GATHER);
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> Result<Option<Told>, Failure> {
+        self.due.at = None;
+        let mut pieces: Vec<Markup> = Vec::new();
+        if std::mem::take(&mut self.due.whole) {
+            self.due.turn = false;
+            self.settle(&mut pieces).await?;
+        } else if std::mem::take(&mut self.due.turn)
+            && let Some(turn) = &mut self.turn
+        {
+            pieces.extend(turn.changes(&self.talk.place));
+        }
+        if std::mem::take(&mut self.due.state) && !self.tell_state(&mut pieces).await? {
+            return Ok(Some(Told::Gone));
+        }
+        if pieces.is_empty() {
+            return Ok(None);
+        }
+        let html: String = pieces.into_iter().map(Markup::into_string).collect();
+        Ok(Some(Told::Pieces {
+            html,
+            seen: self.seen,
+        }))
+    }
+
+    /// Entries that are settled now, and the turn that runs.
+    async fn settle(&mut self, pieces: &mut Vec<Markup>) -> Result<(), Failure> {
+        let entries = behind(&self.app, &self.thread, self.seen).await?;
+        let open = model::open_turn(&entries);
+        if open.is_none() {
+            // Its end is written, and told in a moment.
+            self.turn = None;
+        }
+        let open = open.unwrap_or(entries.len());
+        let (settled, unsettled) = entries.split_at(open);
+        let place = &self.talk.place;
+        if let Some(last) = settled.last() {
+            let items = model::items(settled);
+            pieces.push(piece(Swap::Remove, "empty", &html! {}));
+            let shown = render::items(place, &items);
+            pieces.push(piece(Swap::Append, "entries", &shown));
+            self.seen = last.seq;
+        }
+        // What the model said and did of an open turn is in its events.
+        let said: Vec<Entry> = match &self.turn {
+            Some(_) => {
+                let first = unsettled.iter().take_while(|entry| is_before(entry));
+                first.cloned().collect()
+            }
+            None => unsettled.to_vec(),
+        };
+        let is_dead = !unsettled.is_empty() && !self.talk.runs_here(&self.app).await?;
+        let before = match is_dead {
+            true => model::abandoned(&said),
+            false => model::items(&said),
+        };
+        if !before.is_empty() {
+            pieces.push(piece(Swap::Remove, "empty", &html! {}));
+        }
+        if let Some(turn) = self.turn.as_mut().filter(|_| is_dead) {
+            turn.abandon();
+        }
+        let items = self.turn.as_mut().map(|turn| turn.whole(place));
+        let live = html! {
+            (render::items(place, &before))
+            div #live-items { @if let Some(items) = items { (items) } }
+            @if is_dead { (render::abandoned()) }
+        };
+        pieces.push(piece(Swap::Inner, "live", &live));
+        Ok(())
+    }
+
+    /// How it is with the session: the strip, the queue, the state of the turn, names and threads.
+    /// Not where what the page shows is there no more.
+    async fn tell_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, Failure> {
+        let thread = self.thread.to_string();
+        let found = Talk::find(&self.app, &self.talk.session.id, Some(&thread)).await;
+        self.talk = match found {
+            Ok(talk) => talk,
+            Err(failure) if failure.status == axum::http::StatusCode::NOT_FOUND => {
+                return Ok(false);
+            }
+            Err(failure) => return Err(failure),
+        };
+        if self.talk.thread()?.cleared_upto != self.cleared {
+            return Ok(false);
+        }
+        let runs = self.talk.open_runs(&self.app).await?;
+        let waits = self.turn.as_ref().is_some_and(LiveTurn::waits);
+        let runs_here = match runs
+            .running
+            .as_ref()
+            .filter(|run| run.thread == self.thread)
+        {
+            None => "Nothing runs.",
+            Some(_) if waits => "The model waits for you.",
+            Some(_) => "The model works.",
+        };
+        let is_first = !self.sent.contains_key("announce");
+        let mut whole = vec![
+            ("strip", head::strip(&self.app, &self.talk).await?),
+            ("turn-state", composer::state(&self.talk, &runs, waits)),
+            ("queue", composer::queue(&self.talk, &runs)),
+            ("label", head::title(&self.talk)),
+        ];
+        if std::mem::take(&mut self.due.lists) {
+            let sessions = threads::sessions(&self.app, &self.talk.place).await;
+            whole.push(("threads", threads::tree(&self.app, &self.talk).await?));
+            whole.push(("other-sessions", sessions));
+        }
+        for (target, what) in whole {
+            let known = self.sent.get(target);
+            if known.is_none_or(|known| *known != what.0) {
+                pieces.push(piece(Swap::Outer, target, &what));
+                self.sent.insert(target, what.into_string());
+            }
+        }
+        let known = self.sent.get("announce");
+        if known.is_none_or(|known| known != runs_here) {
+            if !is_first {
+                pieces.push(piece(Swap::Inner, "announce", &html! { (runs_here) }));
+            }
+            self.sent.insert("announce", runs_here.to_owned());
+        }
+        Ok(true)
+    }
+}
+
+/// Whether an entry of a turn is before what the model says in it.
+fn is_before(entry: &Entry) -> bool {
+    match &entry.body {
+        EntryBody::Message { message } => message.meta.is_none(),
+        EntryBody::File { source, .. } => source == conjure_runtime::uploads::SOURCE,
+        EntryBody::CallStarted { .. } | EntryBody::CallEnded { .. } => false,
+        _ => true,
+    }
+}

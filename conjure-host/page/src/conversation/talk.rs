@@ -1,0 +1,178 @@
+//! What a view of a conversation is made over: the session, the thread that is looked at, and a page
+//! of its entries.
+
+use conjure_core::log::{Entry, EntryBody};
+use conjure_runtime::manager::SessionView;
+use conjure_store::{Run, RunState, RunsOf, StoreError, Thread, ThreadId, Window};
+
+use super::model::open_turn;
+use super::place::Place;
+use crate::App;
+use crate::failure::Failure;
+
+/// Entries of a page.
+pub(crate) const PAGE: u64 = 60;
+/// The most entries that are read for one page: a turn begins on the page that shows it.
+const MOST: u64 = 240;
+
+/// A session, and the thread that is looked at.
+pub(crate) struct Talk {
+    pub(crate) session: SessionView,
+    pub(crate) thread: Option<Thread>,
+    pub(crate) place: Place,
+}
+
+impl Talk {
+    /// By the session's name or id, and the thread, or the session's active one.
+    pub(crate) async fn find(
+        app: &App,
+        session: &str,
+        thread: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let session = app.manager.get(session).await?;
+        let active = session.thread.as_ref().map(|thread| thread.id.clone());
+        let id = match thread {
+            Some(thread) => Some(ThreadId::parse(thread)?),
+            None => active,
+        };
+        let store = app.manager.store();
+        let thread = match &id {
+            Some(id) => Some(store.thread(id).await?),
+            None => None,
+        };
+        Ok(Self {
+            place: Place::of(&session, id),
+            session,
+            thread,
+        })
+    }
+
+    /// The thread, where there is one.
+    pub(crate) fn thread(&self) -> Result<&Thread, Failure> {
+        self.thread.as_ref().ok_or_else(|| {
+            Failure::not_found("the session has no thread; “Start New Chat” begins one")
+        })
+    }
+
+    /// Whether the thread is the one that the session goes on with.
+    pub(crate) fn is_active(&self) -> bool {
+        let active = self.session.thread.as_ref().map(|thread| &thread.id);
+        active == self.place.thread.as_ref()
+    }
+
+    /// Whether a turn runs in the thread, for whichever session.
+    pub(crate) async fn runs_here(&self, app: &App) -> Result<bool, Failure> {
+        let thread = &self.thread()?.id;
+        let newest = app.manager.store().runs(RunsOf::Thread(thread), None, 20);
+        Ok(newest.await?.iter().any(|run| !run.state.is_over()))
+    }
+
+    /// The turns of the session that run or wait.
+    pub(crate) async fn open_runs(&self, app: &App) -> Result<OpenRuns, Failure> {
+        let runs = app.manager.store().open_runs(&self.session.id).await?;
+        let known = self.session.turn.as_deref();
+        let (running, queued): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| {
+            // The session knows it a moment earlier than the store.
+            run.state != RunState::Queued || Some(run.id.as_str()) == known
+        });
+        let running = running.into_iter().next();
+        Ok(OpenRuns { running, queued })
+    }
+}
+
+/// The turns of a session that run or wait.
+pub(crate) struct OpenRuns {
+    pub(crate) running: Option<Run>,
+    pub(crate) queued: Vec<Run>,
+}
+
+/// A page of entries, from the beginning of a turn.
+pub(crate) struct Entries {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) has_earlier: bool,
+    /// Where the turn begins among them that is not over.
+    pub(crate) open: usize,
+}
+
+impl Entries {
+    /// Those that are settled: nothing comes to their turns any more.
+    pub(crate) fn settled(&self) -> &[Entry] {
+        self.entries.get(..self.open).unwrap_or_default()
+    }
+
+    /// Those of the turn that is not over.
+    pub(crate) fn unsettled(&self) -> &[Entry] {
+        self.entries.get(self.open..).unwrap_or_default()
+    }
+
+    /// The last settled entry, or the one before the first; 0 where there are none.
+    pub(crate) fn seen(&self) -> u64 {
+        let last = self.settled().last().map(|entry| entry.seq);
+        let first = self.unsettled().first();
+        last.or_else(|| first.map(|entry| entry.seq.saturating_sub(1)))
+            .unwrap_or_default()
+    }
+}
+
+/// The newest entries, or the newest of those before one.
+pub(crate) async fn page(
+    app: &App,
+    thread: &ThreadId,
+    before: Option<u64>,
+) -> Result<Entries, StoreError> {
+    let store = app.manager.store();
+    let window = before.map_or(Window::Last, Window::Before);
+    let mut page = store.entries(thread, window, PAGE).await?;
+    if page.has_earlier() && !begins_turn(&page.entries) {
+        page = store.entries(thread, window, MOST).await?;
+    }
+    let mut has_earlier = page.has_earlier();
+    let mut entries = page.entries;
+    // It begins with a turn: one that leaves a page, else the first that there is.
+    let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
+    let enough = entries.len().saturating_sub(most);
+    let begins = |at: &usize| entries.get(*at).is_some_and(is_begin);
+    let first = (0..=enough).rev().find(begins);
+    let first = first.or_else(|| (enough..entries.len()).find(begins));
+    if let Some(first) = first.filter(|first| *first > 0 && (has_earlier || *first <= enough)) {
+        entries.drain(..first);
+        has_earlier = true;
+    }
+    let open = match before {
+        None => open_turn(&entries).unwrap_or(entries.len()),
+        Some(_) => entries.len(),
+    };
+    Ok(Entries {
+        entries,
+        has_earlier,
+        open,
+    })
+}
+
+/// All entries behind one, in pages that are put together.
+pub(crate) async fn behind(
+    app: &App,
+    thread: &ThreadId,
+    after: u64,
+) -> Result<Vec<Entry>, StoreError> {
+    let store = app.manager.store();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut after = after;
+    loop {
+        let page = store.entries(thread, Window::After(after), 200).await?;
+        let has_later = page.has_later();
+        entries.extend(page.entries);
+        match entries.last() {
+            Some(last) if has_later => after = last.seq,
+            _ => return Ok(entries),
+        }
+    }
+}
+
+fn begins_turn(entries: &[Entry]) -> bool {
+    entries.first().is_some_and(is_begin)
+}
+
+fn is_begin(entry: &Entry) -> bool {
+    matches!(entry.body, EntryBody::TurnStarted { .. })
+}

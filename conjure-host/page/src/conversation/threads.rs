@@ -1,0 +1,138 @@
+//! The threads of a session as a tree: each fork under what it was forked from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conjure_core::foreign_text::clean;
+use conjure_runtime::manager::SessionState;
+use conjure_store::{RunsOf, StoreError, Thread, ThreadId};
+use maud::{Markup, html};
+
+use super::place::Place;
+use super::talk::Talk;
+use crate::App;
+use crate::client::segment;
+
+/// Turns that are looked through for the threads that they were in.
+const RUNS: u64 = 300;
+/// The most threads that are listed.
+const MOST: usize = 60;
+/// The most other sessions that are listed.
+const SESSIONS: u64 = 12;
+
+/// The threads of the session, for the sidebar.
+pub(crate) async fn tree(app: &App, talk: &Talk) -> Result<Markup, StoreError> {
+    let threads = of_session(app, talk).await?;
+    let known: BTreeSet<&ThreadId> = threads.iter().map(|thread| &thread.id).collect();
+    let mut below: BTreeMap<Option<&ThreadId>, Vec<&Thread>> = BTreeMap::new();
+    for thread in &threads {
+        let parent = thread.parent.as_ref().filter(|id| known.contains(id));
+        below.entry(parent).or_default().push(thread);
+    }
+    Ok(html! {
+        nav.threads #threads aria-label="Threads" {
+            h2 { "Threads" }
+            (branch(talk, &below, None, 0))
+        }
+    })
+}
+
+/// The name of a thread.
+pub(crate) fn label(thread: &Thread) -> String {
+    match (thread.label.is_empty(), &thread.parent) {
+        (false, _) => clean(&thread.label).into_owned(),
+        (true, Some(_)) => format!("Fork behind {}", thread.fork_from_seq),
+        (true, None) => "New chat".to_owned(),
+    }
+}
+
+fn branch(
+    talk: &Talk,
+    below: &BTreeMap<Option<&ThreadId>, Vec<&Thread>>,
+    of: Option<&ThreadId>,
+    depth: usize,
+) -> Markup {
+    let Some(threads) = below.get(&of).filter(|_| depth < 32) else {
+        return html! {};
+    };
+    let active = talk.session.thread.as_ref().map(|thread| &thread.id);
+    html! {
+        ul {
+            @for thread in threads {
+                @let is_here = talk.place.thread.as_ref() == Some(&thread.id);
+                li {
+                    a id={ "thread-" (thread.id) } href=(talk.place.with_thread(&thread.id))
+                        aria-current=[is_here.then_some("page")] {
+                        @if thread.parent.is_some() {
+                            span.fork title={ "Forked behind entry " (thread.fork_from_seq) } { "↳ " }
+                        }
+                        (label(thread))
+                        @if active == Some(&thread.id) { " " span.badge { "active" } }
+                    }
+                    (branch(talk, below, Some(&thread.id), depth + 1))
+                }
+            }
+        }
+    }
+}
+
+/// The threads that the session's turns were in, the active one, the one that is looked at, and
+/// what these were forked from and into; the newest first.
+async fn of_session(app: &App, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
+    let store = app.manager.store();
+    let runs = store
+        .runs(RunsOf::Session(&talk.session.id), None, RUNS)
+        .await?;
+    let active = talk.session.thread.as_ref().map(|thread| thread.id.clone());
+    let mut waiting: Vec<ThreadId> = runs.into_iter().rev().map(|run| run.thread).collect();
+    waiting.extend(active);
+    waiting.extend(talk.place.thread.clone());
+    let mut known: BTreeMap<ThreadId, Thread> = BTreeMap::new();
+    while let Some(id) = waiting.pop() {
+        if known.len() >= MOST || known.contains_key(&id) {
+            continue;
+        }
+        let thread = match store.thread(&id).await {
+            Ok(thread) => thread,
+            // It was removed.
+            Err(StoreError::NoThread { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let forks = store.forks(&id).await?;
+        let around = forks
+            .into_iter()
+            .map(|fork| fork.id)
+            .chain(thread.parent.clone());
+        for id in around {
+            waiting.insert(0, id);
+        }
+        known.insert(id, thread);
+    }
+    let mut threads: Vec<Thread> = known.into_values().collect();
+    threads.sort_by_key(|thread| std::cmp::Reverse((thread.created_at_ms, thread.id.clone())));
+    Ok(threads)
+}
+
+/// The sessions, for the sidebar.
+pub(crate) async fn sessions(app: &App, here: &Place) -> Markup {
+    let sessions = app.manager.list(None, SESSIONS).await.unwrap_or_default();
+    html! {
+        nav.threads #other-sessions aria-label="Sessions" {
+            h2 { "Sessions" }
+            ul {
+                @for session in &sessions {
+                    @let name = session.name.as_deref().unwrap_or(&session.id);
+                    li {
+                        a href={ "/sessions/" (segment(name)) } aria-current=[(session.id == here.session).then_some("true")] {
+                            (clean(name))
+                            @if session.state != SessionState::Idle {
+                                " " span.badge.active {
+                                    @if session.state == SessionState::Waiting { "ASKS" } @else { "ACTIVE" }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The views of a conversation: a whole page, and a page of earlier entries.
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::composer;
+use super::head;
+use super::model;
+use super::render;
+use super::talk::{self, Entries, Talk};
+use super::threads;
+use crate::App;
+use crate::failure::Failure;
+use crate::layout::{Nav, View, layout};
+use crate::request::PageRequest;
+use crate::respond::{Swap, piece, pieces};
+
+/// Which entries.
+#[derive(Deserialize)]
+pub(crate) struct Which {
+    /// Those before this one.
+    before: Option<u64>,
+}
+
+pub(crate) async fn session(
+    State(app): State<App>,
+    Path(session): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, None).await?;
+    whole(&app, &request, &talk, None).await
+}
+
+pub(crate) async fn thread(
+    State(app): State<App>,
+    Path((session, thread)): Path<(String, String)>,
+    Query(which): Query<Which>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    if request.pieces
+        && let Some(before) = which.before
+    {
+        let entries = talk::page(&app, &talk.thread()?.id, Some(before)).await?;
+        let earlier = html! { (older(&talk, &entries)) (shown(&talk, &entries)) };
+        return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
+    }
+    whole(&app, &request, &talk, which.before).await
+}
+
+async fn whole(
+    app: &App,
+    request: &PageRequest,
+    talk: &Talk,
+    before: Option<u64>,
+) -> Result<Response, Failure> {
+    let place = &talk.place;
+    let entries = match &place.thread {
+        Some(thread) => talk::page(app, thread, before).await?,
+        None => Entries {
+            entries: Vec::new(),
+            has_earlier: false,
+            open: 0,
+        },
+    };
+    let runs = talk.open_runs(app).await?;
+    let is_dead = !entries.unsettled().is_empty() && !talk.runs_here(app).await?;
+    let live = match is_dead {
+        true => model::abandoned(entries.unsettled()),
+        false => model::items(entries.unsettled()),
+    };
+    let is_newest = before.is_none();
+    let follows = is_newest && place.thread.is_some();
+    let stream = follows.then(|| place.of_thread("live"));
+    let body = html! {
+        (head::head(talk))
+        (head::strip(app, talk).await?)
+        div.conversation #conversation data-follow=[is_newest.then_some("")] data-stream=[stream] data-seen=(entries.seen()) {
+            div #entries {
+                (older(talk, &entries))
+                (shown(talk, &entries))
+                @if entries.entries.is_empty() { (empty(talk)) }
+            }
+            @if is_newest {
+                div #live {
+                    (render::items(place, &live))
+                    div #live-items {}
+                    @if is_dead { (render::abandoned()) }
+                }
+            } @else {
+                p { a #newest href=(place.of_session(&format!("threads/{}", thread_of(talk)))) { "The newest entries" } }
+            }
+        }
+        form #fork-form method="post" action=(place.of_thread("fork")) data-swap="" {}
+        (composer::composer(talk, &runs))
+    };
+    let mut view = View::new(Nav::Sessions, &place.name);
+    view.class = "talk";
+    view.keys = &[
+        ("g n", "Start a new chat"),
+        ("Enter", "Send"),
+        ("Shift+Enter", "A new line"),
+    ];
+    let tree = threads::tree(app, talk).await?;
+    view.side = Some(html! { (threads::sessions(app, place).await) (tree) });
+    Ok(layout(request, &view, &body))
+}
+
+fn thread_of(talk: &Talk) -> String {
+    let thread = talk.place.thread.as_ref();
+    thread.map(ToString::to_string).unwrap_or_default()
+}
+
+fn empty(talk: &Talk) -> Markup {
+    html! {
+        div.empty #empty {
+            @if talk.thread.is_some() {
+                p { "Nothing was said here yet." }
+                p.muted { "It works in " code { (talk.session.working_dir.display()) } "." }
+            } @else {
+                p { "The session has no chat. Start a new one." }
+            }
+        }
+    }
+}
+
+fn shown(talk: &Talk, entries: &Entries) -> Markup {
+    render::items(&talk.place, &model::items(entries.settled()))
+}
+
+/// What leads to the entries before these.
+fn older(talk: &Talk, entries: &Entries) -> Markup {
+    let first = entries.entries.first().filter(|_| entries.has_earlier);
+    html! {
+        @if let Some(first) = first {
+            @let url = talk.place.of_session(&format!("threads/{}?before={}", thread_of(talk), first.seq));
+            p #older data-fetch=(url) { a href=(url) { "Earlier entries" } }
+        }
+    }
+}

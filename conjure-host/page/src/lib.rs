@@ -1,0 +1,125 @@
+//! The page: a Conjure host for people with a browser.
+//!
+//! HTML that is made here and styles and a script of ours, nothing from elsewhere. Reads the live
+//! conversation through the runtime, as the API does; manages and changes things by calling the API
+//! inside the process, so that its checks and its words hold here too. A face: nothing below knows
+//! it, and it does not know the server that it stands in. Begin at `layout.rs`, then at a view, such
+//! as `dashboard.rs`.
+
+mod assets;
+mod auths;
+mod client;
+mod config;
+mod conversation;
+mod create;
+mod dashboard;
+mod failure;
+mod forms;
+mod json_form;
+mod layout;
+mod live;
+mod mcp;
+mod mcp_import;
+mod mcp_login;
+mod personas;
+mod plugin_add;
+mod plugins;
+mod preferences;
+mod problem_page;
+mod request;
+mod respond;
+mod routes;
+mod saved;
+mod session_form;
+mod sheet;
+mod switch_words;
+mod tools_form;
+mod usage;
+mod usage_picture;
+mod when;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{Extensions, HeaderMap, StatusCode};
+use axum::middleware::from_fn;
+use axum::response::Response;
+use conjure_providers::auths::Auths;
+use conjure_runtime::manager::Manager;
+use tokio_util::sync::CancellationToken;
+
+use client::ApiClient;
+
+/// What the page is made over.
+pub struct PageParts {
+    /// The operations of the API, for calls inside the process.
+    pub api: Router,
+    /// The sessions.
+    pub manager: Manager,
+    /// The saved auths.
+    pub auths: Auths,
+    /// Cancelled when the server ends and no turn runs any more: streams end then.
+    pub ended: CancellationToken,
+    /// Takes a place among the server's streams for the client that a request's extensions name;
+    /// dropping it frees the place.
+    pub follow: FollowStream,
+}
+
+/// Begins a stream, or says why there is none.
+pub type FollowStream =
+    Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Response> + Send + Sync>;
+
+/// What all requests share. Cloning it is cheap.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) api: ApiClient,
+    pub(crate) manager: Manager,
+    #[expect(dead_code, reason = "read by the views of saved auths")]
+    pub(crate) auths: Auths,
+    pub(crate) ended: CancellationToken,
+    pub(crate) follow: FollowStream,
+}
+
+/// The routes of the page.
+pub fn router(parts: PageParts) -> Router {
+    let app = App {
+        api: ApiClient::new(parts.api),
+        manager: parts.manager,
+        auths: parts.auths,
+        ended: parts.ended,
+        follow: parts.follow,
+    };
+    Router::new()
+        .merge(assets::router())
+        .merge(preferences::router())
+        .merge(auths::router())
+        .merge(config::router())
+        .merge(conversation::router())
+        .merge(create::router())
+        .merge(dashboard::router())
+        .merge(mcp::router())
+        .merge(mcp_import::router())
+        .merge(mcp_login::router())
+        .merge(personas::router())
+        .merge(plugin_add::router())
+        .merge(plugins::router())
+        .merge(routes::router())
+        .merge(usage::router())
+        .layer(from_fn(failure::show))
+        .layer(from_fn(request::refuse_foreign))
+        .layer(from_fn(respond::with_headers))
+        .with_state(app)
+}
+
+/// Shows a problem of the server's to a person: a browser that was not let in, a path where nothing
+/// is. `kind` is the word for programs, such as `no-token`.
+pub fn problem(
+    status: StatusCode,
+    kind: &str,
+    title: &str,
+    detail: &str,
+    headers: &HeaderMap,
+) -> Response {
+    problem_page::of(status, kind, title, detail, headers)
+}

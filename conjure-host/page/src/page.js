@@ -1,0 +1,293 @@
+// The module of the page: puts pieces of HTML in place, follows streams, sends forms, opens dialogs,
+// listens to keys. The server makes all HTML; each thing here is asked for by a `data-` attribute,
+// and each has an ordinary link or form under it.
+
+const byId = (id) => document.getElementById(id);
+const scroller = document.scrollingElement;
+const isAtEnd = () => scroller.scrollTop + innerHeight >= scroller.scrollHeight - 48;
+const toEnd = () => scroller.scrollTo(0, scroller.scrollHeight);
+const follows = () => document.querySelector("[data-follow]") !== null;
+
+// Pieces: `<template data-swap=HOW data-target=ID>`.
+
+function swap(html) {
+  const holder = document.createElement("template");
+  holder.innerHTML = html;
+  const wasAtEnd = follows() && isAtEnd();
+  for (const piece of [...holder.content.children]) {
+    if (piece.dataset.swap) put(piece);
+  }
+  if (wasAtEnd) toEnd();
+  arm(document);
+}
+
+function put(piece) {
+  const target = byId(piece.dataset.target);
+  if (!target) return;
+  // What somebody is editing stays until it is sent.
+  const edited = target.querySelector("[data-escape]:not([hidden])");
+  if (edited && !edited.hasAttribute("aria-busy")) return;
+  const content = piece.content;
+  const how = piece.dataset.swap;
+  if (how === "outer" || how === "inner") keep(target, content);
+  const focused = target.contains(document.activeElement) ? document.activeElement.id : "";
+  // A browser holds the reader's place only where there is something above it.
+  if ((how === "prepend" || target.id === "older") && scroller.scrollTop < 2) scroller.scrollTop = 2;
+  switch (how) {
+    case "outer": target.replaceWith(content); break;
+    case "inner": target.replaceChildren(content); break;
+    case "append": target.append(content); break;
+    case "prepend": target.prepend(content); break;
+    case "remove": target.remove(); break;
+  }
+  if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
+  if (target.tagName === "DIALOG") target.childElementCount ? show(target) : target.close();
+  if (target.id === "toasts") setTimeout(() => target.firstElementChild?.remove(), 9000);
+}
+
+// What the person opened stays open, and what they wrote stays written.
+function keep(target, content) {
+  for (const old of target.querySelectorAll("details[id]")) {
+    const fresh = content.getElementById(old.id);
+    if (fresh) fresh.open = old.open;
+  }
+  if (target.tagName === "DETAILS" && target.id) {
+    const fresh = content.getElementById(target.id);
+    if (fresh) fresh.open = target.open;
+  }
+  for (const old of target.querySelectorAll("textarea[id], input[id]:not([type=hidden])")) {
+    const fresh = content.getElementById(old.id);
+    if (!fresh || fresh.getAttribute("aria-invalid")) continue;
+    if (old === document.activeElement || old.value !== old.defaultValue) fresh.value = old.value;
+  }
+}
+
+function say(words) {
+  const toast = document.createElement("p");
+  toast.className = "toast";
+  toast.textContent = words;
+  byId("toasts").append(toast);
+  setTimeout(() => toast.remove(), 9000);
+}
+
+async function ask(url, options = {}) {
+  let answer;
+  try {
+    const headers = { "x-conjure-pieces": "1", accept: "text/html" };
+    answer = await fetch(url, { ...options, headers, credentials: "same-origin" });
+  } catch {
+    say("The server could not be reached. Nothing was lost; try again when it is back.");
+    return false;
+  }
+  if (answer.status === 401) location.reload();
+  const go = answer.headers.get("x-conjure-go");
+  if (go) {
+    const here = new URL(go, location).href === location.href;
+    here ? location.reload() : location.assign(go);
+    return true;
+  }
+  const html = await answer.text();
+  if (html.includes("data-swap=")) swap(html);
+  else if (!answer.ok) say(`The server answered ${answer.status}.`);
+  return answer.ok;
+}
+
+addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (form.dataset.swap === undefined) return;
+  event.preventDefault();
+  if (form.getAttribute("aria-busy")) return;
+  form.setAttribute("aria-busy", "true");
+  const data = new FormData(form, event.submitter);
+  const isMultipart = form.getAttribute("enctype") === "multipart/form-data";
+  const body = isMultipart ? data : new URLSearchParams(data);
+  const action = event.submitter?.getAttribute("formaction") || form.getAttribute("action");
+  const isGet = form.getAttribute("method")?.toLowerCase() === "get";
+  const draft = form.querySelector("[data-draft]");
+  const done = await (isGet ? ask(`${action}?${body}`) : ask(action, { method: "POST", body }));
+  form.removeAttribute("aria-busy");
+  if (!done) return;
+  if (form.dataset.swap === "reset") form.reset();
+  for (const list of form.querySelectorAll("[data-clear]")) list.replaceChildren();
+  if (form.dataset.swap === "close") form.closest("dialog")?.close();
+  if (draft) sessionStorage.removeItem(draft.dataset.draft);
+});
+
+// What depends on a choice: `data-change=URL` on a select, asked with the values of all of its form.
+
+addEventListener("change", ({ target }) => {
+  if (!target.dataset?.change) return;
+  const all = [...target.form.querySelectorAll("[data-change]")].map((one) => [one.name, one.value]);
+  ask(`${target.dataset.change}?${new URLSearchParams(all)}`);
+});
+
+// Streams: `data-stream=URL`, `data-seen` what was seen last.
+
+let source;
+function follow(element) {
+  const url = new URL(element.dataset.stream, location);
+  if (element.dataset.seen) url.searchParams.set("after", element.dataset.seen);
+  source?.close();
+  source = new EventSource(url);
+  const mine = source;
+  source.onopen = () => document.body.removeAttribute("data-lost");
+  source.onmessage = (event) => {
+    swap(event.data);
+    if (event.lastEventId) element.dataset.seen = event.lastEventId;
+  };
+  source.addEventListener("gone", () => location.reload());
+  source.onerror = () => {
+    document.body.setAttribute("data-lost", "");
+    if (mine.readyState !== EventSource.CLOSED) return;
+    setTimeout(() => { if (source === mine && !document.hidden) follow(element); }, 2000);
+  };
+}
+
+// A browser opens few connections to a server: a page that nobody looks at follows nothing.
+let hidden;
+document.addEventListener("visibilitychange", () => {
+  const element = document.querySelector("[data-stream]");
+  if (!element) return;
+  clearTimeout(hidden);
+  if (document.hidden) {
+    hidden = setTimeout(() => { source?.close(); source = undefined; }, 20000);
+  } else if (!source || source.readyState === EventSource.CLOSED) {
+    follow(element);
+  }
+});
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
+// What is fetched when it comes into sight: `data-fetch=URL`.
+
+const sight = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target } of seen) {
+    if (!isIntersecting) continue;
+    sight.unobserve(target);
+    ask(target.dataset.fetch);
+  }
+}, { rootMargin: "600px" });
+
+function arm(part) {
+  for (const element of part.querySelectorAll("[data-fetch]:not([data-armed])")) {
+    element.dataset.armed = "";
+    sight.observe(element);
+  }
+}
+
+// Clicks.
+
+function show(dialog) {
+  if (!dialog.open) dialog.showModal();
+  dialog.querySelector("[autofocus], input:not([type=hidden]), textarea, select")?.focus();
+}
+
+addEventListener("click", (event) => {
+  const at = (name) => event.target.closest?.(`[data-${name}]`);
+  const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
+  let element;
+  if (event.target.tagName === "DIALOG") event.target.close();
+  if (at("drop")) at("drop").parentElement.remove();
+  if (at("close")) at("close").closest("dialog")?.close();
+  if ((element = at("open"))) show(byId(element.dataset.open));
+  if (plain && (element = at("dialog"))) {
+    event.preventDefault();
+    ask(element.dataset.dialog || element.href);
+  }
+  if ((element = at("toggle"))) toggle(element.dataset.toggle);
+  if (at("end")) toEnd();
+  if ((element = at("fill"))) {
+    const field = byId(element.dataset.fill);
+    field.value = element.dataset.text;
+    field.focus();
+  }
+  if ((element = at("copy"))) {
+    const from = byId(element.dataset.copy) ?? element.closest("figure, article")?.querySelector("pre, .text");
+    navigator.clipboard?.writeText(from?.innerText.replace(/\n$/, "") ?? "").then(() => {
+      element.dataset.done = "";
+      setTimeout(() => delete element.dataset.done, 1500);
+    }, () => say("The browser does not allow copying here."));
+  }
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target) || event.target.closest(".menu > div")) menu.open = false;
+  }
+});
+
+// `data-toggle="A B"`: shows what is hidden of these, and hides the rest.
+function toggle(ids) {
+  for (const element of ids.split(" ").map(byId).filter(Boolean)) {
+    element.hidden = !element.hidden;
+    if (!element.hidden) element.querySelector("input:not([type=hidden]), textarea")?.select();
+  }
+}
+
+// Keys: `data-key="g n"` on what they press.
+
+let before = "";
+addEventListener("keydown", (event) => {
+  const { key, target } = event;
+  const writes = target.matches?.("input, textarea, select");
+  if (key === "Enter" && target.matches?.("[data-enter]") && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    const files = target.form.querySelector("[data-clear]")?.childElementCount;
+    if (target.value.trim() || files) target.form.requestSubmit();
+  }
+  if (key === "Escape") {
+    const undone = target.closest?.("[data-escape]");
+    if (undone) { undone.reset?.(); toggle(undone.dataset.escape); }
+    for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
+    if (writes && !document.querySelector("dialog[open]")) target.blur();
+  }
+  if (writes || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const keys = before ? `${before} ${key}` : key;
+  before = key === "g" && !before ? key : "";
+  const pressed = document.querySelector(`[data-key="${CSS.escape(keys)}"]`);
+  if (!pressed) return;
+  event.preventDefault();
+  pressed.matches("input, textarea") ? pressed.focus() : pressed.click();
+});
+
+// Files: `data-attach=URL` on the field that chooses them; also dropped and pasted ones.
+
+async function attach(files) {
+  const field = document.querySelector("[data-attach]");
+  for (const file of field ? files : []) {
+    const name = encodeURIComponent(file.name || "file");
+    await ask(`${field.dataset.attach}?name=${name}`, { method: "POST", body: file });
+  }
+}
+addEventListener("change", ({ target }) => {
+  if (target.dataset?.attach) attach([...target.files]).then(() => { target.value = ""; });
+});
+addEventListener("dragover", (event) => {
+  if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
+});
+addEventListener("drop", (event) => {
+  if (!event.dataTransfer?.files.length) return;
+  event.preventDefault();
+  attach([...event.dataTransfer.files]);
+});
+addEventListener("paste", (event) => {
+  const files = [...event.clipboardData?.files ?? []];
+  if (!files.length) return;
+  event.preventDefault();
+  attach(files);
+});
+
+// Drafts: `data-draft=NAME` on a field.
+
+addEventListener("input", ({ target }) => {
+  if (target.dataset?.draft) sessionStorage.setItem(target.dataset.draft, target.value);
+});
+for (const field of document.querySelectorAll("[data-draft]")) {
+  field.value ||= sessionStorage.getItem(field.dataset.draft) ?? "";
+}
+
+addEventListener("scroll", () => {
+  document.body.toggleAttribute("data-away", follows() && !isAtEnd());
+}, { passive: true });
+
+document.documentElement.dataset.script = "";
+if (follows() && !location.hash) toEnd();
+arm(document);
+const stream = document.querySelector("[data-stream]");
+if (stream) follow(stream);

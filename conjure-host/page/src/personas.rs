@@ -1,0 +1,206 @@
+//! Personas: the list, and dialogs that add one, change it and remove it. A session that chose one
+//! has a copy of its own.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::Method;
+use axum::response::Response;
+use axum::routing::get;
+use conjure_core::foreign_text::clean;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::App;
+use crate::client::{ApiProblem, segment};
+use crate::failure::Failure;
+use crate::forms::{Field, form_error};
+use crate::layout::{Nav, View, layout};
+use crate::request::PageRequest;
+use crate::respond::go_to;
+use crate::saved::{Persona, Sent, Wrong, all};
+use crate::sheet::{Question, refused, sheet};
+use crate::when::time;
+
+/// Characters of a persona's text that the list shows.
+const SHOWN: usize = 240;
+
+pub(crate) fn router() -> Router<App> {
+    Router::new()
+        .route("/personas", get(list).post(create))
+        .route("/personas/new", get(new))
+        .route("/personas/{persona}", get(edit).post(change))
+        .route("/personas/{persona}/remove", get(ask).post(remove))
+}
+
+async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
+    let personas: Vec<Persona> = all(&app.api, "/api/v1/personas").await?;
+    let body = html! {
+        header."row spread" {
+            h1 { "Personas" }
+            a.button.primary #persona-new href="/personas/new" data-dialog { "New persona" }
+        }
+        p.muted { "Who the model is to be. A session that chooses one keeps a copy." }
+        @if personas.is_empty() {
+            p.empty { "There is no persona yet." }
+        } @else {
+            ul.cards #personas {
+                @for persona in &personas { (card(persona)) }
+            }
+        }
+    };
+    Ok(layout(
+        &request,
+        &View::new(Nav::Personas, "Personas"),
+        &body,
+    ))
+}
+
+fn card(persona: &Persona) -> Markup {
+    let at = format!("/personas/{}", segment(&persona.id));
+    let (name, text) = (clean(&persona.name), clean(&persona.persona_text));
+    let shown: String = text.chars().take(SHOWN).collect();
+    let is_cut = shown.len() < text.len();
+    html! {
+        li.card id={ "persona-" (persona.id) } {
+            h2 { (name) " " @if !persona.version.is_empty() { span.badge { (clean(&persona.version)) } } }
+            p.said { (shown) @if is_cut { "…" } }
+            p.muted { "Changed " (time(persona.updated_at_ms)) }
+            div.row {
+                a.button.small id={ "persona-edit-" (persona.id) } href=(at) data-dialog
+                    aria-label={ "Edit " (name) } { "Edit" }
+                a.button.small id={ "persona-remove-" (persona.id) } href={ (at) "/remove" } data-dialog
+                    aria-label={ "Remove " (name) } { "Remove" }
+            }
+        }
+    }
+}
+
+/// The fields of a persona, with ids that begin so.
+pub(crate) fn fields(prefix: &str, sent: &Sent, wrong: &Wrong<'_>, required: bool) -> Markup {
+    let [name, version, text] = ["name", "version", "text"].map(|what| format!("{prefix}-{what}"));
+    let mut name = Field::new(&name, "persona_name", "Name").error(wrong.at("name"));
+    if required {
+        name = name.required();
+    }
+    html! {
+        (name.input("text", &sent.text("persona_name")))
+        (Field::new(&version, "persona_version", "Version").error(wrong.at("version"))
+            .hint("Such as 1; nothing: 1").input("text", &sent.text("persona_version")))
+        (Field::new(&text, "persona_text", "Text").error(wrong.at("persona_text"))
+            .hint("What the model is told about who it is").textarea(6, &sent.text("persona_text")))
+    }
+}
+
+/// What a form of these fields wants to save.
+pub(crate) fn body(sent: &Sent) -> Value {
+    let version = sent.line("persona_version");
+    json!({
+        "name": sent.line("persona_name"),
+        "version": if version.is_empty() { "1".to_owned() } else { version },
+        "persona_text": sent.text("persona_text"),
+    })
+}
+
+fn form(action: &str, sent: &Sent, problem: Option<&ApiProblem>) -> Markup {
+    let wrong = Wrong::of(problem, &["name", "version", "persona_text"]);
+    html! {
+        form #persona-form method="post" action=(action) data-swap {
+            (form_error(wrong.elsewhere()))
+            (fields("persona", sent, &wrong, true))
+            div.row { button.primary #persona-save { "Save" } }
+        }
+    }
+}
+
+async fn new(request: PageRequest) -> Response {
+    let body = form("/personas", &Sent::default(), None);
+    sheet(&request, Nav::Personas, "New persona", &body)
+}
+
+async fn create(
+    State(app): State<App>,
+    request: PageRequest,
+    sent: Sent,
+) -> Result<Response, Failure> {
+    let wanted = body(&sent);
+    let made = app
+        .api
+        .send::<Value>(Method::POST, "/api/v1/personas", &wanted);
+    Ok(match made.await {
+        Ok(_) => go_to(&request, "/personas"),
+        Err(problem) => {
+            let body = form("/personas", &sent, Some(&problem));
+            refused(&request, Nav::Personas, "New persona", &body)
+        }
+    })
+}
+
+async fn edit(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let persona: Persona = app.api.get(&at(&id)).await?;
+    let sent = Sent::from([
+        ("persona_name", persona.name),
+        ("persona_version", persona.version),
+        ("persona_text", persona.persona_text),
+    ]);
+    let body = form(&format!("/personas/{}", segment(&id)), &sent, None);
+    Ok(sheet(&request, Nav::Personas, "Edit persona", &body))
+}
+
+async fn change(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    request: PageRequest,
+    sent: Sent,
+) -> Response {
+    match app
+        .api
+        .send::<Value>(Method::PATCH, &at(&id), &body(&sent))
+        .await
+    {
+        Ok(_) => go_to(&request, "/personas"),
+        Err(problem) => {
+            let body = form(
+                &format!("/personas/{}", segment(&id)),
+                &sent,
+                Some(&problem),
+            );
+            refused(&request, Nav::Personas, "Edit persona", &body)
+        }
+    }
+}
+
+async fn ask(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let persona: Persona = app.api.get(&at(&id)).await?;
+    let question = Question {
+        title: "Remove persona",
+        words: html! {
+            p { "Remove the persona " strong { (clean(&persona.name)) } "? Sessions keep the copy that they have." }
+        },
+        action: format!("/personas/{}/remove", segment(&id)),
+        button: "Remove",
+        id: "persona-remove-yes",
+        error: None,
+    };
+    Ok(question.ask(&request, Nav::Personas))
+}
+
+async fn remove(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    app.api.bare::<Value>(Method::DELETE, &at(&id)).await?;
+    Ok(go_to(&request, "/personas"))
+}
+
+fn at(id: &str) -> String {
+    format!("/api/v1/personas/{}", segment(id))
+}

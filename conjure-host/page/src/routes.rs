@@ -1,0 +1,331 @@
+//! The routing table of a session: what each tool leads to and costs, what is kept out and why, and
+//! what waits for approval. Stays up to date when plugins come and go.
+
+use std::collections::HashMap;
+
+use axum::Router;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::Method;
+use axum::response::Response;
+use axum::routing::{get, post};
+use conjure_core::foreign_text::clean;
+use futures_util::stream;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::App;
+use crate::failure::Failure;
+use crate::forms::form_error;
+use crate::layout::{Nav, View, layout};
+use crate::live::live;
+use crate::request::PageRequest;
+use crate::respond::{Swap, go_to, piece, pieces, toast};
+use crate::saved::{Sent, Session, items, session};
+
+pub(crate) fn router() -> Router<App> {
+    Router::new()
+        .route("/sessions/{session}/routes", get(show))
+        .route("/sessions/{session}/routes/live", get(follow))
+        .route("/sessions/{session}/routes/approve", post(approve))
+}
+
+/// The tools of a session's next request.
+#[derive(Deserialize)]
+struct Table {
+    version: u64,
+    routes: Vec<Route>,
+    shadowed: Vec<KeptOut>,
+    quarantined: Vec<KeptOut>,
+    server_tools: Vec<ServerTool>,
+    left_out: Vec<KeptOut>,
+    failed_backends: Vec<FailedBackend>,
+}
+
+#[derive(Deserialize)]
+struct Route {
+    name: String,
+    backend: String,
+    kind: String,
+    plugin: Option<String>,
+    version: Option<String>,
+    mode: String,
+    effects: String,
+    schema_tokens: u64,
+    description: String,
+    input_schema: Value,
+}
+
+#[derive(Deserialize)]
+struct KeptOut {
+    name: String,
+    #[serde(default)]
+    source: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct ServerTool {
+    name: String,
+    backend: String,
+}
+
+#[derive(Deserialize)]
+struct FailedBackend {
+    backend: String,
+    reason: String,
+}
+
+/// A tool that is held.
+#[derive(Deserialize)]
+struct Held {
+    digest: String,
+    backend: String,
+    server: Option<String>,
+    tool: Option<String>,
+    changed: Vec<String>,
+    approved: Definition,
+    now: Definition,
+}
+
+#[derive(Deserialize)]
+struct Definition {
+    description: String,
+    input_schema: Value,
+}
+
+/// How calls of a tool went lately.
+#[derive(Deserialize)]
+struct Calls {
+    name: String,
+    calls: u64,
+    failed: u64,
+    duration_ms: u64,
+}
+
+async fn show(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let session = session(&app.api, &name).await?;
+    let generation = *app.manager.host().registry().subscribe().borrow();
+    let title = format!("Routes of {}", session.shown_name());
+    let body = html! {
+        header."row spread" {
+            h1 { (title) }
+            div.row {
+                a.button #routes-session href=(session.url()) { "To the session" }
+                a.button #routes-config href={ (session.url()) "/config" } data-dialog { "Config" }
+            }
+        }
+        div data-stream={ (session.url()) "/routes/live?generation=" (generation) } {
+            (table(&app, &session).await)
+        }
+    };
+    Ok(layout(&request, &View::new(Nav::Sessions, &title), &body))
+}
+
+/// Everything that changes: the table, and what is not in it.
+async fn table(app: &App, session: &Session) -> Markup {
+    let table = app
+        .api
+        .get::<Table>(&format!("{}/tools", session.api()))
+        .await;
+    let held = items::<Held>(&app.api, "/api/v1/held-tools")
+        .await
+        .unwrap_or_default();
+    let calls = lately(app).await;
+    html! {
+        div #routes {
+            @match &table {
+                Ok(table) => (routed(table, &calls)),
+                Err(problem) => (form_error(Some(&problem.detail))),
+            }
+            @if !held.is_empty() { (waiting(&held, session)) }
+        }
+    }
+}
+
+async fn lately(app: &App) -> HashMap<String, Calls> {
+    #[derive(Deserialize)]
+    struct Usage {
+        tools: Vec<Calls>,
+    }
+    let usage = app.api.get::<Usage>("/api/v1/usage?days=7").await;
+    let tools = usage.map(|usage| usage.tools).unwrap_or_default();
+    tools
+        .into_iter()
+        .map(|tool| (tool.name.clone(), tool))
+        .collect()
+}
+
+fn routed(table: &Table, calls: &HashMap<String, Calls>) -> Markup {
+    let tokens: u64 = table.routes.iter().map(|route| route.schema_tokens).sum();
+    let count = table.routes.len();
+    html! {
+        p #routes-summary {
+            (count) @if count == 1 { " tool" } @else { " tools" }
+            ", about " (tokens) " tokens in every request. Table version " (table.version) "."
+        }
+        @for failed in &table.failed_backends {
+            p.form-error role="alert" { "The backend " strong { (failed.backend) } " is down: " (clean(&failed.reason)) }
+        }
+        @if count > 0 {
+            section.scroll tabindex="0" aria-label="Routing table" {
+                table.table #routes-table {
+                    thead { tr {
+                        th scope="col" { "Public name" } th scope="col" { "Backend" } th scope="col" { "Plugin" }
+                        th scope="col" { "Mode" } th.number scope="col" { "Tokens" }
+                        th scope="col" { "Last 7 days" } th scope="col" { "Definition" }
+                    } }
+                    tbody { @for route in &table.routes { (row(route, calls.get(&route.name))) } }
+                }
+            }
+        }
+        @for tool in &table.server_tools {
+            p { code { (tool.name) } " runs at the provider, through the backend " (tool.backend) "." }
+        }
+        (kept_out("Shadowed", "routes-shadowed", "Another tool is routed in their place.", &table.shadowed))
+        (kept_out("Quarantined", "routes-quarantined", "The table would be wrong with them.", &table.quarantined))
+        (kept_out("Not sent", "routes-left-out", "The provider of this session does not take them.", &table.left_out))
+    }
+}
+
+/// A schema as a person reads it.
+fn shown(schema: &Value) -> String {
+    clean(&serde_json::to_string_pretty(schema).unwrap_or_default()).into_owned()
+}
+
+fn row(route: &Route, calls: Option<&Calls>) -> Markup {
+    let schema = shown(&route.input_schema);
+    html! {
+        tr id={ "route-" (route.name) } {
+            th scope="row" { code { (route.name) } }
+            td { (route.backend) @if route.kind != route.backend { " " span.muted { "(" (route.kind) ")" } } }
+            td {
+                @match (&route.plugin, &route.version) {
+                    (Some(plugin), Some(version)) => { (plugin) " " span.muted { (version) } },
+                    (Some(plugin), None) => (plugin),
+                    _ => "–",
+                }
+            }
+            td { (route.mode) ", " (route.effects) }
+            td.number { (route.schema_tokens) }
+            td {
+                @match calls {
+                    Some(calls) if calls.calls > 0 => {
+                        (calls.calls) @if calls.calls == 1 { " call, " } @else { " calls, " }
+                        (calls.duration_ms / calls.calls) " ms each"
+                        @if calls.failed > 0 { ", " span.wrong { (calls.failed) " failed" } }
+                    },
+                    _ => "–",
+                }
+            }
+            td {
+                details id={ "route-more-" (route.name) } {
+                    summary { "Show" }
+                    p.said { (clean(&route.description)) }
+                    pre { (schema) }
+                }
+            }
+        }
+    }
+}
+
+fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOut]) -> Markup {
+    html! {
+        @if !tools.is_empty() {
+            section aria-labelledby=(id) {
+                h2 id=(id) { (title) }
+                p.muted { (words) }
+                ul {
+                    @for tool in tools {
+                        li {
+                            code { (tool.name) }
+                            @if !tool.source.is_empty() { " " span.muted { "(" (clean(&tool.source)) ")" } }
+                            ": " (clean(&tool.reason))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is held until somebody approves it.
+fn waiting(held: &[Held], session: &Session) -> Markup {
+    html! {
+        section aria-labelledby="routes-held" {
+            h2 #routes-held { "Held" }
+            p.muted { "Their definitions are other ones than somebody approved. No session offers them until they are approved again." }
+            @for (at, one) in held.iter().enumerate() {
+                @let server = one.server.as_deref().unwrap_or(&one.backend);
+                @let tool = one.tool.as_deref().unwrap_or("what the server says about its use");
+                article.card id={ "held-" (at) } {
+                    h3 { (clean(server)) ": " code { (clean(tool)) } }
+                    ul { @for change in &one.changed { li { (clean(change)) } } }
+                    div.columns {
+                        (definition("Approved", &one.approved))
+                        (definition("Now", &one.now))
+                    }
+                    form method="post" action={ (session.url()) "/routes/approve" } data-swap {
+                        input type="hidden" name="digest" value=(one.digest);
+                        button.primary id={ "held-approve-" (at) } aria-label={ "Approve " (clean(tool)) " of " (clean(server)) } { "Approve" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn definition(title: &str, definition: &Definition) -> Markup {
+    let schema = shown(&definition.input_schema);
+    html! {
+        div { h4 { (title) } p.said { (clean(&definition.description)) } pre { (schema) } }
+    }
+}
+
+async fn approve(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: PageRequest,
+    sent: Sent,
+) -> Result<Response, Failure> {
+    let session = session(&app.api, &name).await?;
+    let body = json!({ "digests": [sent.text("digest")] });
+    app.api
+        .send::<Value>(Method::POST, "/api/v1/held-tools/approve", &body)
+        .await?;
+    if request.pieces {
+        let fresh = table(&app, &session).await;
+        return Ok(pieces(
+            html! { (piece(Swap::Outer, "routes", &fresh)) (toast("Approved")) },
+        ));
+    }
+    Ok(go_to(&request, &format!("{}/routes", session.url())))
+}
+
+/// What the page shows already.
+#[derive(Deserialize)]
+struct Shown {
+    #[serde(default)]
+    generation: u64,
+}
+
+async fn follow(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(shown): Query<Shown>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let session = session(&app.api, &name).await?;
+    let generations = app.manager.host().registry().subscribe();
+    let begin = (app.clone(), session, generations, shown.generation);
+    let pieces = stream::unfold(begin, |(app, session, mut generations, seen)| async move {
+        let now = *generations.wait_for(|now| *now != seen).await.ok()?;
+        let fresh = piece(Swap::Outer, "routes", &table(&app, &session).await);
+        Some((fresh, (app, session, generations, now)))
+    });
+    Ok(live(&app, request.extensions(), pieces))
+}

@@ -1,0 +1,353 @@
+//! What is saved, as far as the views read it, and what forms send.
+
+use std::borrow::Cow;
+
+use axum::extract::{Form, FromRequest, Request};
+use axum::response::Response;
+use conjure_core::foreign_text::clean;
+use conjure_runtime::manager::SessionState;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::client::{ApiClient, ApiProblem, segment};
+
+/// The most that a view lists of anything.
+const MOST: usize = 1_000;
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    items: Vec<T>,
+    next: Option<String>,
+}
+
+/// A saved auth.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Auth {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) provider: String,
+    pub(crate) kind: String,
+    pub(crate) base_url: Option<String>,
+    pub(crate) created_at_ms: i64,
+}
+
+impl Auth {
+    /// Its kind in words.
+    pub(crate) fn kind_words(&self) -> &str {
+        kind_words(&self.kind)
+    }
+
+    /// Whether a model can be asked with it: a secret of an MCP server is none.
+    pub(crate) fn asks_models(&self) -> bool {
+        self.provider != "mcp"
+    }
+}
+
+/// The kind of a saved auth in words.
+pub(crate) fn kind_words(kind: &str) -> &str {
+    match kind {
+        "api_key" => "API key",
+        "bearer_token" => "Bearer token",
+        "custom_headers" => "Custom headers",
+        "base_url" => "Base URL",
+        other => other,
+    }
+}
+
+/// A provider that is known by name.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Provider {
+    pub(crate) name: String,
+    pub(crate) base_url: Option<String>,
+}
+
+/// A persona.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Persona {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) persona_text: String,
+    pub(crate) updated_at_ms: i64,
+}
+
+/// An MCP server.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct McpServer {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) settings: Map<String, Value>,
+    pub(crate) enabled: bool,
+}
+
+/// A session.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+    pub(crate) auth: SessionAuth,
+    pub(crate) model: String,
+    pub(crate) working_dir: String,
+    pub(crate) persona: PersonaCopy,
+    pub(crate) memory: Map<String, Value>,
+    pub(crate) tools: Map<String, Value>,
+    pub(crate) mcps: Map<String, Value>,
+    pub(crate) thread: Option<SessionThread>,
+    pub(crate) state: SessionState,
+    pub(crate) queued: usize,
+    pub(crate) updated_at_ms: i64,
+}
+
+/// The saved auth of a session.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct SessionAuth {
+    pub(crate) id: String,
+    pub(crate) provider: String,
+    pub(crate) name: String,
+}
+
+/// The persona of a session.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct PersonaCopy {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) persona_text: String,
+}
+
+/// The thread of a session.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct SessionThread {
+    pub(crate) label: String,
+    pub(crate) turns: u64,
+}
+
+impl Session {
+    /// The name that people see.
+    pub(crate) fn shown_name(&self) -> Cow<'_, str> {
+        clean(self.name.as_deref().unwrap_or(&self.id))
+    }
+
+    /// Its address in the page. By its id where its name could be read as another's.
+    pub(crate) fn url(&self) -> String {
+        let word = self.name.as_deref().unwrap_or(&self.id);
+        let word = if matches!(word, "." | "..") {
+            &self.id
+        } else {
+            word
+        };
+        format!("/sessions/{}", segment(word))
+    }
+
+    /// Its address in the API.
+    pub(crate) fn api(&self) -> String {
+        format!("/api/v1/sessions/{}", segment(&self.id))
+    }
+
+    /// Whether a turn runs.
+    pub(crate) fn is_active(&self) -> bool {
+        self.state != SessionState::Idle
+    }
+}
+
+/// A thread.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Thread {
+    pub(crate) id: String,
+    pub(crate) label: String,
+    pub(crate) last_seq: u64,
+}
+
+impl Thread {
+    /// The name that people see.
+    pub(crate) fn shown_name(&self) -> Cow<'_, str> {
+        match self.label.is_empty() {
+            true => Cow::Borrowed(&self.id),
+            false => clean(&self.label),
+        }
+    }
+}
+
+/// Everything in a list of the API, a thousand things at most.
+pub(crate) async fn all<T: DeserializeOwned>(
+    api: &ApiClient,
+    path: &str,
+) -> Result<Vec<T>, ApiProblem> {
+    let mut found: Vec<T> = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let from = cursor.map_or_else(String::new, |cursor| {
+            format!("&cursor={}", segment(&cursor))
+        });
+        let page: Page<T> = api.get(&format!("{path}?limit=200{from}")).await?;
+        found.extend(page.items);
+        cursor = page.next;
+        if cursor.is_none() || found.len() >= MOST {
+            return Ok(found);
+        }
+    }
+}
+
+/// What is in a list of the API that has no pages.
+pub(crate) async fn items<T: DeserializeOwned>(
+    api: &ApiClient,
+    path: &str,
+) -> Result<Vec<T>, ApiProblem> {
+    let page: Page<T> = api.get(path).await?;
+    Ok(page.items)
+}
+
+/// A session by its id or its name.
+pub(crate) async fn session(api: &ApiClient, name: &str) -> Result<Session, ApiProblem> {
+    api.get(&format!("/api/v1/sessions/{}", segment(name)))
+        .await
+}
+
+/// What a form sent: names and values, in their order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sent(Vec<(String, String)>);
+
+impl Sent {
+    /// What was sent under a name; empty where nothing was. Line ends are those of this system.
+    pub(crate) fn text(&self, name: &str) -> String {
+        let found = self.0.iter().find(|(given, _)| given == name);
+        found.map_or_else(String::new, |(_, value)| value.replace("\r\n", "\n"))
+    }
+
+    /// The same without blanks around it.
+    pub(crate) fn line(&self, name: &str) -> String {
+        self.text(name).trim().to_owned()
+    }
+
+    /// Whether anything was sent under a name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(given, _)| given == name)
+    }
+
+    /// Everything that was sent under a name.
+    pub(crate) fn every(&self, name: &str) -> Vec<&str> {
+        let found = self.0.iter().filter(|(given, _)| given == name);
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The lines of what was sent under a name that say anything.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        let text = self.text(name);
+        let lines = text.lines().map(str::trim);
+        lines
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+impl<const N: usize> From<[(&str, String); N]> for Sent {
+    fn from(pairs: [(&str, String); N]) -> Self {
+        Self(pairs.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        use axum::response::IntoResponse as _;
+        let sent = Form::<Vec<(String, String)>>::from_request(request, state).await;
+        let Form(sent) = sent.map_err(|error| error.into_response())?;
+        Ok(Self(sent))
+    }
+}
+
+/// What the host says of a field without its name.
+const PHRASES: [(&str, &str); 3] = [
+    ("cannot be the name", "name"),
+    ("working directory", "working_dir"),
+    ("provider's name", "provider"),
+];
+
+/// The field of a form that a problem is about: the first one whose name its words have in them.
+fn wrong_field<'a>(problem: &ApiProblem, fields: &[&'a str]) -> Option<&'a str> {
+    let known = |name: &str| fields.iter().find(|field| **field == name).copied();
+    if problem.kind() == "name-taken" {
+        return known("name");
+    }
+    let named = |field: &&&str| problem.detail.contains(&format!("`{field}`"));
+    let named = fields.iter().find(named).copied();
+    let phrase = || {
+        PHRASES
+            .iter()
+            .find(|(phrase, _)| problem.detail.contains(phrase))
+    };
+    named.or_else(|| phrase().and_then(|(_, name)| known(name)))
+}
+
+/// A problem beside the field that it is about.
+pub(crate) struct Wrong<'a> {
+    problem: Option<&'a ApiProblem>,
+    field: Option<&'a str>,
+}
+
+impl<'a> Wrong<'a> {
+    /// Of a form with these fields.
+    pub(crate) fn of(problem: Option<&'a ApiProblem>, fields: &[&'a str]) -> Self {
+        let field = problem.and_then(|problem| wrong_field(problem, fields));
+        Self { problem, field }
+    }
+
+    /// What is wrong with a field.
+    pub(crate) fn at(&self, field: &str) -> Option<&'a str> {
+        let problem = self.problem.filter(|_| self.field == Some(field))?;
+        Some(&problem.detail)
+    }
+
+    /// What is wrong with no field of its own.
+    pub(crate) fn elsewhere(&self) -> Option<&'a str> {
+        let problem = self.problem.filter(|_| self.field.is_none())?;
+        Some(&problem.detail)
+    }
+}
+
+/// A problem that this form found itself.
+pub(crate) fn invalid(detail: impl Into<String>) -> ApiProblem {
+    ApiProblem {
+        r#type: "urn:conjure:problem:invalid".to_owned(),
+        title: "Invalid".to_owned(),
+        status: 422,
+        detail: detail.into(),
+        more: Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_at_the_field_that_it_names() {
+        let problem = invalid("`working_dir` is no directory");
+        let wrong = Wrong::of(Some(&problem), &["name", "working_dir"]);
+        assert_eq!(
+            wrong.at("working_dir"),
+            Some("`working_dir` is no directory")
+        );
+        assert_eq!((wrong.at("name"), wrong.elsewhere()), (None, None));
+        let problem = invalid("no such thing");
+        let wrong = Wrong::of(Some(&problem), &["name"]);
+        assert_eq!(
+            (wrong.at("name"), wrong.elsewhere()),
+            (None, Some("no such thing"))
+        );
+    }
+
+    #[test]
+    fn a_form_gives_texts_lines_and_lists() {
+        let pairs = [("a", " x \r\n\r\n y"), ("b", "1"), ("b", "2")];
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let sent = Sent(pairs.to_vec());
+        assert_eq!(sent.text("a"), " x \n\n y");
+        assert_eq!(sent.lines("a"), ["x", "y"]);
+        assert_eq!(sent.every("b"), ["1", "2"]);
+        assert!(sent.has("b") && !sent.has("c"));
+    }
+}

@@ -1,0 +1,90 @@
+// The hub of MCP servers: added by form, imported, tried, switched, deleted, and used by a session.
+
+import { expect, test } from '../support/test.js';
+
+test.use({ plugins: [process.env.CONJURE_PLUGIN_LOCAL, process.env.CONJURE_PLUGIN_MCP] });
+
+test('a server is added by form, tried, disabled and deleted, and its secret is sealed', async ({ page, server }) => {
+  await page.goto('/mcp');
+  await page.getByRole('link', { name: 'Add server' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill('mock');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog.getByText('`command` is needed')).toBeVisible();
+  await dialog.getByLabel('Command').fill(process.env.CONJURE_MOCK_MCP);
+  await dialog.getByLabel('Environment').fill('API_TOKEN=hush-hush');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+
+  const card = page.getByRole('listitem').filter({ has: page.getByRole('heading', { name: 'mock' }) });
+  await expect(card).toContainText('enabled');
+  await card.getByRole('button', { name: 'Test mock' }).click();
+  await expect(card.getByRole('status')).toContainText(/It works: \d+ tools/);
+  expect(await page.content()).not.toContain('hush-hush');
+  // The settings that were read go back as they were: the secret stays named.
+  await card.getByRole('link', { name: 'Edit mock' }).click();
+  await expect(dialog.getByLabel('Environment')).toHaveValue(/"secret"/);
+  await dialog.getByLabel('Arguments').fill('--quiet');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(card).toContainText('--quiet');
+  const [saved] = (await server.api('GET', '/mcp-servers')).items;
+  expect(saved.settings.env.API_TOKEN).toEqual({ secret: expect.stringMatching(/^MCP_/) });
+
+  await card.getByRole('button', { name: 'Disable mock' }).click();
+  await expect(card).toContainText('disabled');
+  await expect(card.getByRole('button', { name: 'Enable mock' })).toBeVisible();
+  await card.getByRole('link', { name: 'Delete mock' }).click();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await expect(page.getByText('No server is saved yet')).toBeVisible();
+});
+
+const IMPORTS = {
+  'claude mcp add': 'claude mcp add lamp -- lamp-server --on',
+  mcpServers: '{"mcpServers": {"lamp": {"command": "lamp-server", "args": ["--on"]}}}',
+  'Codex TOML': '[mcp_servers.lamp]\ncommand = "lamp-server"\nargs = ["--on"]\n',
+};
+
+for (const [form, text] of Object.entries(IMPORTS)) {
+  test(`servers are imported from ${form}`, async ({ page, server }) => {
+    await page.goto('/mcp');
+    await page.getByRole('link', { name: 'Import' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Configuration').fill('neither this nor that');
+    await dialog.getByRole('button', { name: 'Import' }).click();
+    await expect(dialog.getByRole('alert')).toBeVisible();
+    await dialog.getByLabel('Configuration').fill(text);
+    await dialog.getByRole('button', { name: 'Import' }).click();
+    await expect(dialog.getByText('Saved: lamp')).toBeVisible();
+    await dialog.getByRole('link', { name: 'Show all servers' }).click();
+    await expect(page.getByText('lamp-server --on')).toBeVisible();
+    const [saved] = (await server.api('GET', '/mcp-servers')).items;
+    expect(saved).toMatchObject({ name: 'lamp', settings: { command: 'lamp-server', args: ['--on'] } });
+  });
+}
+
+test('what an import cannot take over is said', async ({ page }) => {
+  await page.goto('/mcp/import');
+  await page.getByLabel('Configuration').fill(
+    '{"mcpServers": {"notes": {"url": "https://notes.example/mcp", "headers": {"Authorization": "Bearer hush"}}}}');
+  await page.getByRole('button', { name: 'Import' }).click();
+  await expect(page.getByRole('heading', { name: 'Secrets that have to be set' })).toBeVisible();
+  expect(await page.content()).not.toContain('hush');
+});
+
+test('a session chooses from the servers that are enabled', async ({ page, server, session }) => {
+  for (const [name, enabled] of [['mock', true], ['off', false]]) {
+    await server.api('POST', '/mcp-servers', {
+      name, enabled, settings: { command: process.env.CONJURE_MOCK_MCP },
+    });
+  }
+  await session('site');
+  await page.goto('/');
+  await page.getByRole('link', { name: 'Config of site' }).click();
+  const dialog = page.getByRole('dialog');
+  const group = dialog.getByRole('group', { name: 'MCP servers' });
+  await expect(group.getByLabel('off')).toHaveCount(0);
+  await group.getByLabel('mock').check();
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog).toHaveCount(0);
+  const { mcps } = await server.api('GET', '/sessions/site');
+  expect(Object.keys(mcps)).toEqual(['mock']);
+});

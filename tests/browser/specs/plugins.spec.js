@@ -1,0 +1,82 @@
+// Routes, Plugins and Usage: what is there, what comes while one looks, and what it cost.
+
+import { expect, test } from '../support/test.js';
+
+test('a plugin that is added while one looks appears in Routes', async ({ page, server, session }) => {
+  await session('site', { tools: { backend: [{ kind: 'local' }, { kind: 'native' }], policy: { allow: ['*'] } } });
+  await page.goto('/sessions/site/routes');
+  const table = page.getByRole('region', { name: 'Routing table' });
+  await expect(table.getByText('local_bash_tool')).toBeVisible();
+  await expect(page.locator('#routes-summary')).toContainText(/about \d+ tokens/);
+  await expect(table.getByText('log-fetcher')).toHaveCount(0);
+  await page.evaluate(() => { window.same = true; });
+  server.plugin(process.env.CONJURE_PLUGIN_SKILL);
+  const row = table.getByRole('row', { name: /log-fetcher_execute/ });
+  await expect(row).toBeVisible({ timeout: 20_000 });
+  await expect(row).toContainText('native');
+  await row.locator('summary').click();
+  await expect(row.locator('pre')).toContainText('"type"');
+  expect(await page.evaluate(() => window.same)).toBe(true);
+});
+
+test('a backend that is down says so', async ({ page, server, session }) => {
+  await session('site', { tools: { backend: [{ kind: 'nothing-like-it' }] } });
+  await page.goto('/sessions/site/routes');
+  await expect(page.getByRole('alert').filter({ hasText: 'nothing-like-it' })).toBeVisible();
+});
+
+test('a plugin is installed by its file, removed and put back', async ({ page }) => {
+  await page.goto('/plugins');
+  await expect(page.getByRole('heading', { name: /^local/ })).toBeVisible();
+  await page.getByRole('link', { name: 'Add plugin' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('File').setInputFiles({ name: 'no.so', mimeType: 'application/octet-stream', buffer: Buffer.from('no library') });
+  await dialog.getByRole('button', { name: 'Install' }).click();
+  await expect(dialog.getByRole('alert')).toBeVisible();
+  await dialog.getByLabel('File').setInputFiles(process.env.CONJURE_PLUGIN_SKILL);
+  await dialog.getByRole('button', { name: 'Install' }).click();
+  await expect(dialog.getByText('Installed: log-fetcher')).toBeVisible({ timeout: 30_000 });
+  await dialog.getByRole('link', { name: 'Show all plugins' }).click();
+  const card = page.getByRole('listitem').filter({ has: page.getByRole('heading', { name: /^log-fetcher/ }) });
+  await expect(card).toContainText('loaded');
+  await card.getByText('May do').click();
+  await expect(card.locator('details[open]')).toContainText(/Reach the hosts|Nothing/);
+  await card.getByRole('button', { name: 'Load again: log-fetcher' }).click();
+  await expect(page.getByText('Loaded again')).toBeVisible();
+  await card.getByRole('link', { name: 'Remove log-fetcher' }).click();
+  await dialog.getByRole('button', { name: 'Remove' }).click();
+  await expect(card).toHaveCount(0);
+  await page.getByRole('link', { name: 'Put log-fetcher back' }).click();
+  await dialog.getByRole('button', { name: 'Put back' }).click();
+  await expect(card).toContainText('loaded');
+  await expect(page.getByText(/log-fetcher put back/)).toBeVisible();
+});
+
+test('a file that is no plugin is shown as failed while one looks', async ({ page, server }) => {
+  await page.goto('/plugins');
+  const { writeFileSync, renameSync } = await import('node:fs');
+  writeFileSync(`${server.root}/tmp/part`, 'no library');
+  renameSync(`${server.root}/tmp/part`, `${server.root}/plugins/libbroken.so`);
+  await expect(page.getByRole('alert').filter({ hasText: 'libbroken.so' })).toBeVisible({ timeout: 20_000 });
+});
+
+test('usage says what was spent, by chat, model, tool and cause, and as CSV', async ({ page, server, model, session }) => {
+  await session('site');
+  await model.calls('call_1', 'local_bash_tool', { command: 'echo hello' });
+  await model.says('Done.');
+  const said = await server.api('POST', '/sessions/site/turns', { text: 'Greet the harbour master' });
+  await server.api('GET', `/turns/${said.turn}?wait=20`);
+  await page.goto('/usage');
+  await expect(page.locator('#usage-total')).toContainText('in 2 replies');
+  await expect(page.getByRole('img', { name: /^Tokens a day/ })).toBeVisible();
+  await expect(page.getByRole('region', { name: 'By chat' }).locator('table')).toContainText('Harbour Master');
+  await expect(page.getByRole('region', { name: 'By model' }).locator('table')).toContainText('claude-mock');
+  await expect(page.getByRole('region', { name: 'By tool' }).locator('table')).toContainText('local_bash_tool');
+  await expect(page.getByRole('region', { name: 'By cause' }).locator('table')).toContainText('Definitions of tools');
+  const download = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'CSV' }).click();
+  const { readFileSync } = await import('node:fs');
+  const text = readFileSync(await (await download).path(), 'utf8');
+  expect(text.split('\r\n')[0]).toMatch(/^kind,name,replies,input/);
+  for (const kind of ['day', 'thread', 'model', 'tool', 'cause', 'total']) expect(text).toContain(`\r\n${kind},`);
+});

@@ -1,0 +1,190 @@
+// The dashboard, and the dialogs that create, configure and delete a session.
+
+import { expect, test } from '../support/test.js';
+
+test('a session is created with everything filled in', async ({ page, server, auths }) => {
+  await page.goto('/');
+  await page.getByRole('link', { name: 'New session' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name', { exact: true }).first().fill('lighthouse');
+  // The provider filters the saved auths and chooses nothing else.
+  const auth = dialog.getByLabel('Saved auth');
+  await expect(auth.locator('option')).toHaveCount(2);
+  await dialog.getByLabel('Provider').selectOption('openai');
+  await expect(auth.locator('option')).toHaveCount(1);
+  await expect(auth).toContainText('open');
+  // The models are those of that auth's provider.
+  await expect(dialog.getByText('4 models of this provider')).toBeVisible();
+  await expect(dialog.locator('#new-models option').first()).toHaveAttribute('value', /mock/);
+  await dialog.getByLabel('Model').fill('gpt-mock');
+  await dialog.getByLabel('Working dir').fill(server.work);
+  await expect(dialog.getByLabel('New', { exact: true })).toBeChecked();
+  // A persona that is added to the list from here.
+  await dialog.getByLabel('Which').selectOption('new');
+  const persona = dialog.getByRole('group', { name: 'Persona' });
+  await persona.getByLabel('Name').fill('keeper');
+  await persona.getByLabel('Text').fill('You keep a lighthouse.');
+  const memory = dialog.getByRole('group', { name: 'Memory' });
+  await memory.getByLabel('Text', { exact: true }).fill('Ada owns it.');
+  await dialog.getByRole('button', { name: 'Create session' }).click();
+
+  await expect(page).toHaveURL(`${server.url}/sessions/lighthouse`);
+  const made = await server.api('GET', '/sessions/lighthouse');
+  expect(made.auth).toMatchObject({ name: 'open', provider: 'openai' });
+  expect(made).toMatchObject({ model: 'gpt-mock', working_dir: server.work });
+  expect(made.persona).toEqual({ name: 'keeper', version: '1', persona_text: 'You keep a lighthouse.' });
+  expect(made.memory).toEqual({ memory_text: 'Ada owns it.' });
+  const { items } = await server.api('GET', '/personas');
+  expect(items.map(({ name }) => name)).toEqual(['keeper']);
+});
+
+test('what is wrong stands at its field, and what was filled in stays', async ({ page, auths }) => {
+  await page.goto('/');
+  await page.getByRole('link', { name: 'New session' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Model').fill('claude-mock');
+  await dialog.getByLabel('Working dir').fill('/no/such/place');
+  const memory = dialog.getByRole('group', { name: 'Memory' });
+  await memory.getByText('Advanced').click();
+  await memory.getByLabel('Memory as JSON').fill('{"a": 1}');
+  await dialog.getByRole('button', { name: 'Create session' }).click();
+  await expect(dialog.getByLabel('Working dir')).toHaveAttribute('aria-invalid', 'true');
+  await expect(dialog.getByText('/no/such/place')).toBeVisible();
+  await expect(dialog.getByLabel('Model')).toHaveValue('claude-mock');
+  await expect(memory.getByLabel('Memory as JSON')).toHaveValue('{"a": 1}');
+  await memory.getByLabel('Memory as JSON').fill('{"a" 1}');
+  await dialog.getByRole('button', { name: 'Create session' }).click();
+  await expect(memory.getByText('is no JSON')).toBeVisible();
+});
+
+test('a session goes on with a chat that there is, or with a fork of it', async ({ page, server, model, session }) => {
+  await session('first');
+  await model.says('The lamp is broken.');
+  const said = await server.api('POST', '/sessions/first/turns', { text: 'What is wrong here?' });
+  await server.api('GET', `/turns/${said.turn}?wait=20`);
+  for (const [kind, name] of [['Existing', 'second'], ['Fork', 'third']]) {
+    await page.goto('/');
+    await page.getByRole('link', { name: 'New session' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name', { exact: true }).first().fill(name);
+    await dialog.getByLabel('Model').fill('claude-mock');
+    await dialog.getByLabel('Working dir').fill(server.work);
+    await dialog.getByLabel(kind, { exact: true }).check();
+    await dialog.getByLabel('Chat', { exact: true }).selectOption({ index: 0 });
+    await dialog.getByRole('button', { name: 'Create session' }).click();
+    await expect(page).toHaveURL(`${server.url}/sessions/${name}`);
+  }
+  expect((await server.api('GET', '/sessions/second')).thread.id).toBe(said.thread);
+  const fork = await server.api('GET', '/sessions/third');
+  const { parent_thread_id } = await server.api('GET', `/threads/${fork.thread.id}`);
+  expect(parent_thread_id).toBe(said.thread);
+});
+
+test('a card says ACTIVE while a reply streams, without being loaded anew', async ({ page, server, model, session }) => {
+  await session('site');
+  await page.goto('/');
+  const card = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: 'site', exact: true }) });
+  await expect(card).toBeVisible();
+  await expect(card.getByText('ACTIVE')).toHaveCount(0);
+  await model.says('A long story of the sea.', { hold: { gate: 'sea' } });
+  await server.api('POST', '/sessions/site/turns', { text: 'Tell a story' });
+  await model.reached('sea');
+  await expect(card.getByText('ACTIVE')).toBeVisible();
+  await model.release('sea');
+  await expect(card.getByText('ACTIVE')).toHaveCount(0);
+  await expect(card).toContainText('1 turn');
+  // A session that somebody else makes is there as well, and goes when they delete it.
+  await session('other');
+  await expect(page.getByRole('link', { name: 'other', exact: true })).toBeVisible();
+  await server.api('DELETE', '/sessions/other');
+  await expect(page.getByRole('link', { name: 'other', exact: true })).toHaveCount(0);
+});
+
+for (const keeps of [true, false]) {
+  test(`deleting a session asks about its chat and ${keeps ? 'keeps' : 'deletes'} it`, async ({ page, server, session }) => {
+    const { thread } = await session('site');
+    await page.goto('/');
+    await page.getByRole('link', { name: 'Delete site' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel(keeps ? /Keep the chat/ : /Delete the chat too/).check();
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await expect(page.getByText('There is no session yet')).toBeVisible();
+    const { items } = await server.api('GET', '/threads');
+    expect(items.map(({ id }) => id)).toEqual(keeps ? [thread.id] : []);
+  });
+}
+
+test('the configuration saves in place, and says before what will change', async ({ page, server, model, session }) => {
+  await session('site');
+  await model.says('Fine.');
+  const said = await server.api('POST', '/sessions/site/turns', { text: 'How is it?' });
+  await server.api('GET', `/turns/${said.turn}?wait=20`);
+  await page.goto('/');
+  await page.evaluate(() => { window.same = true; });
+  await page.getByRole('link', { name: 'Config of site' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByLabel('Model')).toHaveValue('claude-mock');
+  await dialog.getByLabel('Provider').selectOption('openai');
+  await expect(dialog.getByLabel('Model')).toHaveValue('');
+  await dialog.getByLabel('Model').fill('gpt-mock');
+  await dialog.getByRole('button', { name: 'What will change?' }).click();
+  const report = dialog.locator('#config-report');
+  await expect(report).toContainText('The model is another one');
+  await expect(report).toContainText(/prompt cache is lost/);
+  await dialog.getByRole('group', { name: 'Tools', exact: true }).getByLabel('Ask').fill('local_bash_tool');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(page.getByText('openai · gpt-mock')).toBeVisible();
+  expect(await page.evaluate(() => window.same)).toBe(true);
+  const now = await server.api('GET', '/sessions/site');
+  expect(now.auth.name).toBe('open');
+  expect(now.tools.policy).toEqual({ allow: ['*'], ask: ['local_bash_tool'] });
+  expect(now.tools.backend).toEqual([{ kind: 'local' }]);
+});
+
+test('while a reply streams, a change holds now or on the next turn, as the person says', async ({ page, server, model, session }) => {
+  for (const way of ['now', 'next']) {
+    await session(way);
+    await model.says('An old story that goes on and on.', { when: way, hold: { gate: way } });
+    await model.says('A new story.', { when: way === 'now' ? way : 'again' });
+    const { turn, thread } = await server.api('POST', `/sessions/${way}/turns`, { text: `Tell it ${way}` });
+    await model.reached(way);
+    await page.goto('/');
+    await page.getByRole('link', { name: `Config of ${way}` }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Model').fill('claude-other');
+    await expect(dialog.getByRole('button', { name: 'Save', exact: true })).toHaveCount(0);
+    const name = way === 'now' ? 'Apply now (restart stream)' : 'Apply on next turn (defer)';
+    await dialog.getByRole('button', { name }).click();
+    await expect(dialog).toHaveCount(0);
+    await model.release(way);
+    await server.api('GET', `/turns/${turn}?wait=20`);
+    if (way === 'next') {
+      const again = await server.api('POST', '/sessions/next/turns', { text: 'again' });
+      await server.api('GET', `/turns/${again.turn}?wait=20`);
+    }
+    const { entries } = await server.api('GET', `/threads/${thread}/entries`);
+    const replies = entries.filter(({ message }) => message?.role === 'assistant');
+    const told = replies.map(({ message }) => [message._meta.model, message.content.map(({ text }) => text).join('')]);
+    // Now: what had come is kept, and the new model answers. Next: the old one comes to its end first.
+    expect(told.at(-1)).toEqual(['claude-other', 'A new story.']);
+    expect(told[0][0]).toBe('claude-mock');
+    expect(told[0][1]).toMatch(way === 'now' ? /^An old/ : /^An old story that goes on and on\.$/);
+    if (way === 'now') expect(told[0][1]).not.toContain('on and on.');
+  }
+});
+
+test('a change that stands against another one says so', async ({ page, server, session }) => {
+  await session('site');
+  await page.goto('/');
+  await page.getByRole('link', { name: 'Config of site' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByLabel('Model')).toHaveValue('claude-mock');
+  await server.api('PATCH', '/sessions/site', { model: 'claude-theirs' });
+  await dialog.getByLabel('Model').fill('claude-ours');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('Somebody else changed this session');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog).toHaveCount(0);
+  expect((await server.api('GET', '/sessions/site')).model).toBe('claude-ours');
+});
