@@ -5,6 +5,7 @@
 //! file; `args.rs` has the options that verbs share, `output.rs` is the only place that prints,
 //! `error.rs` is what a verb fails with and how each error ends the program.
 
+mod acp;
 mod args;
 mod auth;
 mod call;
@@ -195,6 +196,11 @@ enum CliVerb {
     Skill(skill::SkillArgs),
     /// Serve tools to MCP clients, and look after MCP servers: list, check, import, log in
     Mcp(mcp::McpArgs),
+    /// Serve an editor that speaks the Agent Client Protocol, such as Zed
+    ///
+    /// Over standard input and output. Each conversation of the editor is a saved session: `conjure
+    /// chat --session` and the page go on with it. It ends when the editor closes its end.
+    Acp(acp::AcpArgs),
     /// Build the image that the container backend works in
     Docker(docker::DockerArgs),
     /// Say what works on this machine, what does not, and what to do about it
@@ -361,6 +367,7 @@ impl Cli {
                         CliVerb::Models(args) => models::run(&global, args).await,
                         CliVerb::Plugin(args) => plugin::run(&global, args).await,
                         CliVerb::Mcp(args) => mcp::run(&global, args).await,
+                        CliVerb::Acp(args) => Box::pin(acp::run(&global, args)).await,
                         CliVerb::Skill(_)
                         | CliVerb::Wire(_)
                         | CliVerb::Replay(_)
