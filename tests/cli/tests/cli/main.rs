@@ -5,6 +5,8 @@
 
 // Clippy lets tests be blunt only where it sees that they are tests.
 #[cfg(test)]
+mod acp;
+#[cfg(test)]
 mod approval;
 #[cfg(test)]
 mod auth;
