@@ -57,6 +57,7 @@ mod remote;
 mod replay;
 mod routes;
 mod run;
+mod schema;
 mod secret;
 mod serve;
 mod server_item;
@@ -251,6 +252,8 @@ enum CliVerb {
     Policy(policy::PolicyArgs),
     /// Run a recorded thread again, offline, and name the first thing that is otherwise
     Replay(replay::ReplayArgs),
+    /// Print the JSON Schema of what `--json` prints
+    Schema(schema::SchemaArgs),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -321,7 +324,7 @@ impl Cli {
         let Self { global, verb } = self;
         if !matches!(
             verb,
-            CliVerb::Completions(_) | CliVerb::Man(_) | CliVerb::Wire(_)
+            CliVerb::Completions(_) | CliVerb::Man(_) | CliVerb::Schema(_) | CliVerb::Wire(_)
         ) {
             conjure_config::platform::check_own_dir(&global.data_dir())
                 .map_err(CliError::usage_from)?;
@@ -329,6 +332,7 @@ impl Cli {
         match verb {
             CliVerb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             CliVerb::Man(args) => man::run(&args, Self::command()),
+            CliVerb::Schema(args) => Ok(schema::run(&args)),
             CliVerb::Skill(args) => skill::run(&global, &args),
             CliVerb::Wire(args) => wire::run(args),
             CliVerb::Replay(args) => replay::run(&global, &args),
@@ -373,6 +377,7 @@ impl Cli {
                         | CliVerb::Replay(_)
                         | CliVerb::Docker(_)
                         | CliVerb::Man(_)
+                        | CliVerb::Schema(_)
                         | CliVerb::Completions(_) => Ok(Exit::Fine),
                     }
                 });

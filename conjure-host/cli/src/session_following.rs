@@ -55,8 +55,19 @@ impl SessionFollower<'_> {
         text: String,
         terms: &TurnTerms,
     ) -> Result<(Run, Vec<Artifact>), CliError> {
+        self.say_and_follow(text, terms, false).await
+    }
+
+    /// The same; an answer that is held is not shown as it comes, since it may have to be given
+    /// again.
+    pub(crate) async fn say_and_follow(
+        &mut self,
+        text: String,
+        terms: &TurnTerms,
+        holds_answer: bool,
+    ) -> Result<(Run, Vec<Artifact>), CliError> {
         let turn = self.sessions.say(self.session, text, terms).await?;
-        let made = match self.until_over(&turn).await? {
+        let made = match self.follow(&turn, holds_answer).await? {
             Until::Over(made) => made,
             Until::Left(_) => BTreeSet::new(),
         };
@@ -69,6 +80,10 @@ impl SessionFollower<'_> {
 
     /// Shows a turn until it is over.
     pub(crate) async fn until_over(&mut self, turn: &StartedTurn) -> Result<Until, CliError> {
+        self.follow(turn, false).await
+    }
+
+    async fn follow(&mut self, turn: &StartedTurn, holds_answer: bool) -> Result<Until, CliError> {
         let after = before(self.sessions, &turn.thread).await?;
         let events = self
             .sessions
@@ -111,6 +126,9 @@ impl SessionFollower<'_> {
             }
             if let Event::File { artifact, .. } = &event {
                 made.insert(artifact.id.clone());
+            }
+            if holds_answer && matches!(event, Event::Content { .. }) {
+                continue;
             }
             let asked = self.transcript.show(&event, self.attended);
             if !cancelled

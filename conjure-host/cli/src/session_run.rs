@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use conjure_core::chat::Event;
 use conjure_runtime::manager::TurnTerms;
 use conjure_store::{Run, RunState};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
 use super::error::CliError;
@@ -22,7 +22,7 @@ pub(crate) async fn run(
     session: &str,
     thread: Option<&str>,
     options: SessionArgs,
-    question: String,
+    (question, output_schema): (String, Option<Value>),
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
@@ -49,6 +49,7 @@ pub(crate) async fn run(
     let terms = TurnTerms {
         policy: options.policy(),
         unattended: !attended,
+        output_schema,
     };
     let asked = following.answer_to(global, question, &terms).await;
     tokio::select! {
@@ -161,8 +162,14 @@ impl SessionFollower<'_> {
         question: String,
         terms: &TurnTerms,
     ) -> Result<Exit, CliError> {
-        let (run, files) = self.say(question, terms).await?;
+        let holds_answer = terms.output_schema.is_some() && !global.json;
+        let said = self.say_and_follow(question, terms, holds_answer);
+        let (run, files) = said.await?;
         self.transcript.files(&files);
+        if holds_answer && run.state == RunState::Completed {
+            let text = text(self.sessions, &run).await;
+            output::line(text.unwrap_or_default().trim());
+        }
         if global.json {
             let text = text(self.sessions, &run).await;
             output::json_line(&json!({

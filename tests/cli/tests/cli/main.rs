@@ -32,6 +32,8 @@ mod doctor;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod files;
@@ -49,6 +51,8 @@ mod mcp;
 mod mcp_import;
 #[cfg(test)]
 mod odd_replies;
+#[cfg(test)]
+mod output_schema;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]
