@@ -263,7 +263,7 @@ impl Connection {
             .system_prompt(SessionSystemPromptCapabilities::new());
         let can = AgentCapabilities::new()
             .load_session(true)
-            .prompt_capabilities(PromptCapabilities::new().embedded_context(true))
+            .prompt_capabilities(PromptCapabilities::new().embedded_context(true).image(true))
             .mcp_capabilities(McpCapabilities::new().http(true))
             .session_capabilities(sessions);
         let auth = AuthMethodAgent::new(SAVED_AUTH, "A saved auth of Conjure").description(

@@ -2,64 +2,117 @@
 
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
-use conjure_core::chat::{Message, Part, Role};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conjure_core::chat::Message;
 use conjure_core::context::{reference, referred_text};
+use conjure_runtime::{Host, uploads};
 
 use super::error::invalid;
 
-/// The message that the person's blocks make.
-pub(crate) fn message(blocks: &[ContentBlock]) -> Result<Message, Error> {
-    let text = text(blocks)?;
-    if text.trim().is_empty() {
+/// The message that the person's blocks make. Files are handed to the host, which shows them to a
+/// model as far as that can look at them.
+pub(crate) fn message(host: &Host, blocks: &[ContentBlock]) -> Result<Message, Error> {
+    let said = Said::read(blocks)?;
+    let text = said.text.trim();
+    if text.is_empty() && said.files.is_empty() {
         return Err(invalid("the prompt is empty"));
     }
-    Ok(Message::new(Role::User, vec![Part::text(text)]))
+    let mut attached = Vec::new();
+    for file in said.files {
+        let kept = host.upload(&file.name, Some(&file.media_type), &file.bytes);
+        attached.push(kept.map_err(|error| invalid(error.to_string()))?);
+    }
+    let text = Some(said.text.as_str()).filter(|_| !text.is_empty());
+    Ok(uploads::message(text, &attached))
 }
 
-/// The text of blocks. What refers to something stays where it stands in the sentence; the texts
-/// of embedded resources come behind the sentence.
-fn text(blocks: &[ContentBlock]) -> Result<String, Error> {
-    let mut said = String::new();
-    let mut embedded = Vec::new();
-    for block in blocks {
-        match block {
-            ContentBlock::Text(text) => said.push_str(&text.text),
-            ContentBlock::ResourceLink(link) => {
-                said.push_str(&reference(&link.name, &place(&link.uri)));
-            }
-            ContentBlock::Resource(resource) => match &resource.resource {
-                EmbeddedResourceResource::TextResourceContents(contents) => {
-                    let place = place(&contents.uri);
-                    said.push_str(&reference("", &place));
-                    embedded.push(referred_text(&place, &contents.text));
+/// What a person says.
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    files: Vec<AttachedFile>,
+}
+
+/// A file that comes with a prompt.
+#[derive(Debug)]
+struct AttachedFile {
+    name: String,
+    media_type: String,
+    bytes: Vec<u8>,
+}
+
+impl Said {
+    /// What refers to something stays where it stands in the sentence; the texts of embedded
+    /// resources come behind the sentence.
+    fn read(blocks: &[ContentBlock]) -> Result<Self, Error> {
+        let mut said = Self::default();
+        let mut embedded = Vec::new();
+        for block in blocks {
+            match block {
+                ContentBlock::Text(text) => said.text.push_str(&text.text),
+                ContentBlock::ResourceLink(link) => {
+                    said.text
+                        .push_str(&reference(&link.name, &place(&link.uri)));
                 }
-                EmbeddedResourceResource::BlobResourceContents(blob) => {
-                    return Err(invalid(format!(
-                        "`{}` is embedded as bytes, which is not supported; link to it, or embed \
-                         its text",
-                        blob.uri
-                    )));
+                ContentBlock::Resource(resource) => match &resource.resource {
+                    EmbeddedResourceResource::TextResourceContents(contents) => {
+                        let place = place(&contents.uri);
+                        said.text.push_str(&reference("", &place));
+                        embedded.push(referred_text(&place, &contents.text));
+                    }
+                    EmbeddedResourceResource::BlobResourceContents(blob) => {
+                        let place = place(&blob.uri);
+                        said.text.push_str(&reference("", &place));
+                        let kind = blob.mime_type.as_deref();
+                        said.attach(
+                            &place,
+                            kind.unwrap_or("application/octet-stream"),
+                            &blob.blob,
+                        )?;
+                    }
+                    _ => return Err(unknown()),
+                },
+                ContentBlock::Image(image) => {
+                    let place = image.uri.as_deref().map(place);
+                    said.attach(
+                        place.as_deref().unwrap_or("image"),
+                        &image.mime_type,
+                        &image.data,
+                    )?;
+                }
+                ContentBlock::Audio(_) => {
+                    return Err(invalid(
+                        "audio is not supported in a prompt, as `initialize` says; link to the file",
+                    ));
                 }
                 _ => return Err(unknown()),
-            },
-            ContentBlock::Image(_) | ContentBlock::Audio(_) => {
-                return Err(invalid(
-                    "images and audio are not supported in a prompt, as `initialize` says; link \
-                     to the file",
-                ));
             }
-            _ => return Err(unknown()),
         }
+        for text in embedded {
+            said.text.push_str("\n\n");
+            said.text.push_str(&text);
+        }
+        Ok(said)
     }
-    for text in embedded {
-        said.push_str("\n\n");
-        said.push_str(&text);
+
+    fn attach(&mut self, place: &str, media_type: &str, data: &str) -> Result<(), Error> {
+        let name = place.rsplit('/').next().unwrap_or(place);
+        let bytes = STANDARD.decode(data);
+        let bytes = bytes.map_err(|error| invalid(format!("`{name}` is no base64: {error}")))?;
+        self.files.push(AttachedFile {
+            name: name.to_owned(),
+            media_type: media_type.to_owned(),
+            bytes,
+        });
+        Ok(())
     }
-    Ok(said)
 }
 
 fn unknown() -> Error {
-    invalid("the prompt has a block that is not known; there are text, resource_link and resource")
+    invalid(
+        "the prompt has a block that is not known; there are text, image, resource_link and resource",
+    )
 }
 
 /// An address as tools take it: the path of a file, and anything else as it is.
@@ -99,29 +152,39 @@ mod tests {
             ContentBlock::ResourceLink(ResourceLink::new("page", "https://x.example/a")),
         ];
         assert_eq!(
-            text(&blocks).unwrap(),
+            Said::read(&blocks).unwrap().text,
             "Compare `c.rs` (at `/w/c.rs`) with `/w/a b.rs` and `page` (at `https://x.example/a`)\
              \n\nContents of `/w/a b.rs`:\n```\nfn main() {}\n```"
         );
     }
 
     #[test]
-    fn what_cannot_be_taken_is_refused_in_words() {
-        let blob = BlobResourceContents::new("AAAA", "file:///w/x.bin");
+    fn files_come_with_the_name_that_they_have_in_the_editor() {
+        let blob = BlobResourceContents::new("AAEC", "file:///w/x.bin");
         let blob = EmbeddedResourceResource::BlobResourceContents(blob);
-        for (block, words) in [
-            (
-                ContentBlock::Image(ImageContent::new("AAAA", "image/png")),
-                "images and audio",
-            ),
-            (
-                ContentBlock::Resource(EmbeddedResource::new(blob)),
-                "embedded as bytes",
-            ),
-            (said("  \n"), "the prompt is empty"),
-        ] {
-            let error = message(&[block]).unwrap_err();
-            assert!(error.message.contains(words), "{error:?}");
-        }
+        let image = ImageContent::new("AAEC", "image/png").uri("file:///w/plan.png".to_owned());
+        let blocks = [
+            said("Look: "),
+            ContentBlock::Image(image),
+            ContentBlock::Resource(EmbeddedResource::new(blob)),
+        ];
+        let read = Said::read(&blocks).unwrap();
+        assert_eq!(read.text, "Look: `/w/x.bin`");
+        let files = read.files.iter();
+        let files = files.map(|file| (&*file.name, &*file.media_type, file.bytes.len()));
+        assert_eq!(
+            files.collect::<Vec<_>>(),
+            [
+                ("plan.png", "image/png", 3),
+                ("x.bin", "application/octet-stream", 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_in_words() {
+        let image = ContentBlock::Image(ImageContent::new("not base64!", "image/png"));
+        let error = Said::read(&[image]).unwrap_err();
+        assert!(error.message.contains("`image` is no base64"), "{error:?}");
     }
 }

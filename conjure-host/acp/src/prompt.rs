@@ -39,8 +39,8 @@ pub(crate) async fn run(
     request: PromptRequest,
     cancelled: RequestCancellation,
 ) -> Result<PromptResponse, Error> {
-    let message = content::message(&request.prompt)?;
     let manager = connection.manager();
+    let message = content::message(manager.host(), &request.prompt)?;
     let wrong = |error| of_manager(&error);
     let view = manager.get(&session.id).await.map_err(wrong)?;
     let terms = terms(manager, &session).await?;

@@ -7,6 +7,7 @@
 
 mod acp;
 mod args;
+mod attachments;
 mod auth;
 mod call;
 mod chat;
@@ -82,6 +83,7 @@ mod thread;
 mod thread_change;
 mod thread_check;
 mod thread_list;
+mod thread_search;
 mod thread_show;
 mod thread_transfer;
 mod tokens;

@@ -101,7 +101,7 @@ async fn talk(
                 attended,
                 leaves: false,
             };
-            let said = following.say(text.to_owned(), &terms).await;
+            let said = following.say(&text.to_owned().into(), &terms).await;
             match said {
                 Ok((run, files)) => {
                     transcript.files(&files);

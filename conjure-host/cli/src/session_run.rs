@@ -8,6 +8,7 @@ use conjure_store::{Run, RunState};
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
+use super::attachments::{AttachArgs, Said};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -22,14 +23,20 @@ pub(crate) async fn run(
     session: &str,
     thread: Option<&str>,
     options: SessionArgs,
+    files: AttachArgs,
     (question, output_schema): (String, Option<Value>),
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
         .unless(SavedSessions::with_plugins(global, &options.plugins))
         .await?;
-    let id = match chosen(&sessions, session, thread).await {
-        Ok(id) => id,
+    let chosen = async {
+        let id = chosen(&sessions, session, thread).await?;
+        let said = files.said(sessions.manager().host(), question)?;
+        Ok((id, said))
+    };
+    let (id, said) = match chosen.await {
+        Ok(chosen) => chosen,
         Err(error) => {
             sessions.close().await;
             return Err(error);
@@ -51,7 +58,7 @@ pub(crate) async fn run(
         unattended: !attended,
         output_schema,
     };
-    let asked = following.answer_to(global, question, &terms).await;
+    let asked = following.answer_to(global, &said, &terms).await;
     tokio::select! {
         () = sessions.close() => {}
         _ = signals.next() => {}
@@ -159,12 +166,12 @@ impl SessionFollower<'_> {
     async fn answer_to(
         &mut self,
         global: &Global,
-        question: String,
+        said: &Said,
         terms: &TurnTerms,
     ) -> Result<Exit, CliError> {
         let holds_answer = terms.output_schema.is_some() && !global.json;
-        let said = self.say_and_follow(question, terms, holds_answer);
-        let (run, files) = said.await?;
+        let followed = self.say_and_follow(said, terms, holds_answer);
+        let (run, files) = followed.await?;
         self.transcript.files(&files);
         if holds_answer && run.state == RunState::Completed {
             let text = text(self.sessions, &run).await;

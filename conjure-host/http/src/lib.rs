@@ -36,12 +36,14 @@ mod problem;
 mod providers;
 mod questions;
 mod ranges;
+mod search;
 mod sessions;
 mod state;
 mod streams;
 mod threads;
 mod transfer;
 mod turns;
+mod uploads;
 mod versions;
 mod wording;
 
@@ -288,11 +290,13 @@ fn routes() -> Operations {
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())
+        .merge(uploads::router())
         .merge(approvals::router())
         .merge(questions::router())
         .merge(events::router())
         .merge(threads::router())
         .merge(folds::router())
+        .merge(search::router())
         .merge(transfer::export_router())
         .merge(transfer::import_router())
         .merge(files::router())

@@ -8,6 +8,7 @@
 mod acp;
 #[cfg(test)]
 mod approval;
+mod attachments;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]

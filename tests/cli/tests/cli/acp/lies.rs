@@ -84,7 +84,7 @@ fn a_client_that_lies_is_told_so() {
         json!({ "sessionId": id, "prompt": [] }),
     ));
     assert_eq!(empty["error"]["message"], "the prompt is empty");
-    let image = json!([{ "type": "image", "data": "AAAA", "mimeType": "image/png" }]);
+    let image = json!([{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }]);
     let image = ask(&request(
         6,
         "session/prompt",

@@ -6,9 +6,9 @@ mod lies;
 use agent_client_protocol::v1::schema::{
     AuthenticateRequest, CancelNotification, ClientCapabilities, CloseSessionRequest, ContentBlock,
     DeleteSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities, EmbeddedResource,
-    EmbeddedResourceResource, ListSessionsRequest, LoadSessionRequest, McpServer, McpServerStdio,
-    NewSessionRequest, PermissionOptionKind, PromptRequest, ResourceLink, ResumeSessionRequest,
-    SessionConfigKind, SessionConfigOption, SessionId, SessionUpdate,
+    EmbeddedResourceResource, ImageContent, ListSessionsRequest, LoadSessionRequest, McpServer,
+    McpServerStdio, NewSessionRequest, PermissionOptionKind, PromptRequest, ResourceLink,
+    ResumeSessionRequest, SessionConfigKind, SessionConfigOption, SessionId, SessionUpdate,
     SetSessionConfigOptionRequest, SetSessionModeRequest, StopReason, SystemPrompt, TextContent,
     TextResourceContents, ToolCallContent, ToolCallStatus, ToolKind,
 };
@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 use crate::session::{done, ok, show};
 use crate::stage::{LOCAL, conjure, json as parsed, workspace};
 use editor::{Editor, with_editor};
+
+/// A PNG of one pixel.
+const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// A workspace with the local executor and one saved auth, and `conjure acp` in it.
 fn stage(model: &Model) -> Workspace {
@@ -549,6 +552,50 @@ fn an_editor_that_goes_away_leaves_a_session_that_goes_on() {
     let run = ["run", "--session", &*id.0, "There?"];
     let run = ok(conjure_kit::cli(run).workspace(&workspace));
     assert!(run.stdout.contains("Back again."), "{run:?}");
+}
+
+#[test]
+fn an_image_is_looked_at_by_the_model() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let editor = Editor::default();
+    let can = ClientCapabilities::new();
+    let id = with_editor(acp(&workspace), &editor, can, async |talk| {
+        assert!(talk.said.agent_capabilities.prompt_capabilities.image);
+        let id = talk.session(&workspace.work()).await?;
+        model.says(Message::new().text("A dot."));
+        let prompt = vec![
+            ContentBlock::Text(TextContent::new("What is this?")),
+            ContentBlock::Image(ImageContent::new(DOT, "image/png")),
+        ];
+        let prompt = PromptRequest::new(id.clone(), prompt);
+        talk.agent.send_request(prompt).block_task().await?;
+        Ok(id)
+    });
+    assert_eq!(editor.answer(&id), "A dot.");
+    let body = model.last_request().body.to_string();
+    assert!(
+        body.contains(DOT) && body.contains("What is this?"),
+        "{body}"
+    );
+    // It is told again to whoever opens the session.
+    let other = Editor::default();
+    let can = ClientCapabilities::new();
+    with_editor(acp(&workspace), &other, can, async |talk| {
+        let load = LoadSessionRequest::new(id.clone(), workspace.work());
+        talk.agent.send_request(load).block_task().await?;
+        Ok(())
+    });
+    assert!(
+        other.question(&id).contains("What is this?"),
+        "{}",
+        other.question(&id)
+    );
+    assert!(
+        other.question(&id).contains("`image`"),
+        "{}",
+        other.question(&id)
+    );
 }
 
 #[test]
