@@ -7,6 +7,7 @@ use super::Usage;
 
 /// What replies cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Tokens, by bucket.
     #[serde(flatten)]
@@ -20,6 +21,7 @@ pub struct Cost {
 
 /// Why tokens were paid that another course of things had spared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum Cause {
     /// Input was paid in full although an earlier request had put it into the provider's cache.
@@ -42,6 +44,7 @@ pub enum Cause {
 
 /// Why a request found nothing, or less, in the provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MissReason {
     /// Another provider or model.
@@ -60,6 +63,7 @@ pub enum MissReason {
 
 /// What one cause cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseCost {
     /// The cause.
     #[serde(flatten)]
@@ -74,6 +78,7 @@ pub struct CauseCost {
 
 /// What a turn costs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnCost {
     /// The turn, counted from 1.
     pub turn: u64,

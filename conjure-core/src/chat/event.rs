@@ -28,6 +28,7 @@ impl fmt::Display for EventId {
 
 /// What happens in a turn, in the field names of the canonical schema v1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// A turn begins.
@@ -140,6 +141,7 @@ pub enum Event {
 
 /// A call as it is announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallAnnounced {
     /// Its id.
     pub id: String,
@@ -151,6 +153,7 @@ pub struct CallAnnounced {
 
 /// A question to the person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuestionAsked {
     /// Its id.
     pub id: String,
@@ -171,6 +174,7 @@ pub struct QuestionAsked {
 
 /// A call's result, for subscribers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallOutput {
     /// The call.
     pub call_id: String,
@@ -190,6 +194,7 @@ pub struct CallOutput {
 
 /// Tokens, with the field names of the canonical schema v1 beside our five numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageEvent {
     /// All input.
     pub prompt_tokens: u64,
@@ -215,6 +220,7 @@ impl From<Usage> for UsageEvent {
 
 /// A failure, for subscribers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorEvent {
     /// What failed, why, and what to do.
     pub error: String,

@@ -126,6 +126,7 @@ pub enum OutputPart {
 
 /// A file of the session, by handle. The host knows where its bytes are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArtifactRef {
     /// The handle; stable in a session and never a path.
     pub id: String,

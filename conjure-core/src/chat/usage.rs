@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Tokens of a round, a turn or a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Input that was neither read from nor written to a cache.
     pub input: u64,

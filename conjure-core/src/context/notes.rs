@@ -72,6 +72,15 @@ pub fn answer_form(schema: &Value) -> String {
     format!("Answer with one JSON object that fits this JSON Schema, and nothing else: {schema}")
 }
 
+/// Asks again for an answer that did not have its form.
+#[must_use]
+pub fn answer_does_not_fit(wrong: &str) -> String {
+    from_host(&format!(
+        "Your answer does not fit the JSON Schema that was asked for: {wrong}. Answer again, with one \
+         JSON value that fits it and nothing else."
+    ))
+}
+
 /// Opens a conversation whose beginning is not there.
 pub const BEGINNING_MISSING: &str = "[The conversation before this is not shown.]";
 

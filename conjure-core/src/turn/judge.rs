@@ -21,6 +21,12 @@ pub trait Judge {
     fn backend(&self, _tool: &str) -> Option<&str> {
         None
     }
+
+    /// What is wrong with an answer that the turn would end with, where it has to have a form;
+    /// nothing where it may end with it.
+    fn unfit(&self, _answer: &str) -> Option<String> {
+        None
+    }
 }
 
 impl<F: Fn(&FunctionCall) -> CallVerdict> Judge for F {

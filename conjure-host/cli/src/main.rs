@@ -5,6 +5,7 @@
 //! file; `args.rs` has the options that verbs share, `output.rs` is the only place that prints,
 //! `error.rs` is what a verb fails with and how each error ends the program.
 
+mod acp;
 mod args;
 mod attachments;
 mod auth;
@@ -57,6 +58,7 @@ mod remote;
 mod replay;
 mod routes;
 mod run;
+mod schema;
 mod secret;
 mod serve;
 mod serve_demo;
@@ -198,6 +200,11 @@ enum CliVerb {
     Skill(skill::SkillArgs),
     /// Serve tools to MCP clients, and look after MCP servers: list, check, import, log in
     Mcp(mcp::McpArgs),
+    /// Serve an editor that speaks the Agent Client Protocol, such as Zed
+    ///
+    /// Over standard input and output. Each conversation of the editor is a saved session: `conjure
+    /// chat --session` and the page go on with it. It ends when the editor closes its end.
+    Acp(acp::AcpArgs),
     /// Build the image that the container backend works in
     Docker(docker::DockerArgs),
     /// Say what works on this machine, what does not, and what to do about it
@@ -248,6 +255,8 @@ enum CliVerb {
     Policy(policy::PolicyArgs),
     /// Run a recorded thread again, offline, and name the first thing that is otherwise
     Replay(replay::ReplayArgs),
+    /// Print the JSON Schema of what `--json` prints
+    Schema(schema::SchemaArgs),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -318,7 +327,7 @@ impl Cli {
         let Self { global, verb } = self;
         if !matches!(
             verb,
-            CliVerb::Completions(_) | CliVerb::Man(_) | CliVerb::Wire(_)
+            CliVerb::Completions(_) | CliVerb::Man(_) | CliVerb::Schema(_) | CliVerb::Wire(_)
         ) {
             conjure_config::platform::check_own_dir(&global.data_dir())
                 .map_err(CliError::usage_from)?;
@@ -326,6 +335,7 @@ impl Cli {
         match verb {
             CliVerb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             CliVerb::Man(args) => man::run(&args, Self::command()),
+            CliVerb::Schema(args) => Ok(schema::run(&args)),
             CliVerb::Skill(args) => skill::run(&global, &args),
             CliVerb::Wire(args) => wire::run(args),
             CliVerb::Replay(args) => replay::run(&global, &args),
@@ -364,11 +374,13 @@ impl Cli {
                         CliVerb::Models(args) => models::run(&global, args).await,
                         CliVerb::Plugin(args) => plugin::run(&global, args).await,
                         CliVerb::Mcp(args) => mcp::run(&global, args).await,
+                        CliVerb::Acp(args) => Box::pin(acp::run(&global, args)).await,
                         CliVerb::Skill(_)
                         | CliVerb::Wire(_)
                         | CliVerb::Replay(_)
                         | CliVerb::Docker(_)
                         | CliVerb::Man(_)
+                        | CliVerb::Schema(_)
                         | CliVerb::Completions(_) => Ok(Exit::Fine),
                     }
                 });

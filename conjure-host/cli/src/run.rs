@@ -1,16 +1,18 @@
 //! `conjure run`: one question, one answer.
 
 use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_core::chat::Event;
 use conjure_core::log::TurnOutcome;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::session::{
-    ApprovalMode, ChatError, Session, SessionError, Subscription, TurnSummary,
+    ApprovalMode, ChatError, OutputForm, Session, SessionError, Subscription, TurnSummary,
 };
 use conjure_store::ThreadId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
 use super::attachments::AttachArgs;
@@ -32,7 +34,8 @@ use super::transcript::Transcript;
   conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
   conjure run --file notes.pdf --image plan.png \"What does not fit?\"
   conjure run --session work \"Go on.\"                  # a saved session
-  conjure run --script script.json --json \"hello\"     # events as JSON lines")]
+  conjure run --script script.json --json \"hello\"     # events as JSON lines
+  conjure run --session work --output-schema form.json \"What is in this directory?\" | jq")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     session: SessionArgs,
@@ -44,6 +47,10 @@ pub(crate) struct RunArgs {
     /// Go on with this thread
     #[arg(long, visible_alias = "resume", value_name = "ID")]
     thread: Option<String>,
+    /// A file with a JSON Schema, of an object at its top, that the answer must fit: standard output
+    /// is that JSON value then and nothing else
+    #[arg(long, value_name = "FILE")]
+    output_schema: Option<PathBuf>,
     /// The question; `-` or nothing reads it from stdin
     question: Option<String>,
 }
@@ -67,12 +74,14 @@ pub(crate) const SAVED: [&str; 14] = [
 ];
 
 pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError> {
+    let schema = args.output_schema.as_deref().map(output_schema);
+    let schema = schema.transpose()?;
     let question = question(args.question, args.files.takes_stdin())?;
     args.files.check()?;
     if let Some(session) = &args.saved {
         let thread = args.thread.as_deref();
-        let run =
-            super::session_run::run(global, session, thread, args.session, args.files, question);
+        let asked = (question, schema.map(|(schema, _)| schema));
+        let run = super::session_run::run(global, session, thread, args.session, args.files, asked);
         return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
@@ -83,6 +92,8 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     if attended && !global.json {
         session.attend(ApprovalMode::Attended).await;
     }
+    let holds_answer = schema.is_some() && !global.json;
+    session.answer_in_form(schema.map(|(_, form)| form)).await;
     let session = Arc::new(session);
     let mut events = session.events_since_opened();
     let mut transcript = Transcript::new(global.json);
@@ -94,7 +105,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         signals: &mut signals,
         attended,
     }
-    .until(answer, &mut events)
+    .follow(answer, &mut events, holds_answer)
     .await;
     let files = session.created_files();
     let thread = session.thread().to_string();
@@ -122,6 +133,9 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         ));
     }
     let answer = answer?;
+    if holds_answer && answer.outcome == TurnOutcome::Completed {
+        output::line(answer.text.trim());
+    }
     if answer.outcome == TurnOutcome::CutShort {
         let reason = answer.stop_reason.unwrap_or_default();
         return Err(CliError::new(
@@ -200,8 +214,19 @@ impl TurnFollower<'_> {
     /// came so far is kept. A second one does not wait for that.
     pub(crate) async fn until(
         self,
+        answer: tokio::task::JoinHandle<Result<TurnSummary, ChatError>>,
+        events: &mut Subscription,
+    ) -> Result<TurnSummary, ChatError> {
+        self.follow(answer, events, false).await
+    }
+
+    /// The same; an answer that is held is not shown as it comes, since it may have to be given
+    /// again.
+    async fn follow(
+        self,
         mut answer: tokio::task::JoinHandle<Result<TurnSummary, ChatError>>,
         events: &mut Subscription,
+        holds_answer: bool,
     ) -> Result<TurnSummary, ChatError> {
         let Self {
             session,
@@ -209,6 +234,7 @@ impl TurnFollower<'_> {
             signals,
             attended,
         } = self;
+        let is_held = |event: &Event| holds_answer && matches!(event, Event::Content { .. });
         let mut cancelled = false;
         loop {
             tokio::select! {
@@ -222,6 +248,9 @@ impl TurnFollower<'_> {
                     session.cancel(true).await;
                 }
                 event = events.next() => {
+                    if is_held(&event.event) {
+                        continue;
+                    }
                     let asked = transcript.show(&event.event, attended);
                     if let Some(asked) = asked && !cancelled {
                         tokio::select! {
@@ -238,6 +267,9 @@ impl TurnFollower<'_> {
                 }
                 done = &mut answer => {
                     while let Some(event) = events.try_next() {
+                        if is_held(&event.event) {
+                            continue;
+                        }
                         transcript.show(&event.event, attended);
                     }
                     transcript.end();
@@ -248,6 +280,18 @@ impl TurnFollower<'_> {
             }
         }
     }
+}
+
+/// A schema out of a file, as it is and ready to check answers.
+fn output_schema(path: &Path) -> Result<(Value, OutputForm), CliError> {
+    let text = conjure_config::fs::read_to_string(path).map_err(CliError::usage_from)?;
+    let wrong = |error: &dyn std::fmt::Display| {
+        let context = format!("`--output-schema {}`", path.display());
+        CliError::usage(error.to_string()).context(context)
+    };
+    let schema: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+    let form = OutputForm::read(&schema).map_err(|error| wrong(&error))?;
+    Ok((schema, form))
 }
 
 /// The question. `stdin_is_file` where standard input is something else.

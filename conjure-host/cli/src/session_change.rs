@@ -376,7 +376,7 @@ fn object(text: &str, option: &str) -> Result<Map<String, Value>, CliError> {
 }
 
 /// What a session file says, with its paths made absolute, and without what it leaves open.
-fn tools(file: &Path) -> Result<Map<String, Value>, CliError> {
+pub(crate) fn tools(file: &Path) -> Result<Map<String, Value>, CliError> {
     let spec = SessionSpec::read(&current_dir()?.join(file))?;
     let all = serde_json::to_value(&spec).unwrap_or_default();
     let usual = serde_json::to_value(SessionSpec::default()).unwrap_or_default();

@@ -64,6 +64,7 @@ async fn talk(
     let terms = TurnTerms {
         policy,
         unattended: !attended,
+        ..TurnTerms::default()
     };
     if !global.json {
         print(&sessions.manager().get(&session).await?);

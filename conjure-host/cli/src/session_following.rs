@@ -56,8 +56,19 @@ impl SessionFollower<'_> {
         said: &Said,
         terms: &TurnTerms,
     ) -> Result<(Run, Vec<Artifact>), CliError> {
+        self.say_and_follow(said, terms, false).await
+    }
+
+    /// The same; an answer that is held is not shown as it comes, since it may have to be given
+    /// again.
+    pub(crate) async fn say_and_follow(
+        &mut self,
+        said: &Said,
+        terms: &TurnTerms,
+        holds_answer: bool,
+    ) -> Result<(Run, Vec<Artifact>), CliError> {
         let turn = self.sessions.say(self.session, said, terms).await?;
-        let made = match self.until_over(&turn).await? {
+        let made = match self.follow(&turn, holds_answer).await? {
             Until::Over(made) => made,
             Until::Left(_) => BTreeSet::new(),
         };
@@ -70,6 +81,10 @@ impl SessionFollower<'_> {
 
     /// Shows a turn until it is over.
     pub(crate) async fn until_over(&mut self, turn: &StartedTurn) -> Result<Until, CliError> {
+        self.follow(turn, false).await
+    }
+
+    async fn follow(&mut self, turn: &StartedTurn, holds_answer: bool) -> Result<Until, CliError> {
         let after = before(self.sessions, &turn.thread).await?;
         let events = self
             .sessions
@@ -112,6 +127,9 @@ impl SessionFollower<'_> {
             }
             if let Event::File { artifact, .. } = &event {
                 made.insert(artifact.id.clone());
+            }
+            if holds_answer && matches!(event, Event::Content { .. }) {
+                continue;
             }
             let asked = self.transcript.show(&event, self.attended);
             if !cancelled

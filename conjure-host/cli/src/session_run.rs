@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use conjure_core::chat::Event;
 use conjure_runtime::manager::TurnTerms;
 use conjure_store::{Run, RunState};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
 use super::attachments::{AttachArgs, Said};
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     thread: Option<&str>,
     options: SessionArgs,
     files: AttachArgs,
-    question: String,
+    (question, output_schema): (String, Option<Value>),
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
@@ -56,6 +56,7 @@ pub(crate) async fn run(
     let terms = TurnTerms {
         policy: options.policy(),
         unattended: !attended,
+        output_schema,
     };
     let asked = following.answer_to(global, &said, &terms).await;
     tokio::select! {
@@ -168,8 +169,14 @@ impl SessionFollower<'_> {
         said: &Said,
         terms: &TurnTerms,
     ) -> Result<Exit, CliError> {
-        let (run, files) = self.say(said, terms).await?;
+        let holds_answer = terms.output_schema.is_some() && !global.json;
+        let followed = self.say_and_follow(said, terms, holds_answer);
+        let (run, files) = followed.await?;
         self.transcript.files(&files);
+        if holds_answer && run.state == RunState::Completed {
+            let text = text(self.sessions, &run).await;
+            output::line(text.unwrap_or_default().trim());
+        }
         if global.json {
             let text = text(self.sessions, &run).await;
             output::json_line(&json!({

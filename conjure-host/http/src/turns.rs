@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use conjure_core::chat::Message;
 use conjure_core::routing::Pattern;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::approvals::{self, ApprovalView};
@@ -146,6 +147,11 @@ struct NewTurn {
     /// cancelled, unless somebody follows events as a person who can (`attended`).
     #[serde(default)]
     unattended: bool,
+    /// JSON Schema, of an object at its top, that the answer must fit: it is one JSON value then and
+    /// nothing else. Where it does not fit, the model is asked again, twice at most; then the turn
+    /// is `failed`.
+    #[schema(value_type = Option<Object>)]
+    output_schema: Option<Value>,
 }
 
 /// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
@@ -263,6 +269,7 @@ async fn say(
     let terms = TurnTerms {
         policy: body.policy.read()?,
         unattended: body.unattended,
+        output_schema: body.output_schema,
     };
     let attached = uploads::attached(&app, &body.attachments)?;
     let message = message(body.text.as_deref(), &attached, body.go_on)?;

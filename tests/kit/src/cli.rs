@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -134,7 +134,80 @@ impl Cli {
         Ok(running)
     }
 
+    /// Starts it with its standard input and output in the test's hands: what [`Cli::stdin`] gave is
+    /// not sent, and only standard error is seen by [`Running`].
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_piped(self) -> Result<(Running, ChildStdin, ChildStdout), KitError> {
+        let (mut child, deadline, workspace) = self.spawn()?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let running = Running::new(child, deadline, workspace, None);
+        running.seen.update(|now| now.ended += 1);
+        if let Some(stderr) = stderr {
+            Seen::read(&running.seen, stderr, |now| &mut now.stderr);
+        }
+        match (stdin, stdout) {
+            (Some(stdin), Some(stdout)) => Ok((running, stdin, stdout)),
+            _ => Err(KitError::Ended {
+                what: "it had a standard input and output".to_owned(),
+                seen: String::new(),
+            }),
+        }
+    }
+
     fn launch(self) -> Result<Running, KitError> {
+        if !self.terminal {
+            let (mut child, deadline, workspace) = self.spawn()?;
+            let (stdin, stdout, stderr) =
+                (child.stdin.take(), child.stdout.take(), child.stderr.take());
+            let stdin = stdin.map(|stdin| Box::new(stdin) as Box<dyn Write + Send>);
+            let running = Running::new(child, deadline, workspace, stdin);
+            if let Some(stdout) = stdout {
+                Seen::read(&running.seen, stdout, |now| &mut now.stdout);
+            }
+            if let Some(stderr) = stderr {
+                Seen::read(&running.seen, stderr, |now| &mut now.stderr);
+            }
+            return Ok(running);
+        }
+        let deadline = self.deadline;
+        let (mut command, program, workspace) = self.command()?;
+        let failed = |source| KitError::Start {
+            program: program.clone(),
+            source,
+        };
+        let (ours, theirs) = terminal::open().map_err(failed)?;
+        let end = || theirs.try_clone().map(Stdio::from);
+        command
+            .stdin(end().map_err(failed)?)
+            .stdout(end().map_err(failed)?)
+            .stderr(end().map_err(failed)?);
+        let child = command.spawn().map_err(failed)?;
+        let input = ours.try_clone().map_err(failed)?;
+        let running = Running::new(child, deadline, workspace, Some(Box::new(input)));
+        // What is left of standard error is on the terminal too.
+        running.seen.update(|now| now.ended += 1);
+        Seen::read(&running.seen, ours, |now| &mut now.stdout);
+        Ok(running)
+    }
+
+    /// Starts it with pipes.
+    fn spawn(self) -> Result<(Child, Duration, Workspace), KitError> {
+        let deadline = self.deadline;
+        let (mut command, program, workspace) = self.command()?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .map_err(|source| KitError::Start { program, source })?;
+        Ok((child, deadline, workspace))
+    }
+
+    fn command(self) -> Result<(Command, PathBuf, Workspace), KitError> {
         let workspace = match self.workspace {
             Some(workspace) => workspace,
             None => Workspace::new()?,
@@ -151,41 +224,7 @@ impl Cli {
             .envs(environment(&workspace))
             .envs(&self.env)
             .process_group(0);
-        let failed = |source| KitError::Start {
-            program: program.clone(),
-            source,
-        };
-        if self.terminal {
-            let (ours, theirs) = terminal::open().map_err(failed)?;
-            let end = || theirs.try_clone().map(Stdio::from);
-            command
-                .stdin(end().map_err(failed)?)
-                .stdout(end().map_err(failed)?)
-                .stderr(end().map_err(failed)?);
-            let child = command.spawn().map_err(failed)?;
-            let input = ours.try_clone().map_err(failed)?;
-            let running = Running::new(child, self.deadline, workspace, Some(Box::new(input)));
-            // What is left of standard error is on the terminal too.
-            running.seen.update(|now| now.ended += 1);
-            Seen::read(&running.seen, ours, |now| &mut now.stdout);
-            return Ok(running);
-        }
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(failed)?;
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let stdin = stdin.map(|stdin| Box::new(stdin) as Box<dyn Write + Send>);
-        let running = Running::new(child, self.deadline, workspace, stdin);
-        if let Some(stdout) = stdout {
-            Seen::read(&running.seen, stdout, |now| &mut now.stdout);
-        }
-        if let Some(stderr) = stderr {
-            Seen::read(&running.seen, stderr, |now| &mut now.stderr);
-        }
-        Ok(running)
+        Ok((command, program, workspace))
     }
 }
 

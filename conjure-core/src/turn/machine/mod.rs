@@ -3,6 +3,7 @@
 //! Here are its inputs and the life of a turn; what becomes of a reply and of its calls stands in
 //! the modules below.
 
+mod answers;
 mod calls;
 mod compaction;
 mod replies;
@@ -52,6 +53,8 @@ struct TurnProgress {
     rounds: u32,
     pauses: u32,
     calls: u32,
+    /// How often an answer did not have the form that it must have.
+    unfit: u32,
     usage: Usage,
     /// Whether the log could not be compacted: once a turn is enough.
     compaction_failed: bool,
@@ -232,6 +235,7 @@ impl Machine {
             rounds: 0,
             pauses: 0,
             calls: 0,
+            unfit: 0,
             usage: Usage::default(),
             compaction_failed: false,
             was_too_long: false,

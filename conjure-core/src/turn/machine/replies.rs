@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Judge, Machine, ModelFailure, announced, limit};
 use crate::chat::{
-    Content, ErrorEvent, Event, FunctionCall, Message, Meta, Response, Role, StopReason,
+    Content, ErrorEvent, Event, FunctionCall, Message, Meta, Part, Response, Role, StopReason,
 };
 use crate::context::CallFailureKind;
 use crate::log::{EntryBody, TurnOutcome};
@@ -25,6 +25,7 @@ impl Machine {
             .stop
             .as_ref()
             .map_or(StopReason::Other, |stop| stop.reason);
+        let answer = said(&response);
         let calls = self.keep(response, meta);
         if self.is_ending() {
             self.refuse_all(&calls, CallFailureKind::TurnEnded, judge);
@@ -43,7 +44,7 @@ impl Machine {
                 StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Refusal => {
                     self.finish(TurnOutcome::CutShort);
                 }
-                _ => self.finish(TurnOutcome::Completed),
+                _ => self.answered(&answer, judge),
             }
         }
     }
@@ -176,4 +177,9 @@ impl Machine {
             self.call_ids.insert(call.call_id.clone());
         }
     }
+}
+
+/// The text of a reply.
+fn said(response: &Response) -> String {
+    response.parts.iter().filter_map(Part::as_text).collect()
 }

@@ -58,7 +58,7 @@ impl Manager {
     /// [`Manager::say`] and [`Manager::go_on`] with what holds for the turn only.
     ///
     /// # Errors
-    /// As [`Manager::say`].
+    /// As [`Manager::say`], and [`ManagerError::Invalid`] when the schema of the answer is none.
     pub async fn begin(&self, session: &str, request: TurnRequest) -> Result<Turn, ManagerError> {
         let session = self.id_of(session).await?;
         let TurnRequest {
@@ -66,6 +66,10 @@ impl Manager {
             turn_id,
             terms,
         } = request;
+        if let Err(error) = terms.form() {
+            let message = error.to_string();
+            return Err(ManagerError::Invalid { message });
+        }
         if let Some(message) = &message {
             self.check_images(&session, message).await?;
         }

@@ -1,9 +1,13 @@
 //! What holds for one turn beside the session's settings. Nothing of it is saved with the session.
 
+use std::sync::Arc;
+
 use conjure_core::chat::Message;
 use conjure_core::routing::Rule;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::session::{BadOutputSchema, OutputForm};
 use conjure_config::PolicySpec;
 
 /// A turn that is to be begun.
@@ -26,9 +30,18 @@ pub struct TurnTerms {
     /// Whoever says it cannot be asked: a call that asks is denied at once, and a question
     /// cancelled, unless another client is there ([`super::Manager::attend`]).
     pub unattended: bool,
+    /// JSON Schema that the answer must fit, as in [`OutputForm`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
 }
 
 impl TurnTerms {
+    /// The form of the answer.
+    pub(super) fn form(&self) -> Result<Option<Arc<OutputForm>>, BadOutputSchema> {
+        let form = self.output_schema.as_ref().map(OutputForm::read);
+        Ok(form.transpose()?.map(Arc::new))
+    }
+
     pub(super) fn rules(&self) -> Vec<Rule> {
         self.policy.rules()
     }

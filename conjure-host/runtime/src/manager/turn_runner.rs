@@ -181,6 +181,8 @@ impl TurnRunner {
         let (approvals, presence) = self.manager.approvals(&turn.terms, &turn.thread).await;
         let (done, answer) = oneshot::channel();
         let (id, rules) = (turn.turn_id.clone(), turn.terms.rules());
+        // It was looked at when the turn was taken.
+        let form = turn.terms.form().unwrap_or_default();
         // First, so that its end is seen whatever comes of it.
         self.running = Some(RunningTurn::new(
             turn.turn_id,
@@ -191,6 +193,7 @@ impl TurnRunner {
         ));
         open.with(|thread| {
             thread.set_terms(rules, approvals);
+            thread.set_form(form);
             thread.begin(id, turn.message, done);
         });
     }

@@ -72,6 +72,7 @@ impl Actor {
             SessionCommand::Cancel { drop_queued } => thread.cancel(drop_queued),
             SessionCommand::Decide { call_id, decision } => thread.decide(call_id, decision),
             SessionCommand::Attend(mode) => thread.attend(mode),
+            SessionCommand::Form(form) => thread.set_form(form),
             SessionCommand::Pending(done) => drop(done.send(thread.pending())),
             SessionCommand::Change {
                 settings,

@@ -20,6 +20,7 @@ use super::host_state::HostState;
 use super::hub::Subscription;
 use super::mailbox::{MAILBOX, SessionCommand};
 use super::opening;
+use super::output_form::OutputForm;
 use super::thread_handle::ThreadHandle;
 use super::tool_preview::ToolPreview;
 use crate::artifacts::{Artifact, FileError};
@@ -148,6 +149,13 @@ impl Session {
     /// Says whether somebody is there to decide.
     pub async fn attend(&self, mode: ApprovalMode) {
         self.tell(SessionCommand::Attend(mode)).await;
+    }
+
+    /// Has each answer from the next turn on be one JSON value that fits a schema, or be what the
+    /// model likes. Where an answer does not fit, the model is asked again, twice at most; then the
+    /// turn fails.
+    pub async fn answer_in_form(&self, form: Option<OutputForm>) {
+        self.tell(SessionCommand::Form(form.map(Arc::new))).await;
     }
 
     /// Adds a rule to the session's policy.

@@ -1,5 +1,7 @@
 //! What arrives at a session's actor: from its clients, and from its own tasks.
 
+use std::sync::Arc;
+
 use conjure_core::chat::Message;
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
@@ -11,6 +13,7 @@ use tokio::sync::oneshot;
 use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
 use super::handle::{SessionError, SessionSettings};
+use super::output_form::OutputForm;
 use super::tool_preview::ToolPreview;
 use super::turns::AnswerTo;
 use crate::backend::BackendStatus;
@@ -35,6 +38,7 @@ pub(crate) enum SessionCommand {
         decision: ApprovalDecision,
     },
     Attend(ApprovalMode),
+    Form(Option<Arc<OutputForm>>),
     Pending(oneshot::Sender<Vec<PendingApproval>>),
     Change {
         settings: SessionSettings,

@@ -24,6 +24,7 @@ mod naming;
 mod open_thread;
 mod opening;
 mod outgoing_request;
+mod output_form;
 mod preview;
 mod questions;
 mod reading;
@@ -79,5 +80,6 @@ pub use conjure_config::{
 };
 pub use handle::{ChatError, Session, SessionError, SessionSettings, TurnSummary};
 pub use hub::{Stamped, Subscription};
+pub use output_form::{BadOutputSchema, OutputForm};
 pub use tool_preview::ToolPreview;
 pub(crate) use turns::TurnResult;

@@ -3,6 +3,8 @@
 //! It runs on no task of its own. Whoever has it drives it: waits for what happens next, and hands
 //! that back to it. So a session has one mailbox, whichever actor it belongs to.
 
+use std::sync::Arc;
+
 use conjure_core::chat::{Event, Message};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::{EntryBody, folds, limit_words};
@@ -27,6 +29,7 @@ use super::model::ActiveRequest;
 use super::model_requests::ModelRequests;
 use super::naming::ThreadName;
 use super::outgoing_request::OutgoingRequest;
+use super::output_form::{OutputForm, TurnJudge};
 use super::recorder::Recorder;
 use super::routed_call::RoutedCall;
 use super::running_calls::RunningCalls;
@@ -142,6 +145,11 @@ impl OpenThread {
     pub(crate) fn set_terms(&mut self, rules: Vec<Rule>, mode: ApprovalMode) {
         self.approvals.set_turn_rules(rules, self.settings.spec());
         self.attend(mode);
+    }
+
+    /// Says which form answers must have from the next turn on.
+    pub(crate) fn set_form(&mut self, form: Option<Arc<OutputForm>>) {
+        self.turns.set_form(form);
     }
 
     /// Adds a rule to the session's policy.
@@ -300,7 +308,9 @@ impl OpenThread {
         while !inputs.is_empty() {
             for input in std::mem::take(&mut inputs) {
                 let snapshot = self.tools.current();
-                let judge = self.approvals.judge(snapshot.table(), self.tools.removed());
+                let calls = self.approvals.judge(snapshot.table(), self.tools.removed());
+                let form = self.turns.form();
+                let judge = TurnJudge { calls, form };
                 for action in self.machine.handle(input, &judge) {
                     inputs.extend(self.perform(action));
                 }
@@ -442,6 +452,7 @@ impl OpenThread {
             recorder: &self.recorder,
             turn: self.turns.span(),
             observed: self.model.observed(),
+            form: self.turns.form(),
         }
     }
 

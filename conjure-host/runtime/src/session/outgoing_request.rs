@@ -12,6 +12,7 @@ use super::compaction::{Compaction, SummaryPlan};
 use super::current_settings::CurrentSettings;
 use super::derived::compile_settings;
 use super::model::ActiveRequest;
+use super::output_form::OutputForm;
 use super::recorder::Recorder;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
@@ -29,12 +30,17 @@ pub(super) struct OutgoingRequest<'a> {
     /// The span of the turn that it is part of.
     pub(super) turn: &'a Span,
     pub(super) observed: Observed,
+    /// The form that the answer must have.
+    pub(super) form: Option<&'a OutputForm>,
 }
 
 impl OutgoingRequest<'_> {
     /// Asks for the reply that a turn waits for.
     pub(super) fn reply(self, number: u64) -> ActiveRequest {
-        let request = self.compiled();
+        let request = ModelRequest {
+            response_format: self.form.map(|form| form.format().clone()),
+            ..self.compiled()
+        };
         self.send(number, request)
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::handle::{ChatError, TurnSummary};
+use super::output_form::OutputForm;
 use crate::spans;
 use conjure_store::ThreadId;
 
@@ -26,6 +27,8 @@ pub(super) struct Turns {
     newest: Option<Arc<str>>,
     /// Its span, while it runs.
     span: Span,
+    /// The form that answers must have from the next turn on.
+    form: Option<Arc<OutputForm>>,
 }
 
 impl Default for Turns {
@@ -34,6 +37,7 @@ impl Default for Turns {
             waiting: HashMap::new(),
             newest: None,
             span: Span::none(),
+            form: None,
         }
     }
 }
@@ -42,6 +46,15 @@ impl Turns {
     /// Somebody waits for a turn's answer.
     pub(super) fn wait(&mut self, turn_id: String, answer: AnswerTo) {
         self.waiting.insert(turn_id, answer);
+    }
+
+    /// Answers have this form from now on.
+    pub(super) fn set_form(&mut self, form: Option<Arc<OutputForm>>) {
+        self.form = form;
+    }
+
+    pub(super) fn form(&self) -> Option<&OutputForm> {
+        self.form.as_deref()
     }
 
     /// A turn begins.

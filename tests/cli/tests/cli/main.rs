@@ -5,6 +5,8 @@
 
 // Clippy lets tests be blunt only where it sees that they are tests.
 #[cfg(test)]
+mod acp;
+#[cfg(test)]
 mod approval;
 mod attachments;
 #[cfg(test)]
@@ -31,6 +33,8 @@ mod doctor;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod files;
@@ -48,6 +52,8 @@ mod mcp;
 mod mcp_import;
 #[cfg(test)]
 mod odd_replies;
+#[cfg(test)]
+mod output_schema;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::tree::{File, Tree};
 use super::words::{bracketed, occurrences};
 
 /// The crates of the host and how high each stands: it depends on lower ones only.
-const LAYERS: [(&str, u8); 18] = [
+const LAYERS: [(&str, u8); 19] = [
     ("conjure-highlight", 0),
     ("conjure-import", 0),
     ("conjure-sdk-source", 0),
@@ -24,6 +24,7 @@ const LAYERS: [(&str, u8); 18] = [
     ("conjure-packages", 3),
     ("conjure-providers", 3),
     ("conjure-runtime", 4),
+    ("conjure-acp", 5),
     ("conjure-client", 5),
     ("conjure-host", 5),
     ("conjure-http", 5),

@@ -1,0 +1,501 @@
+//! One connection: the requests of a client, and the sessions that it has open.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::schema::{
+    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthenticateRequest, AuthenticateResponse,
+    CancelNotification, ClientCapabilities, CloseSessionRequest, CloseSessionResponse,
+    ConfigOptionUpdate, ContentBlock, CurrentModeUpdate, DeleteSessionRequest,
+    DeleteSessionResponse, Implementation, InitializeRequest, InitializeResponse,
+    ListSessionsRequest, LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer,
+    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, ResumeSessionRequest,
+    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
+    SessionDeleteCapabilities, SessionId, SessionListCapabilities, SessionResumeCapabilities,
+    SessionSystemPromptCapabilities, SessionUpdate, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, SystemPrompt,
+    SystemPromptMode,
+};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{
+    Agent, Client, Error, JsonRpcResponse, Lines, on_receive_notification, on_receive_request,
+};
+use conjure_core::turn::When;
+use conjure_runtime::manager::{
+    ChatRetention, Manager, NewSession, PersonaCopy, SessionPatch, SessionView,
+};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{invalid, needs_auth, no_session, of_manager};
+use super::modes::Mode;
+use super::open_session::{OpenSession, lock};
+use super::transport::{self, Outflow};
+use super::updates::Updates;
+use super::{AcpError, AcpOptions, defaults, history, listing, mcp_servers, prompt, settings};
+
+/// The one way to have a credential: it was saved before.
+const SAVED_AUTH: &str = "saved-auth";
+
+/// What a connection has.
+pub(crate) struct Connection {
+    manager: Manager,
+    options: AcpOptions,
+    outflow: Arc<Outflow>,
+    client: Mutex<ClientCapabilities>,
+    open: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
+    /// The turns that the client began and that run, with their sessions.
+    running: Mutex<BTreeMap<String, String>>,
+}
+
+/// Serves a client until its stream or this token ends.
+pub(crate) async fn serve<R, W>(
+    manager: Manager,
+    options: AcpOptions,
+    read: R,
+    write: W,
+    end: CancellationToken,
+) -> Result<(), AcpError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let outflow = Arc::new(Outflow::default());
+    let lines = Lines::new(
+        transport::outgoing(write, Arc::clone(&outflow)),
+        Box::pin(transport::incoming(read, options.max_message_bytes)),
+    );
+    let connection = Arc::new(Connection {
+        manager,
+        options,
+        outflow,
+        client: Mutex::default(),
+        open: Mutex::default(),
+        running: Mutex::default(),
+    });
+    let serving = Arc::clone(&connection).requests(lines);
+    let served = tokio::select! {
+        served = serving => served.map_err(|error| AcpError { reason: error.to_string() }),
+        () = end.cancelled() => Ok(()),
+    };
+    connection.end().await;
+    served
+}
+
+impl Connection {
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    /// Whether the client shows notices apart from messages.
+    pub(crate) fn notices(&self) -> bool {
+        let client = lock(&self.client);
+        let session = client.session.as_ref();
+        session.is_some_and(|session| session.notices.is_some())
+    }
+
+    /// Whether the client can ask the person to fill in a form, or to visit a page.
+    pub(crate) fn asks(&self, page: bool) -> bool {
+        let client = lock(&self.client);
+        let Some(elicitation) = &client.elicitation else {
+            return false;
+        };
+        match page {
+            true => elicitation.url.is_some(),
+            false => elicitation.form.is_some(),
+        }
+    }
+
+    /// Takes note of a turn that runs.
+    pub(crate) fn runs(&self, session: &str, turn: &str) {
+        lock(&self.running).insert(turn.to_owned(), session.to_owned());
+    }
+
+    /// Takes note that it runs no more.
+    pub(crate) fn is_over(&self, turn: &str) {
+        lock(&self.running).remove(turn);
+    }
+
+    /// Cancels what still runs.
+    async fn end(&self) {
+        let running = std::mem::take(&mut *lock(&self.running));
+        for (turn, session) in running {
+            if let Err(error) = self.manager.cancel_turn(&session, &turn).await {
+                tracing::warn!("a turn goes on without its editor: {error}");
+            }
+        }
+    }
+
+    async fn requests(
+        self: Arc<Self>,
+        lines: impl agent_client_protocol::ConnectTo<Agent> + 'static,
+    ) -> Result<(), Error> {
+        let on = || Arc::clone(&self);
+        let (one, two, three, four, five, six) = (on(), on(), on(), on(), on(), on());
+        let (seven, eight, nine, ten, eleven, twelve) = (on(), on(), on(), on(), on(), on());
+        let agent = Agent.v1().name("conjure");
+        let agent = agent.on_receive_request(
+            async move |request: InitializeRequest, responder, _| {
+                responder.respond(one.initialize(request))
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: AuthenticateRequest, responder, client| {
+                let on = Arc::clone(&two);
+                answer(&client, responder, async move {
+                    on.authenticate(&request).await
+                })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: NewSessionRequest, responder, client| {
+                let on = Arc::clone(&three);
+                answer(
+                    &client,
+                    responder,
+                    async move { on.new_session(request).await },
+                )
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: LoadSessionRequest, responder, client| {
+                let (on, to) = (Arc::clone(&four), client.clone());
+                answer(
+                    &client,
+                    responder,
+                    async move { on.load(to, request).await },
+                )
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: ResumeSessionRequest, responder, client| {
+                let on = Arc::clone(&five);
+                answer(&client, responder, async move { on.resume(request).await })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: ListSessionsRequest, responder, client| {
+                let on = Arc::clone(&six);
+                answer(&client, responder, async move {
+                    listing::page(&on.manager, &request).await
+                })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: CloseSessionRequest, responder, client| {
+                let on = Arc::clone(&seven);
+                answer(&client, responder, async move {
+                    on.close(&request.session_id).await
+                })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: DeleteSessionRequest, responder, client| {
+                let on = Arc::clone(&eight);
+                answer(&client, responder, async move {
+                    on.delete(&request.session_id).await
+                })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: SetSessionModeRequest, responder, client| {
+                let (on, to) = (Arc::clone(&nine), client.clone());
+                answer(
+                    &client,
+                    responder,
+                    async move { on.set_mode(to, request).await },
+                )
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: SetSessionConfigOptionRequest, responder, client| {
+                let (on, to) = (Arc::clone(&ten), client.clone());
+                answer(&client, responder, async move {
+                    on.set_option(to, request).await
+                })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |request: PromptRequest, responder, client| {
+                let (on, to) = (Arc::clone(&eleven), client.clone());
+                let cancelled = responder.cancellation();
+                answer(&client, responder, async move {
+                    let session = on.session(&request.session_id)?;
+                    let updates = on.updates(to, &request.session_id);
+                    Box::pin(prompt::run(on, session, updates, request, cancelled)).await
+                })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_notification(
+            async move |note: CancelNotification, client| {
+                let on = Arc::clone(&twelve);
+                client.spawn(async move {
+                    on.cancel(&note.session_id).await;
+                    Ok(())
+                })
+            },
+            on_receive_notification!(),
+        );
+        agent.connect_to(lines).await
+    }
+
+    fn initialize(&self, request: InitializeRequest) -> InitializeResponse {
+        *lock(&self.client) = request.client_capabilities;
+        let sessions = SessionCapabilities::new()
+            .list(SessionListCapabilities::new())
+            .resume(SessionResumeCapabilities::new())
+            .close(SessionCloseCapabilities::new())
+            .delete(SessionDeleteCapabilities::new())
+            .system_prompt(SessionSystemPromptCapabilities::new());
+        let can = AgentCapabilities::new()
+            .load_session(true)
+            .prompt_capabilities(PromptCapabilities::new().embedded_context(true).image(true))
+            .mcp_capabilities(McpCapabilities::new().http(true))
+            .session_capabilities(sessions);
+        let auth = AuthMethodAgent::new(SAVED_AUTH, "A saved auth of Conjure").description(
+            "`conjure auth create NAME --provider PROVIDER` saves a key, in a terminal".to_owned(),
+        );
+        let version = env!("CARGO_PKG_VERSION");
+        InitializeResponse::new(ProtocolVersion::V1)
+            .agent_capabilities(can)
+            .auth_methods(vec![AuthMethod::Agent(auth)])
+            .agent_info(Implementation::new("conjure", version).title("Conjure".to_owned()))
+    }
+
+    async fn authenticate(
+        &self,
+        request: &AuthenticateRequest,
+    ) -> Result<AuthenticateResponse, Error> {
+        if &*request.method_id.0 != SAVED_AUTH {
+            return Err(invalid(format!(
+                "there is no way to authenticate named `{}`; there is `{SAVED_AUTH}`",
+                request.method_id
+            )));
+        }
+        if settings::auths(&self.manager).await?.is_empty() {
+            return Err(needs_auth(
+                "nothing is saved yet; run `conjure auth create NAME --provider PROVIDER` in a \
+                 terminal",
+            ));
+        }
+        Ok(AuthenticateResponse::new())
+    }
+
+    async fn new_session(&self, request: NewSessionRequest) -> Result<NewSessionResponse, Error> {
+        let mcps = mcp_servers::settings(&request.mcp_servers)?;
+        let persona = persona(request.system_prompt.as_ref())?;
+        only_one_root(&request.additional_directories)?;
+        let defaults = defaults::of(&self.manager, &self.options).await?;
+        let new = NewSession {
+            persona: persona.unwrap_or_default(),
+            tools: self.options.tools.clone(),
+            mcps,
+            ..NewSession::new(defaults.auth, defaults.model, request.cwd)
+        };
+        let view = self.manager.create(new).await;
+        let view = view.map_err(|error| of_manager(&error))?;
+        let options = settings::options(&self.manager, &view, Mode::default()).await?;
+        let id = SessionId::new(view.id.clone());
+        self.opens(id.clone(), &view);
+        Ok(NewSessionResponse::new(id)
+            .modes(Mode::default().state())
+            .config_options(options))
+    }
+
+    async fn load(
+        &self,
+        client: ConnectionTo<Client>,
+        request: LoadSessionRequest,
+    ) -> Result<LoadSessionResponse, Error> {
+        persona(request.system_prompt.as_ref())?;
+        only_one_root(&request.additional_directories)?;
+        let id = request.session_id;
+        let view = self.opened(&id, &request.cwd, &request.mcp_servers).await?;
+        if let Some(thread) = &view.thread {
+            let updates = self.updates(client, &id);
+            history::replay(&self.manager, &thread.id, &view.working_dir, &updates).await?;
+        }
+        let options = settings::options(&self.manager, &view, Mode::default()).await?;
+        self.opens(id, &view);
+        Ok(LoadSessionResponse::new()
+            .modes(Mode::default().state())
+            .config_options(options))
+    }
+
+    async fn resume(&self, request: ResumeSessionRequest) -> Result<ResumeSessionResponse, Error> {
+        persona(request.system_prompt.as_ref())?;
+        only_one_root(&request.additional_directories)?;
+        let id = request.session_id;
+        let view = self.opened(&id, &request.cwd, &request.mcp_servers).await?;
+        let options = settings::options(&self.manager, &view, Mode::default()).await?;
+        self.opens(id, &view);
+        Ok(ResumeSessionResponse::new()
+            .modes(Mode::default().state())
+            .config_options(options))
+    }
+
+    /// A saved session, in the directory and with the servers that the client says. Servers that
+    /// the session has beside those stay.
+    async fn opened(
+        &self,
+        id: &SessionId,
+        cwd: &Path,
+        servers: &[McpServer],
+    ) -> Result<SessionView, Error> {
+        let wrong = |error| of_manager(&error);
+        let view = self.manager.get(&id.0).await.map_err(wrong)?;
+        let mut mcps: Map<String, Value> = view.mcps.clone();
+        mcps.extend(mcp_servers::settings(servers)?);
+        let patch = SessionPatch {
+            working_dir: (view.working_dir != cwd).then(|| cwd.to_owned()),
+            mcps: (mcps != view.mcps).then_some(mcps),
+            ..SessionPatch::default()
+        };
+        if patch == SessionPatch::default() {
+            return Ok(view);
+        }
+        let changed = self.manager.update(&view.id, patch, When::NextTurn).await;
+        changed.map_err(wrong)
+    }
+
+    fn opens(&self, id: SessionId, view: &SessionView) {
+        let session = Arc::new(OpenSession::new(view));
+        lock(&self.open).insert(id, session);
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Arc<OpenSession>, Error> {
+        let open = lock(&self.open);
+        open.get(id).cloned().ok_or_else(|| no_session(&id.0))
+    }
+
+    fn updates(&self, client: ConnectionTo<Client>, session: &SessionId) -> Updates {
+        Updates::new(client, session.clone(), Arc::clone(&self.outflow))
+    }
+
+    async fn close(&self, id: &SessionId) -> Result<CloseSessionResponse, Error> {
+        self.session(id)?;
+        self.cancel(id).await;
+        lock(&self.open).remove(id);
+        Ok(CloseSessionResponse::new())
+    }
+
+    async fn delete(&self, id: &SessionId) -> Result<DeleteSessionResponse, Error> {
+        let deleted = self.manager.delete(&id.0, ChatRetention::Keep).await;
+        deleted.map_err(|error| of_manager(&error))?;
+        lock(&self.open).remove(id);
+        Ok(DeleteSessionResponse::new())
+    }
+
+    async fn set_mode(
+        &self,
+        client: ConnectionTo<Client>,
+        request: SetSessionModeRequest,
+    ) -> Result<SetSessionModeResponse, Error> {
+        let session = self.session(&request.session_id)?;
+        let mode = settings::mode(&request.mode_id.0)?;
+        session.set_mode(mode);
+        let view = self.manager.get(&session.id).await;
+        let view = view.map_err(|error| of_manager(&error))?;
+        let options = settings::options(&self.manager, &view, mode).await?;
+        let update = SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(options));
+        self.updates(client, &request.session_id).send(update).await;
+        Ok(SetSessionModeResponse::new())
+    }
+
+    async fn set_option(
+        &self,
+        client: ConnectionTo<Client>,
+        request: SetSessionConfigOptionRequest,
+    ) -> Result<SetSessionConfigOptionResponse, Error> {
+        let session = self.session(&request.session_id)?;
+        let value = settings::text(&request)?;
+        let view = match &*request.config_id.0 {
+            settings::MODE => {
+                session.set_mode(settings::mode(value)?);
+                let update = CurrentModeUpdate::new(session.mode().id());
+                let updates = self.updates(client, &request.session_id);
+                updates.send(SessionUpdate::CurrentModeUpdate(update)).await;
+                let view = self.manager.get(&session.id).await;
+                view.map_err(|error| of_manager(&error))?
+            }
+            settings::MODEL => settings::set_model(&self.manager, &session.id, value).await?,
+            other => {
+                return Err(invalid(format!(
+                    "there is no option `{other}`; there are {} and {}",
+                    settings::MODE,
+                    settings::MODEL
+                )));
+            }
+        };
+        let options = settings::options(&self.manager, &view, session.mode()).await?;
+        Ok(SetSessionConfigOptionResponse::new(options))
+    }
+
+    /// Ends what runs in a session, and what waits behind it.
+    async fn cancel(&self, id: &SessionId) {
+        let Ok(session) = self.session(id) else {
+            return;
+        };
+        if let Err(error) = self.manager.cancel(&session.id, true).await {
+            tracing::warn!("a turn could not be cancelled: {error}");
+        }
+    }
+}
+
+/// Answers a request when its work is done; other requests are taken meanwhile.
+fn answer<T: JsonRpcResponse + Send>(
+    client: &ConnectionTo<Client>,
+    responder: Responder<T>,
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<(), Error> {
+    client.spawn(async move {
+        // A client that is gone needs no answer.
+        let _ = responder.respond_with_result(work.await);
+        Ok(())
+    })
+}
+
+/// The instructions that a client adds to those of the session.
+fn persona(prompt: Option<&SystemPrompt>) -> Result<Option<PersonaCopy>, Error> {
+    let Some(prompt) = prompt else {
+        return Ok(None);
+    };
+    if prompt.mode != SystemPromptMode::Append {
+        return Err(invalid("a system prompt can only be appended"));
+    }
+    let mut text = String::new();
+    for block in &prompt.content {
+        match block {
+            ContentBlock::Text(block) => text.push_str(&block.text),
+            _ => return Err(invalid("a system prompt is made of texts")),
+        }
+    }
+    Ok(Some(PersonaCopy {
+        persona_text: text,
+        ..PersonaCopy::default()
+    }))
+}
+
+fn only_one_root(more: &[std::path::PathBuf]) -> Result<(), Error> {
+    match more {
+        [] => Ok(()),
+        _ => Err(invalid(
+            "a session has one working directory; `additionalDirectories` is not supported, as \
+             `initialize` says",
+        )),
+    }
+}

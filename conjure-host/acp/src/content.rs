@@ -1,0 +1,190 @@
+//! A prompt's blocks as the message that the model reads.
+
+use agent_client_protocol::Error;
+use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conjure_core::chat::Message;
+use conjure_core::context::{reference, referred_text};
+use conjure_runtime::{Host, uploads};
+
+use super::error::invalid;
+
+/// The message that the person's blocks make. Files are handed to the host, which shows them to a
+/// model as far as that can look at them.
+pub(crate) fn message(host: &Host, blocks: &[ContentBlock]) -> Result<Message, Error> {
+    let said = Said::read(blocks)?;
+    let text = said.text.trim();
+    if text.is_empty() && said.files.is_empty() {
+        return Err(invalid("the prompt is empty"));
+    }
+    let mut attached = Vec::new();
+    for file in said.files {
+        let kept = host.upload(&file.name, Some(&file.media_type), &file.bytes);
+        attached.push(kept.map_err(|error| invalid(error.to_string()))?);
+    }
+    let text = Some(said.text.as_str()).filter(|_| !text.is_empty());
+    Ok(uploads::message(text, &attached))
+}
+
+/// What a person says.
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    files: Vec<AttachedFile>,
+}
+
+/// A file that comes with a prompt.
+#[derive(Debug)]
+struct AttachedFile {
+    name: String,
+    media_type: String,
+    bytes: Vec<u8>,
+}
+
+impl Said {
+    /// What refers to something stays where it stands in the sentence; the texts of embedded
+    /// resources come behind the sentence.
+    fn read(blocks: &[ContentBlock]) -> Result<Self, Error> {
+        let mut said = Self::default();
+        let mut embedded = Vec::new();
+        for block in blocks {
+            match block {
+                ContentBlock::Text(text) => said.text.push_str(&text.text),
+                ContentBlock::ResourceLink(link) => {
+                    said.text
+                        .push_str(&reference(&link.name, &place(&link.uri)));
+                }
+                ContentBlock::Resource(resource) => match &resource.resource {
+                    EmbeddedResourceResource::TextResourceContents(contents) => {
+                        let place = place(&contents.uri);
+                        said.text.push_str(&reference("", &place));
+                        embedded.push(referred_text(&place, &contents.text));
+                    }
+                    EmbeddedResourceResource::BlobResourceContents(blob) => {
+                        let place = place(&blob.uri);
+                        said.text.push_str(&reference("", &place));
+                        let kind = blob.mime_type.as_deref();
+                        said.attach(
+                            &place,
+                            kind.unwrap_or("application/octet-stream"),
+                            &blob.blob,
+                        )?;
+                    }
+                    _ => return Err(unknown()),
+                },
+                ContentBlock::Image(image) => {
+                    let place = image.uri.as_deref().map(place);
+                    said.attach(
+                        place.as_deref().unwrap_or("image"),
+                        &image.mime_type,
+                        &image.data,
+                    )?;
+                }
+                ContentBlock::Audio(_) => {
+                    return Err(invalid(
+                        "audio is not supported in a prompt, as `initialize` says; link to the file",
+                    ));
+                }
+                _ => return Err(unknown()),
+            }
+        }
+        for text in embedded {
+            said.text.push_str("\n\n");
+            said.text.push_str(&text);
+        }
+        Ok(said)
+    }
+
+    fn attach(&mut self, place: &str, media_type: &str, data: &str) -> Result<(), Error> {
+        let name = place.rsplit('/').next().unwrap_or(place);
+        let bytes = STANDARD.decode(data);
+        let bytes = bytes.map_err(|error| invalid(format!("`{name}` is no base64: {error}")))?;
+        self.files.push(AttachedFile {
+            name: name.to_owned(),
+            media_type: media_type.to_owned(),
+            bytes,
+        });
+        Ok(())
+    }
+}
+
+fn unknown() -> Error {
+    invalid(
+        "the prompt has a block that is not known; there are text, image, resource_link and resource",
+    )
+}
+
+/// An address as tools take it: the path of a file, and anything else as it is.
+fn place(uri: &str) -> String {
+    let file = url::Url::parse(uri).ok();
+    let path = file.filter(|url| url.scheme() == "file");
+    let path = path.and_then(|url| url.to_file_path().ok());
+    match path {
+        Some(path) => path.display().to_string(),
+        None => uri.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol::v1::schema::{
+        BlobResourceContents, EmbeddedResource, ImageContent, ResourceLink, TextContent,
+        TextResourceContents,
+    };
+
+    use super::*;
+
+    fn said(text: &str) -> ContentBlock {
+        ContentBlock::Text(TextContent::new(text))
+    }
+
+    #[test]
+    fn links_stay_in_the_sentence_and_embedded_texts_come_behind_it() {
+        let contents = TextResourceContents::new("fn main() {}\n", "file:///w/a%20b.rs");
+        let contents = EmbeddedResourceResource::TextResourceContents(contents);
+        let blocks = [
+            said("Compare "),
+            ContentBlock::ResourceLink(ResourceLink::new("c.rs", "file:///w/c.rs")),
+            said(" with "),
+            ContentBlock::Resource(EmbeddedResource::new(contents)),
+            said(" and "),
+            ContentBlock::ResourceLink(ResourceLink::new("page", "https://x.example/a")),
+        ];
+        assert_eq!(
+            Said::read(&blocks).unwrap().text,
+            "Compare `c.rs` (at `/w/c.rs`) with `/w/a b.rs` and `page` (at `https://x.example/a`)\
+             \n\nContents of `/w/a b.rs`:\n```\nfn main() {}\n```"
+        );
+    }
+
+    #[test]
+    fn files_come_with_the_name_that_they_have_in_the_editor() {
+        let blob = BlobResourceContents::new("AAEC", "file:///w/x.bin");
+        let blob = EmbeddedResourceResource::BlobResourceContents(blob);
+        let image = ImageContent::new("AAEC", "image/png").uri("file:///w/plan.png".to_owned());
+        let blocks = [
+            said("Look: "),
+            ContentBlock::Image(image),
+            ContentBlock::Resource(EmbeddedResource::new(blob)),
+        ];
+        let read = Said::read(&blocks).unwrap();
+        assert_eq!(read.text, "Look: `/w/x.bin`");
+        let files = read.files.iter();
+        let files = files.map(|file| (&*file.name, &*file.media_type, file.bytes.len()));
+        assert_eq!(
+            files.collect::<Vec<_>>(),
+            [
+                ("plan.png", "image/png", 3),
+                ("x.bin", "application/octet-stream", 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_in_words() {
+        let image = ContentBlock::Image(ImageContent::new("not base64!", "image/png"));
+        let error = Said::read(&[image]).unwrap_err();
+        assert!(error.message.contains("`image` is no base64"), "{error:?}");
+    }
+}

@@ -1,0 +1,315 @@
+//! One prompt: a turn of the session, shown to the client until it is over.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol::Error;
+use agent_client_protocol::RequestCancellation;
+use agent_client_protocol::v1::schema::{
+    PromptRequest, PromptResponse, SessionInfoUpdate, SessionUpdate, StopReason,
+};
+use conjure_core::chat::{CallAnnounced, Event, EventId};
+use conjure_core::turn::ApprovalDecision;
+use conjure_runtime::manager::{DecisionScope, EventStream, Manager, Turn, TurnRequest, TurnTerms};
+use conjure_store::{Run, RunState, ThreadId};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::agent::Connection;
+use super::call_view;
+use super::error::{failed, of_manager};
+use super::modes::{Mode, reads_only};
+use super::open_session::OpenSession;
+use super::permission::{self, Answer};
+use super::turn_view::TurnView;
+use super::updates::Updates;
+use super::{content, edits, questions};
+
+/// How long the last events of a turn may take behind its end.
+const LAST: Duration = Duration::from_secs(5);
+/// The reason that the model reads of a call that the mode does not let run.
+const READ_ONLY: &str = "the session is in its read-only mode";
+
+/// Runs a turn, and answers when it is over.
+pub(crate) async fn run(
+    connection: Arc<Connection>,
+    session: Arc<OpenSession>,
+    updates: Updates,
+    request: PromptRequest,
+    cancelled: RequestCancellation,
+) -> Result<PromptResponse, Error> {
+    let manager = connection.manager();
+    let message = content::message(manager.host(), &request.prompt)?;
+    let wrong = |error| of_manager(&error);
+    let view = manager.get(&session.id).await.map_err(wrong)?;
+    let terms = terms(manager, &session).await?;
+    let turn = TurnRequest {
+        message: Some(message),
+        turn_id: None,
+        terms,
+    };
+    let turn = manager.begin(&session.id, turn).await.map_err(wrong)?;
+    connection.runs(&session.id, &turn.id);
+    let after = before(manager, &turn.thread).await?;
+    let events = manager.events(&turn.thread, after).await.map_err(wrong)?;
+    let shown = TurnView::new(&turn.id, view.working_dir.clone(), connection.notices());
+    let mut follower = TurnFollower {
+        connection: &connection,
+        session: &session,
+        updates: &updates,
+        turn: &turn,
+        working_dir: view.working_dir,
+        view: shown,
+        asked: HashMap::new(),
+        stop: None,
+        began: false,
+    };
+    let run = Box::pin(follower.until_over(events, cancelled)).await;
+    connection.is_over(&turn.id);
+    let run = run?;
+    let stop = follower.stop.take();
+    drop(follower);
+    let now = manager.get(&session.id).await.map_err(wrong)?;
+    if let Some(title) = session.new_title(&now) {
+        let title = SessionInfoUpdate::new().title(title);
+        updates.send(SessionUpdate::SessionInfoUpdate(title)).await;
+    }
+    answer(&run, stop.as_deref())
+}
+
+/// What holds for the turn beside the session's settings.
+async fn terms(manager: &Manager, session: &OpenSession) -> Result<TurnTerms, Error> {
+    let mut terms = TurnTerms::default();
+    if session.mode() == Mode::ReadOnly {
+        let tools = manager.tools(&session.id).await;
+        terms.policy = reads_only(&tools.map_err(|error| of_manager(&error))?);
+    }
+    Ok(terms)
+}
+
+/// A number before all events that are still to come in a thread.
+async fn before(manager: &Manager, thread: &ThreadId) -> Result<Option<EventId>, Error> {
+    let known = manager.store().thread(thread).await;
+    let known = known.map_err(|error| failed(error.to_string()))?;
+    // What is opened meanwhile has the next epoch; the turn may also run in this one.
+    let epoch = known.epoch.checked_sub(1);
+    Ok(epoch.map(|epoch| EventId {
+        epoch,
+        seq: u64::MAX,
+    }))
+}
+
+/// Why the turn stopped, in the words of the protocol.
+fn answer(run: &Run, stop: Option<&str>) -> Result<PromptResponse, Error> {
+    let reason = match run.state {
+        RunState::Completed if is_refusal(stop) => StopReason::Refusal,
+        RunState::Completed => StopReason::EndTurn,
+        RunState::CutShort if is_refusal(stop) => StopReason::Refusal,
+        RunState::CutShort => StopReason::MaxTokens,
+        RunState::Limit => StopReason::MaxTurnRequests,
+        RunState::Cancelled => StopReason::Cancelled,
+        state => {
+            let why = run.error.clone();
+            return Err(failed(why.unwrap_or_else(|| {
+                format!("the turn was {}", state.as_str().replace('_', " "))
+            })));
+        }
+    };
+    Ok(PromptResponse::new(reason))
+}
+
+/// Whether the provider says that the model, or a filter, did not want to answer.
+fn is_refusal(stop: Option<&str>) -> bool {
+    let refusals = ["refusal", "content_filter", "safety", "prohibited_content"];
+    stop.is_some_and(|stop| {
+        refusals
+            .iter()
+            .any(|known| stop.eq_ignore_ascii_case(known))
+    })
+}
+
+struct TurnFollower<'a> {
+    connection: &'a Arc<Connection>,
+    session: &'a Arc<OpenSession>,
+    updates: &'a Updates,
+    turn: &'a Turn,
+    working_dir: std::path::PathBuf,
+    view: TurnView,
+    /// What the client is being asked, by call or question.
+    asked: HashMap<String, AbortOnDropHandle<()>>,
+    /// The stop reason as the provider gave it.
+    stop: Option<String>,
+    began: bool,
+}
+
+impl TurnFollower<'_> {
+    /// Shows the turn until it is over.
+    async fn until_over(
+        &mut self,
+        mut events: EventStream,
+        cancelled: RequestCancellation,
+    ) -> Result<Run, Error> {
+        let manager = self.connection.manager().clone();
+        let over = manager.wait(&self.turn.id);
+        tokio::pin!(over);
+        let cancelling = async {
+            cancelled.cancelled().await;
+            let _ = manager.cancel_turn(&self.session.id, &self.turn.id).await;
+        };
+        tokio::pin!(cancelling);
+        let (mut run, mut is_cancelled) = (None::<Run>, false);
+        let mut last = None;
+        loop {
+            let due = self.view.due();
+            tokio::select! {
+                biased;
+                event = events.next() => {
+                    let event = event.map_err(|error| of_manager(&error))?;
+                    let is_last = match event {
+                        Some(event) => self.happened(&event.event).await,
+                        None => true,
+                    };
+                    if is_last {
+                        break;
+                    }
+                }
+                () = at(due) => {
+                    let updates = self.view.flush_due(Instant::now());
+                    self.updates.send_all(updates).await;
+                }
+                ended = &mut over, if run.is_none() => {
+                    let ended = ended.map_err(|error| of_manager(&error))?;
+                    // A turn that was dropped while it waited for others tells nothing of itself.
+                    let began = ended.started_at_ms.is_some();
+                    run = Some(ended);
+                    if !began {
+                        break;
+                    }
+                    last = Some(Instant::now() + LAST);
+                }
+                () = &mut cancelling, if !is_cancelled => is_cancelled = true,
+                () = at(last) => break,
+            }
+        }
+        let rest = self.view.flush();
+        self.updates.send_all(rest).await;
+        match run {
+            Some(run) => Ok(run),
+            None => over.await.map_err(|error| of_manager(&error)),
+        }
+    }
+
+    /// Shows an event; whether it is the turn's last.
+    async fn happened(&mut self, event: &Event) -> bool {
+        if let Event::TurnStarted { turn_id } = event {
+            self.began = *turn_id == self.turn.id;
+        }
+        if !self.began {
+            return false;
+        }
+        if let Event::Round {
+            table,
+            provider,
+            model,
+            ..
+        } = event
+        {
+            self.knows(*table, provider, model).await;
+        }
+        let updates = self.view.show(event);
+        self.updates.send_all(updates).await;
+        match event {
+            Event::Approval { call, .. } => self.decide(call),
+            Event::CallStarted { call_id, .. } => drop(self.asked.remove(call_id)),
+            Event::FunctionCallOutput(output) => drop(self.asked.remove(&output.call_id)),
+            Event::Question(question) => {
+                let answering = questions::answer(
+                    Arc::clone(self.connection),
+                    Arc::clone(self.session),
+                    self.updates.clone(),
+                    question.clone(),
+                );
+                let answering = AbortOnDropHandle::new(tokio::spawn(answering));
+                self.asked.insert(question.id.clone(), answering);
+            }
+            Event::QuestionOver { id, .. } => drop(self.asked.remove(id)),
+            Event::Done {
+                turn_id,
+                stop_reason,
+                ..
+            } if *turn_id == self.turn.id => {
+                self.stop.clone_from(stop_reason);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Takes note of the tools and the model of a request.
+    async fn knows(&mut self, table: u64, provider: &str, model: &str) {
+        let manager = self.connection.manager();
+        let facts = manager.host().models().facts(provider, model);
+        self.view.has_window(facts.and_then(|facts| facts.context));
+        if self.view.table_version() == Some(table) {
+            return;
+        }
+        match manager.tools(&self.session.id).await {
+            Ok(tools) => self.view.knows(Arc::clone(tools.table())),
+            Err(error) => tracing::debug!("the tools of a turn are not known: {error}"),
+        }
+    }
+
+    /// Has a call decided: by the mode, else by the person.
+    fn decide(&mut self, call: &CallAnnounced) {
+        let route = self.view.route(&call.name);
+        let by_mode = match self.session.mode() {
+            Mode::ReadOnly => Some(ApprovalDecision::Deny {
+                reason: READ_ONLY.to_owned(),
+            }),
+            Mode::AcceptEdits if edits::stays_inside(&call.arguments, route, &self.working_dir) => {
+                Some(ApprovalDecision::Allow)
+            }
+            Mode::AcceptEdits | Mode::Ask => None,
+        };
+        let shown = call_view::tool_call(
+            &call.id,
+            &call.name,
+            &call.arguments,
+            route,
+            &self.working_dir,
+        );
+        let key = call.id.clone();
+        let (connection, session) = (Arc::clone(self.connection), Arc::clone(self.session));
+        let (updates, call, turn) = (self.updates.clone(), call.clone(), self.turn.id.clone());
+        let deciding = async move {
+            let manager = connection.manager();
+            let answer = match by_mode {
+                Some(decision) => Answer::Decided(decision, DecisionScope::Once),
+                None => permission::ask(&updates, shown, &call.name).await,
+            };
+            let done = match answer {
+                Answer::Decided(decision, scope) => {
+                    manager.decide(&session.id, &call.id, decision, scope).await
+                }
+                Answer::Cancelled => manager.cancel_turn(&session.id, &turn).await,
+            };
+            // Where another client was faster, its decision counts.
+            if let Err(error) = done
+                && !error.is_not_found()
+            {
+                tracing::warn!("a decision about `{}` was not taken: {error}", call.name);
+            }
+        };
+        let deciding = AbortOnDropHandle::new(tokio::spawn(deciding));
+        self.asked.insert(key, deciding);
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
