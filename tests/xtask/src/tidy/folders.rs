@@ -12,7 +12,7 @@ use super::tree::{File, Tree};
 use super::words::{bracketed, occurrences};
 
 /// The crates of the host and how high each stands: it depends on lower ones only.
-const LAYERS: [(&str, u8); 16] = [
+const LAYERS: [(&str, u8); 17] = [
     ("conjure-import", 0),
     ("conjure-sdk-source", 0),
     ("conjure-vault", 0),
@@ -28,6 +28,7 @@ const LAYERS: [(&str, u8); 16] = [
     ("conjure-http", 5),
     ("conjure-mcp", 5),
     ("conjure-plugin-checks", 5),
+    ("conjure-terminal", 5),
     ("conjure-cli", 6),
 ];
 
