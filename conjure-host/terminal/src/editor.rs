@@ -115,8 +115,7 @@ impl Editor {
     pub(crate) fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text: String = text.chars().filter(|c| !is_placeholder(*c)).collect();
-        let is_long =
-            text.lines().count() >= LONG_PASTE.0 || text.chars().count() > LONG_PASTE.1;
+        let is_long = text.lines().count() >= LONG_PASTE.0 || text.chars().count() > LONG_PASTE.1;
         let placeholder = u32::try_from(self.pastes.len())
             .ok()
             .and_then(|at| char::from_u32(FIRST_PASTE + at));
@@ -162,11 +161,15 @@ impl Editor {
             KeyCode::Char('e') if control => self.cursor = self.line_end(),
             KeyCode::Char('b') if control => self.left(),
             KeyCode::Char('f') if control => self.right(),
-            KeyCode::Char('h') if control => self.delete_to(self.before()),
-            KeyCode::Char('d') if control => self.delete_to(self.behind()),
+            KeyCode::Char('h') if control => drop(self.delete_to(self.before())),
+            KeyCode::Char('d') if control => drop(self.delete_to(self.behind())),
             KeyCode::Char('k') if control => {
                 let end = self.line_end();
-                self.cut_to(if end == self.cursor { self.behind() } else { end });
+                self.cut_to(if end == self.cursor {
+                    self.behind()
+                } else {
+                    end
+                });
             }
             KeyCode::Char('u') if control => self.cut_to(self.line_start()),
             KeyCode::Char('w') if control => self.cut_to(self.word_start()),
@@ -189,8 +192,8 @@ impl Editor {
             KeyCode::Backspace if alt || control => self.cut_to(self.word_start()),
             KeyCode::Left if alt || control => self.cursor = self.word_start(),
             KeyCode::Right if alt || control => self.cursor = self.word_end(),
-            KeyCode::Backspace => self.delete_to(self.before()),
-            KeyCode::Delete => self.delete_to(self.behind()),
+            KeyCode::Backspace => drop(self.delete_to(self.before())),
+            KeyCode::Delete => drop(self.delete_to(self.behind())),
             KeyCode::Left => self.left(),
             KeyCode::Right => self.right(),
             KeyCode::Home => self.cursor = self.line_start(),
@@ -207,7 +210,10 @@ impl Editor {
 
     fn before(&self) -> usize {
         let (before, _) = self.text.split_at(self.cursor);
-        before.grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+        before
+            .grapheme_indices(true)
+            .next_back()
+            .map_or(0, |(at, _)| at)
     }
 
     fn behind(&self) -> usize {
@@ -237,7 +243,10 @@ impl Editor {
         let (before, _) = self.text.split_at(self.cursor);
         let word = before.trim_end();
         word.rfind(char::is_whitespace).map_or(0, |at| {
-            at + word.get(at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8)
+            at + word
+                .get(at..)
+                .and_then(|rest| rest.chars().next())
+                .map_or(1, char::len_utf8)
         })
     }
 
@@ -271,7 +280,10 @@ impl Editor {
             self.to_column(column);
             return Typed::Edited;
         }
-        let at = self.shown.as_ref().map_or(self.history.len(), |(at, _)| *at);
+        let at = self
+            .shown
+            .as_ref()
+            .map_or(self.history.len(), |(at, _)| *at);
         match at.checked_sub(1) {
             Some(at) => self.show(at),
             None => return Typed::Ignored,
@@ -405,7 +417,10 @@ impl Editor {
                 cursor = (lines.len(), width);
             }
             if piece == "\n" {
-                lines.push(std::mem::replace(&mut line, Line::of(" ".repeat(indent), Style::PLAIN)));
+                lines.push(std::mem::replace(
+                    &mut line,
+                    Line::of(" ".repeat(indent), Style::PLAIN),
+                ));
                 width = indent;
                 continue;
             }
@@ -418,7 +433,10 @@ impl Editor {
                 None => (piece.replace('\t', "    "), Style::PLAIN),
             };
             if width + shown.width() > columns && width > indent {
-                lines.push(std::mem::replace(&mut line, Line::of(" ".repeat(indent), Style::PLAIN)));
+                lines.push(std::mem::replace(
+                    &mut line,
+                    Line::of(" ".repeat(indent), Style::PLAIN),
+                ));
                 width = indent;
                 if at == self.cursor {
                     cursor = (lines.len(), width);
@@ -466,9 +484,15 @@ mod tests {
         typed(&mut editor, "b");
         press(&mut editor, KeyCode::Enter, KeyModifiers::ALT);
         typed(&mut editor, "c\\");
-        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), Typed::Edited);
+        assert_eq!(
+            press(&mut editor, KeyCode::Enter, KeyModifiers::NONE),
+            Typed::Edited
+        );
         typed(&mut editor, "d");
-        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), Typed::Enter);
+        assert_eq!(
+            press(&mut editor, KeyCode::Enter, KeyModifiers::NONE),
+            Typed::Enter
+        );
         assert_eq!(editor.take(), "a\nb\nc\nd");
     }
 

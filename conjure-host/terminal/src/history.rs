@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What was typed before, the oldest first.
 #[derive(Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     file: Option<PathBuf>,
     entries: Vec<String>,
 }
@@ -21,7 +21,7 @@ pub struct History {
 impl History {
     /// What the file has; nothing where it is not there or cannot be read. Without a file nothing
     /// is kept.
-    pub fn open(file: Option<PathBuf>) -> Self {
+    pub(crate) fn open(file: Option<PathBuf>) -> Self {
         let text = file.as_ref().and_then(|file| {
             let size = fs::size(file).ok()?;
             let from = size.saturating_sub(MOST_BYTES);
@@ -30,7 +30,9 @@ impl History {
         });
         let text = text.unwrap_or_default();
         // A line that is cut, or somebody else's, is no entry.
-        let entries = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let entries = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
         let entries: Vec<String> = entries.collect();
         let mut history = Self { file, entries };
         if history.entries.len() > MOST * 2 {
@@ -41,7 +43,7 @@ impl History {
     }
 
     /// Adds what was typed. What cannot be kept is known until the program ends.
-    pub fn add(&mut self, text: &str) {
+    pub(crate) fn add(&mut self, text: &str) {
         if text.trim().is_empty() || self.entries.last().is_some_and(|last| last == text) {
             return;
         }
@@ -60,28 +62,26 @@ impl History {
 
     fn rewrite(&self) {
         let Some(file) = &self.file else { return };
-        let lines = self.entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
+        let lines = self
+            .entries
+            .iter()
+            .filter_map(|entry| serde_json::to_string(entry).ok());
         let text: String = lines.map(|line| line + "\n").collect();
         let _ = fs::write_atomic(file, text.as_bytes());
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// One of them, counted from the oldest.
-    pub fn get(&self, at: usize) -> Option<&str> {
+    pub(crate) fn get(&self, at: usize) -> Option<&str> {
         self.entries.get(at).map(String::as_str)
     }
 
     /// The newest before `before` that has these letters in it, whatever their case.
-    pub fn search(&self, letters: &str, before: usize) -> Option<usize> {
+    pub(crate) fn search(&self, letters: &str, before: usize) -> Option<usize> {
         let letters = letters.to_lowercase();
         let entries = self.entries.iter().take(before);
         let mut entries = entries.enumerate().rev();

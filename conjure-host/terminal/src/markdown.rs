@@ -6,7 +6,7 @@
 use comrak::nodes::{ListType, Node, NodeList, NodeValue};
 use comrak::{Arena, Options, parse_document};
 
-use crate::highlight;
+use crate::highlight::CodeLines;
 use crate::table;
 use crate::text::{Color, Line, Style};
 
@@ -22,9 +22,9 @@ pub(crate) struct Block {
 }
 
 /// Renders Markdown into lines of at most so many columns.
-pub fn render(text: &str, columns: usize) -> Vec<Line> {
+pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for block in blocks(text, columns) {
+    for block in blocks(text, columns, &mut CodeLines::default()) {
         if !lines.is_empty() {
             lines.push(Line::new());
         }
@@ -33,8 +33,8 @@ pub fn render(text: &str, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// Renders each top-level block on its own.
-pub(crate) fn blocks(text: &str, columns: usize) -> Vec<Block> {
+/// Renders each top-level block on its own; `code` is what is known of the code that was read last.
+pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<Block> {
     let columns = columns.max(LEAST_COLUMNS);
     let arena = Arena::new();
     let document = parse_document(&arena, text, &options());
@@ -45,6 +45,7 @@ pub(crate) fn blocks(text: &str, columns: usize) -> Vec<Block> {
             lines: Vec::new(),
             prefix: Line::new(),
             first: None,
+            code: &mut *code,
         };
         writer.block(node);
         let starts_at = node.data().sourcepos.start.line.saturating_sub(1);
@@ -65,16 +66,17 @@ fn options() -> Options<'static> {
 }
 
 /// Writes blocks below each other.
-struct Writer {
+struct Writer<'a> {
     columns: usize,
     lines: Vec<Line>,
     /// What every line begins with: bars of quotes, the indentation of items.
     prefix: Line,
     /// What the next line begins with in place of that: an item's mark.
     first: Option<Line>,
+    code: &'a mut CodeLines,
 }
 
-impl Writer {
+impl Writer<'_> {
     fn block(&mut self, node: Node<'_>) {
         match &node.data().value {
             NodeValue::Paragraph => self.paragraph(node, Style::PLAIN),
@@ -138,7 +140,7 @@ impl Writer {
         if let Some(first) = &mut first {
             first.push("  ", Style::PLAIN);
         }
-        for line in highlight::lines(info, code) {
+        for line in self.code.of(info, code) {
             let first = first.take().unwrap_or_else(|| indented.clone());
             let lines = line.chunks(self.columns, &first, &indented);
             self.lines.extend(lines);

@@ -14,7 +14,7 @@ use crate::text::Line;
 const FRAME: (&str, &str) = ("\u{1b}[?2026h\u{1b}[?25l", "\u{1b}[?25h\u{1b}[?2026l");
 
 /// Draws the region.
-pub struct Screen {
+pub(crate) struct Screen {
     out: Box<dyn Write + Send>,
     has_colors: bool,
     columns: usize,
@@ -27,7 +27,7 @@ pub struct Screen {
 
 impl Screen {
     /// A region at the cursor, in a terminal of so many columns and rows.
-    pub fn new(
+    pub(crate) fn new(
         out: Box<dyn Write + Send>,
         has_colors: bool,
         (columns, rows): (usize, usize),
@@ -43,12 +43,12 @@ impl Screen {
     }
 
     /// How many columns a line may have.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.columns.saturating_sub(1).max(1)
     }
 
     /// How many lines the region may have.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows.saturating_sub(1).max(1)
     }
 
@@ -56,7 +56,7 @@ impl Screen {
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn draw(
+    pub(crate) fn draw(
         &mut self,
         above: &[Line],
         region: &[Line],
@@ -67,8 +67,7 @@ impl Screen {
             let line = line.cut(columns);
             (line.to_terminal(self.has_colors), line.width())
         };
-        let region: Vec<(String, usize)> =
-            region.iter().take(self.rows()).map(encode).collect();
+        let region: Vec<(String, usize)> = region.iter().take(self.rows()).map(encode).collect();
         let cursor = (
             cursor.0.min(region.len().saturating_sub(1)),
             cursor.1.min(columns),
@@ -87,8 +86,8 @@ impl Screen {
             if at > 0 {
                 out.push_str("\r\n");
             }
-            let is_same = above.is_empty()
-                && self.drawn.get(at).is_some_and(|(drawn, _)| drawn == line);
+            let is_same =
+                above.is_empty() && self.drawn.get(at).is_some_and(|(drawn, _)| drawn == line);
             let is_last = at + 1 == region.len();
             if !is_same || (is_last && shrinks) {
                 let _ = write!(out, "{line}\u{1b}[K");
@@ -117,7 +116,7 @@ impl Screen {
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn resize(&mut self, columns: usize, rows: usize) -> io::Result<()> {
+    pub(crate) fn resize(&mut self, columns: usize, rows: usize) -> io::Result<()> {
         let columns = columns.max(1);
         let above = self.drawn.iter().take(self.cursor.0);
         let above: usize = above.map(|(_, width)| width.div_ceil(columns).max(1)).sum();
@@ -130,7 +129,7 @@ impl Screen {
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn clear(&mut self) -> io::Result<()> {
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
         self.take_away(self.cursor.0)
     }
 
@@ -179,7 +178,10 @@ mod tests {
     }
 
     fn lines(texts: &[&str]) -> Vec<Line> {
-        texts.iter().map(|text| Line::of(text, Style::PLAIN)).collect()
+        texts
+            .iter()
+            .map(|text| Line::of(text, Style::PLAIN))
+            .collect()
     }
 
     #[test]
@@ -194,9 +196,14 @@ mod tests {
         let frame = written.take();
         assert!(!frame.contains("one"), "{frame:?}");
         assert!(frame.contains("twos\u{1b}[K"), "{frame:?}");
-        screen.draw(&lines(&["done"]), &lines(&["two"]), (0, 0)).unwrap();
+        screen
+            .draw(&lines(&["done"]), &lines(&["two"]), (0, 0))
+            .unwrap();
         let frame = written.take();
-        assert!(frame.contains("done\u{1b}[K\r\ntwo\u{1b}[K\u{1b}[J"), "{frame:?}");
+        assert!(
+            frame.contains("done\u{1b}[K\r\ntwo\u{1b}[K\u{1b}[J"),
+            "{frame:?}"
+        );
     }
 
     #[test]

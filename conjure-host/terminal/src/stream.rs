@@ -4,35 +4,37 @@
 //! scrollback; only the block that is being written is rendered again. A block that is taller than
 //! what may be redrawn gives out its first lines as they leave the region.
 
-use crate::markdown::{Block, blocks};
+use crate::highlight::CodeLines;
+use crate::markdown::blocks;
 use crate::text::Line;
 
 /// A text of Markdown, as far as it came.
 #[derive(Debug, Default)]
-pub struct MarkdownStream {
+pub(crate) struct MarkdownStream {
     /// The source of the blocks that may still change.
     open: String,
     /// How many lines of those were given out.
     given: usize,
     /// Whether there are blocks before those.
     has_begun: bool,
+    code: CodeLines,
 }
 
 impl MarkdownStream {
     /// Adds a piece.
-    pub fn push(&mut self, delta: &str) {
+    pub(crate) fn push(&mut self, delta: &str) {
         self.open.push_str(delta);
     }
 
     /// Whether nothing is left to be given out.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open.trim().is_empty()
     }
 
     /// Gives out what is finished, and shows what is not: at most `most` lines of it. Lines that
     /// do not fit are finished with.
-    pub fn frame(&mut self, columns: usize, most: usize) -> (Vec<Line>, Vec<Line>) {
-        let blocks = blocks(&self.open, columns);
+    pub(crate) fn frame(&mut self, columns: usize, most: usize) -> (Vec<Line>, Vec<Line>) {
+        let blocks = blocks(&self.open, columns, &mut self.code);
         // A line that is not whole yet may turn out to belong to the block above it.
         let is_whole = self.open.ends_with('\n');
         let last_line = self.open.matches('\n').count();
@@ -63,9 +65,9 @@ impl MarkdownStream {
     }
 
     /// Gives out the rest: the text is whole.
-    pub fn finish(&mut self, columns: usize) -> Vec<Line> {
+    pub(crate) fn finish(&mut self, columns: usize) -> Vec<Line> {
         let mut lines = Vec::new();
-        for block in blocks(&self.open, columns) {
+        for block in blocks(&self.open, columns, &mut self.code) {
             if self.has_begun || !lines.is_empty() {
                 lines.push(Line::new());
             }
@@ -89,6 +91,7 @@ fn from_line(text: &str, line: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::highlight::CodeLines;
     use crate::markdown::render;
 
     const TEXT: &str = "# Title\n\nA paragraph with **bold** words\nand a second line.\n\n\
@@ -115,7 +118,11 @@ mod tests {
         for columns in [40, 60, 100, 160] {
             let whole = render(TEXT, columns);
             for piece in [1, 2, 3, 7, 50, 1000] {
-                assert_eq!(streamed(TEXT, piece, columns, 100), whole, "{columns} {piece}");
+                assert_eq!(
+                    streamed(TEXT, piece, columns, 100),
+                    whole,
+                    "{columns} {piece}"
+                );
             }
         }
     }

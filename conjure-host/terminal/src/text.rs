@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// A colour of the terminal's palette.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Color {
+pub(crate) enum Color {
     /// What failed, and lines that are taken away.
     Red,
     /// What worked, and lines that are added.
@@ -29,26 +29,26 @@ pub enum Color {
 
 /// How a piece of text looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Style {
+pub(crate) struct Style {
     /// Its colour; the terminal's own without one.
-    pub color: Option<Color>,
+    pub(crate) color: Option<Color>,
     /// Bold.
-    pub bold: bool,
+    pub(crate) bold: bool,
     /// Less to be seen than the rest.
-    pub dim: bool,
+    pub(crate) dim: bool,
     /// Slanted.
-    pub italic: bool,
+    pub(crate) italic: bool,
     /// Underlined.
-    pub underline: bool,
+    pub(crate) underline: bool,
     /// Struck through.
-    pub strike: bool,
+    pub(crate) strike: bool,
     /// Foreground and background exchanged.
-    pub reverse: bool,
+    pub(crate) reverse: bool,
 }
 
 impl Style {
     /// The terminal's own.
-    pub const PLAIN: Self = Self {
+    pub(crate) const PLAIN: Self = Self {
         color: None,
         bold: false,
         dim: false,
@@ -58,18 +58,18 @@ impl Style {
         reverse: false,
     };
     /// Less to be seen.
-    pub const DIM: Self = Self {
+    pub(crate) const DIM: Self = Self {
         dim: true,
         ..Self::PLAIN
     };
     /// Bold.
-    pub const BOLD: Self = Self {
+    pub(crate) const BOLD: Self = Self {
         bold: true,
         ..Self::PLAIN
     };
 
     /// In a colour.
-    pub const fn of(color: Color) -> Self {
+    pub(crate) const fn of(color: Color) -> Self {
         Self {
             color: Some(color),
             ..Self::PLAIN
@@ -78,7 +78,7 @@ impl Style {
 
     /// This and bold.
     #[must_use]
-    pub const fn bold(mut self) -> Self {
+    pub(crate) const fn bold(mut self) -> Self {
         self.bold = true;
         self
     }
@@ -114,14 +114,14 @@ impl Style {
 
 /// A piece of text that looks one way. Has no line end and nothing that steers a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     text: String,
     style: Style,
 }
 
 impl Span {
     /// A piece of text; tabs become spaces, line ends become one.
-    pub fn new(text: impl AsRef<str>, style: Style) -> Self {
+    pub(crate) fn new(text: impl AsRef<str>, style: Style) -> Self {
         let text = clean(text.as_ref());
         let text = if text.contains(['\n', '\t']) {
             text.replace('\t', "    ").replace('\n', " ")
@@ -132,42 +132,42 @@ impl Span {
     }
 
     /// Its text.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Its style.
-    pub fn style(&self) -> Style {
+    pub(crate) fn style(&self) -> Style {
         self.style
     }
 }
 
 /// A line of a screen, or a text that has yet to be broken into lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Line {
+pub(crate) struct Line {
     spans: Vec<Span>,
 }
 
 impl Line {
     /// An empty line.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// A line of one style.
-    pub fn of(text: impl AsRef<str>, style: Style) -> Self {
+    pub(crate) fn of(text: impl AsRef<str>, style: Style) -> Self {
         Self::new().with(text, style)
     }
 
     /// This and a piece of text.
     #[must_use]
-    pub fn with(mut self, text: impl AsRef<str>, style: Style) -> Self {
+    pub(crate) fn with(mut self, text: impl AsRef<str>, style: Style) -> Self {
         self.push(text, style);
         self
     }
 
     /// Adds a piece of text.
-    pub fn push(&mut self, text: impl AsRef<str>, style: Style) {
+    pub(crate) fn push(&mut self, text: impl AsRef<str>, style: Style) {
         let span = Span::new(text, style);
         match self.spans.last_mut() {
             _ if span.text.is_empty() => {}
@@ -177,14 +177,14 @@ impl Line {
     }
 
     /// Adds what another line has.
-    pub fn extend(&mut self, other: &Self) {
+    pub(crate) fn extend(&mut self, other: &Self) {
         for span in &other.spans {
             self.push(&span.text, span.style);
         }
     }
 
     /// Reads a line that has the program's own styles in it, as its other output has.
-    pub fn from_styled(text: &str) -> Self {
+    pub(crate) fn from_styled(text: &str) -> Self {
         let mut line = Self::new();
         let mut style = Style::PLAIN;
         let mut rest = text;
@@ -220,27 +220,27 @@ impl Line {
     }
 
     /// Its pieces.
-    pub fn spans(&self) -> &[Span] {
+    pub(crate) fn spans(&self) -> &[Span] {
         &self.spans
     }
 
     /// Whether nothing is on it.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
     /// How many columns it takes.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.spans.iter().map(|span| span.text.width()).sum()
     }
 
     /// Its text without styles.
-    pub fn plain(&self) -> String {
+    pub(crate) fn plain(&self) -> String {
         self.spans.iter().map(|span| span.text.as_str()).collect()
     }
 
     /// What a terminal gets for it.
-    pub fn to_terminal(&self, colors: bool) -> String {
+    pub(crate) fn to_terminal(&self, colors: bool) -> String {
         let mut out = String::new();
         let mut is_styled = false;
         for span in &self.spans {
@@ -258,7 +258,7 @@ impl Line {
 
     /// This in so many columns, cut with `…`.
     #[must_use]
-    pub fn cut(&self, columns: usize) -> Self {
+    pub(crate) fn cut(&self, columns: usize) -> Self {
         if self.width() <= columns {
             return self.clone();
         }
@@ -279,7 +279,7 @@ impl Line {
 
     /// This broken between words into lines of so many columns: the first begins with `first`, the
     /// others with `rest`. A word that is wider than a line is broken where the line ends.
-    pub fn wrap(&self, columns: usize, first: &Self, rest: &Self) -> Vec<Self> {
+    pub(crate) fn wrap(&self, columns: usize, first: &Self, rest: &Self) -> Vec<Self> {
         let mut lines = Wrapping::new(columns, first, rest);
         for span in &self.spans {
             for word in span.text.split_word_bounds() {
@@ -290,7 +290,7 @@ impl Line {
     }
 
     /// This broken where lines of so many columns end, as code is.
-    pub fn chunks(&self, columns: usize, first: &Self, rest: &Self) -> Vec<Self> {
+    pub(crate) fn chunks(&self, columns: usize, first: &Self, rest: &Self) -> Vec<Self> {
         let mut lines = Wrapping::new(columns, first, rest);
         for span in &self.spans {
             lines.pieces(&span.text, span.style);
@@ -387,7 +387,7 @@ impl<'a> Wrapping<'a> {
 }
 
 /// A text's lines as they are, each of one style.
-pub fn lines_of(text: &str, style: Style) -> Vec<Line> {
+pub(crate) fn lines_of(text: &str, style: Style) -> Vec<Line> {
     text.lines().map(|line| Line::of(line, style)).collect()
 }
 
@@ -425,10 +425,7 @@ mod tests {
     fn styles_of_the_program_are_read_and_others_are_text() {
         let line = Line::from_styled("\u{1b}[31mred\u{1b}[0m \u{1b}[2Jnot");
         assert_eq!(line.plain(), "red 2Jnot");
-        assert_eq!(
-            line.to_terminal(true),
-            "\u{1b}[0;31mred\u{1b}[0m 2Jnot"
-        );
+        assert_eq!(line.to_terminal(true), "\u{1b}[0;31mred\u{1b}[0m 2Jnot");
         assert_eq!(line.to_terminal(false), "\u{1b}[0mred\u{1b}[0m 2Jnot");
     }
 

@@ -12,7 +12,8 @@ use super::tree::{File, Tree};
 use super::words::{bracketed, occurrences};
 
 /// The crates of the host and how high each stands: it depends on lower ones only.
-const LAYERS: [(&str, u8); 17] = [
+const LAYERS: [(&str, u8); 18] = [
+    ("conjure-highlight", 0),
     ("conjure-import", 0),
     ("conjure-sdk-source", 0),
     ("conjure-vault", 0),
