@@ -108,6 +108,7 @@ impl ApprovalPrompt {
             ("n", "no, and why".to_owned()),
         ];
         let mut lines = Vec::new();
+        let mut cursor = (0, 0);
         for (at, (key, text)) in choices.iter().enumerate() {
             let is_chosen = at == self.chosen;
             let style = if is_chosen {
@@ -115,10 +116,15 @@ impl ApprovalPrompt {
             } else {
                 Style::PLAIN
             };
-            let line = Line::of(if is_chosen { "▸ " } else { "  " }, style)
+            let first = Line::of(if is_chosen { "▸ " } else { "  " }, style)
                 .with(*key, Style::of(Color::Yellow).bold())
-                .with(format!("  {text}"), style);
-            lines.push(line.cut(columns));
+                .with("  ", style);
+            let indent = Line::of(" ".repeat(first.width()), Style::PLAIN);
+            if is_chosen {
+                cursor = (lines.len(), 0);
+            }
+            // A rule is shown whole, however long it is.
+            lines.extend(Line::of(text, style).wrap(columns, &first, &indent));
         }
         let hint = if self.asks_again {
             Line::of("That is no answer: y, s, a or n.", Style::of(Color::Yellow))
@@ -126,7 +132,7 @@ impl ApprovalPrompt {
             Line::of("It waits for you. Ctrl-C stops the turn.", Style::DIM)
         };
         lines.push(hint.cut(columns));
-        (lines, (self.chosen, 0))
+        (lines, cursor)
     }
 }
 

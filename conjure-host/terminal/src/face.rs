@@ -336,7 +336,7 @@ impl Face {
                 let (call_id, name) = (prompt.call_id.clone(), prompt.name.clone());
                 if let Some(decision) = prompt.key(key) {
                     self.modes.pop_front();
-                    self.decided(&name, &decision);
+                    self.decided(&decision);
                     self.ask(Request::Decide {
                         call_id,
                         name,
@@ -371,27 +371,17 @@ impl Face {
     }
 
     /// Says what was decided where it stays.
-    fn decided(&mut self, name: &str, decision: &Decision) {
-        let (mark, color, text) = match decision {
-            Decision::Once => ("✓", Color::Green, "runs, once".to_owned()),
-            Decision::Session(pattern) => (
-                "✓",
-                Color::Green,
-                format!("runs; in this session so does {pattern}"),
-            ),
-            Decision::Always(pattern) => (
-                "✓",
-                Color::Green,
-                format!("runs; from now on so does {pattern}"),
-            ),
-            Decision::No(reason) if reason.is_empty() => {
-                ("✗", Color::Red, "does not run".to_owned())
-            }
-            Decision::No(reason) => ("✗", Color::Red, format!("does not run: {reason}")),
+    fn decided(&mut self, decision: &Decision) {
+        let text = match decision {
+            Decision::Once => "yes, once".to_owned(),
+            Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
+            Decision::Always(pattern) => format!("yes, and always: {pattern}"),
+            Decision::No(reason) if reason.is_empty() => "no".to_owned(),
+            Decision::No(reason) => format!("no: {reason}"),
         };
-        let first = Line::of(format!("{mark} "), Style::of(color));
-        let line = Line::of(name, Style::BOLD).with(format!(" {text}"), Style::PLAIN);
-        let indent = Line::of("  ", Style::PLAIN);
+        let first = Line::of("  ↳ ", Style::of(Color::Yellow));
+        let indent = Line::of("    ", Style::PLAIN);
+        let line = Line::of(text, Style::PLAIN);
         let lines = line.wrap(self.screen.columns(), &first, &indent);
         self.transcript.push(lines);
     }
@@ -508,9 +498,7 @@ impl Face {
         let (mut below, mut cursor) = self.below(columns, rows);
         let room = rows.saturating_sub(below.len() + 1).max(1);
         let (above, mut region) = self.transcript.frame(room);
-        if !region.is_empty() {
-            region.push(Line::new());
-        }
+        region.push(Line::new());
         cursor.0 += region.len();
         region.append(&mut below);
         // The lowest lines count where not all fit.

@@ -141,6 +141,13 @@ impl Transcript {
                 }
             }
             Event::FunctionCallOutput(result) => self.result(result),
+            Event::File { artifact, .. } => {
+                let line = Line::of("  + ", Style::of(Color::Green))
+                    .with(&artifact.id, Style::PLAIN)
+                    .with(format!("  {}", artifact.name), Style::DIM);
+                self.push([line.cut(self.columns)]);
+                self.is_after_call = true;
+            }
             Event::Notice { text } => self.note("note: ", Color::Yellow, text),
             Event::Error(error) => self.note("error: ", Color::Red, &error.error),
             Event::Done { .. } => {

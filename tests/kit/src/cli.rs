@@ -134,6 +134,34 @@ impl Cli {
         Ok(running)
     }
 
+    /// What tmux is to run: where, and as which words of a command line that says the whole
+    /// environment.
+    pub(crate) fn in_tmux(self) -> Result<(Workspace, Vec<OsString>), KitError> {
+        let workspace = match self.workspace {
+            Some(workspace) => workspace,
+            None => Workspace::new()?,
+        };
+        let mut environment: BTreeMap<OsString, OsString> = environment(&workspace)
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect();
+        environment.insert("TERM".into(), "tmux-256color".into());
+        environment.extend(self.env);
+        let mut words: Vec<OsString> = vec!["env".into(), "-i".into()];
+        for (name, value) in environment {
+            let mut word = name;
+            word.push("=");
+            word.push(value);
+            words.push(word);
+        }
+        words.push(match self.program {
+            Some(program) => program.into(),
+            None => conjure_bin()?.into(),
+        });
+        words.extend(self.args);
+        Ok((workspace, words))
+    }
+
     fn launch(self) -> Result<Running, KitError> {
         let workspace = match self.workspace {
             Some(workspace) => workspace,
