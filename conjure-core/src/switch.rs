@@ -287,7 +287,7 @@ fn unsupported(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<Modali
         let parts = shown.iter().flat_map(|(_, message)| &message.content);
         parts.into_iter().any(|part| match &part.content {
             Content::Image { .. } => wanted == Modality::Images,
-            Content::File { .. } => wanted == Modality::Files,
+            Content::File { artifact } => wanted == Modality::Files && !artifact.is_text(),
             Content::FunctionCallOutput(output) => output.output.iter().any(|part| match part {
                 OutputPart::Image { .. } => wanted == Modality::Images,
                 OutputPart::File { .. } => wanted == Modality::Files,

@@ -5,6 +5,7 @@
 
 mod cost;
 mod event;
+pub mod media_type;
 mod message;
 mod part;
 mod response;

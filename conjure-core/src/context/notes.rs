@@ -28,6 +28,15 @@ pub fn unseen(artifact: &ArtifactRef) -> String {
     format!("{} [this model cannot look at it]", file(artifact))
 }
 
+/// Stands for a file that was attached and is not there any more.
+#[must_use]
+pub fn gone(artifact: &ArtifactRef) -> String {
+    format!(
+        "{} [it was attached, and its bytes are not here]",
+        file(artifact)
+    )
+}
+
 /// Stands for an item of a provider's own tools that cannot go back to it.
 #[must_use]
 pub fn server_item(provider: &str, item: &Value) -> String {

@@ -56,7 +56,8 @@ pub(crate) fn recast_part(
         Content::Image { artifact } if !target.images => {
             return Some(Part::text(notes::unseen(&artifact)));
         }
-        Content::File { artifact } if !target.files => {
+        // Every wire tells a text as text.
+        Content::File { artifact } if !target.files && !artifact.is_text() => {
             return Some(Part::text(notes::unseen(&artifact)));
         }
         Content::ServerItem { provider, item } => {

@@ -8,6 +8,7 @@ pub mod compile;
 mod conversation;
 mod estimate;
 mod fit;
+mod media;
 mod model_request;
 #[cfg(test)]
 mod prefix_tests;
@@ -18,6 +19,7 @@ mod summary;
 pub use compile::{CompileSettings, compile};
 pub use conversation::conversation;
 pub use estimate::{request_tokens, text_tokens};
+pub use media::{MOST_MEDIA, MOST_TEXT, MOST_TOTAL, media};
 pub use model_request::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
 };

@@ -4,6 +4,7 @@
 use super::ToolDefinition;
 use super::conversation::repeated;
 use super::estimate::value_tokens;
+use super::media::MOST_TEXT;
 use super::text_tokens;
 use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Usage};
 use crate::context::notes;
@@ -12,6 +13,9 @@ use crate::wire_name::Wire;
 
 /// Tokens that an image or a file counts for; providers take 250 to 1,600.
 const MEDIA: u64 = 1_000;
+
+/// Bytes of a text that make a token, about.
+const TEXT_BYTES: u64 = 4;
 
 /// Tokens of framing that each part costs.
 const PART: u64 = 4;
@@ -103,6 +107,9 @@ fn part_tokens(part: &Part) -> u64 {
             tokens(&call.name) + arguments
         }
         Content::FunctionCallOutput(output) => return output_tokens(output),
+        Content::File { artifact } if artifact.is_text() => {
+            artifact.size.unwrap_or(MEDIA).min(MOST_TEXT) / TEXT_BYTES
+        }
         Content::Image { .. } | Content::File { .. } => MEDIA,
         Content::ServerItem { item, .. } => value_tokens(item),
     };

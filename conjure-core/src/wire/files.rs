@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 
+use crate::chat::media_type::{is_image, is_pdf, is_text};
 use crate::chat::{ArtifactRef, OutputPart};
 use crate::context::notes::file as note;
 use crate::request::Attachment;
@@ -36,8 +38,8 @@ impl<'a> FileEncoder<'a> {
             return FileView::Words(note(artifact));
         };
         match attachment.media_type.as_str() {
-            "image/jpeg" | "image/png" | "image/gif" | "image/webp" => FileView::Image(attachment),
-            "application/pdf" => FileView::Pdf(attachment),
+            media_type if is_image(media_type) => FileView::Image(attachment),
+            media_type if is_pdf(media_type) => FileView::Pdf(attachment),
             media_type if is_text(media_type) => {
                 let bytes = STANDARD.decode(&attachment.data).unwrap_or_default();
                 match String::from_utf8(bytes) {
@@ -47,6 +49,24 @@ impl<'a> FileEncoder<'a> {
             }
             _ => FileView::Other(attachment),
         }
+    }
+
+    /// What a person's message shows of a file: its name and handle, by which tools open it, and
+    /// behind that what `shown` makes of it.
+    pub(super) fn attached(
+        &mut self,
+        artifact: &ArtifactRef,
+        text: impl FnOnce(&str) -> Value,
+        shown: impl FnOnce(&ArtifactRef, &mut Self) -> Value,
+    ) -> Vec<Value> {
+        let shown = shown(artifact, self);
+        // Where it is told as text, that begins with its name.
+        let words = note(artifact);
+        let is_told = shown.get("text").and_then(Value::as_str);
+        if is_told.is_some_and(|told| told.starts_with(&words)) {
+            return vec![shown];
+        }
+        vec![text(&words), shown]
     }
 
     /// Words about an artifact that cannot be shown, with a note on why.
@@ -60,15 +80,6 @@ impl<'a> FileEncoder<'a> {
 /// A text file's content as one text, with its name in front.
 pub(super) fn as_text(artifact: &ArtifactRef, text: &str) -> String {
     format!("{}\n{text}", note(artifact))
-}
-
-/// Whether a type is text that a model can read.
-pub(super) fn is_text(media_type: &str) -> bool {
-    media_type.starts_with("text/")
-        || matches!(
-            media_type,
-            "application/json" | "application/xml" | "application/yaml" | "application/toml"
-        )
 }
 
 /// Whether an output's texts name the artifact already: then it is not told again.

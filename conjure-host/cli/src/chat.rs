@@ -15,7 +15,7 @@ use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::run::{SAVED, TurnFollower, close, ended_by};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_commands, chat_face};
+use super::{chat_commands, chat_face, chat_threads};
 
 /// Holds a conversation. Ctrl-C ends a turn that runs, Ctrl-D ends the conversation. What a plugin
 /// directory gains or loses meanwhile is there in the next step.
@@ -27,7 +27,9 @@ use super::{chat_commands, chat_face};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   conjure chat --provider anthropic --model claude-sonnet-4-5
-  conjure chat --config session.toml --thread 0193…     # go on where it ended")]
+  conjure chat --continue                               # go on where the last one ended
+  conjure chat --resume lamp                            # pick one with that in its name
+  conjure chat --config session.toml --thread 0193…")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
     session: SessionArgs,
@@ -35,8 +37,16 @@ pub(crate) struct ChatArgs {
     #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
     saved: Option<String>,
     /// Go on with this thread
-    #[arg(long, visible_alias = "resume", value_name = "ID")]
+    #[arg(long, value_name = "ID")]
     thread: Option<String>,
+    /// Go on with the conversation that grew last
+    #[arg(long = "continue", conflicts_with_all = ["thread", "saved", "resume"])]
+    newest: bool,
+    /// Go on with a conversation that you pick from a list; a text narrows it, and a thread's id is
+    /// that thread
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["thread", "saved"])]
+    resume: Option<String>,
 }
 
 pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliError> {
@@ -44,13 +54,62 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
         let chat = super::session_chat::run(global, session, args.thread.as_deref(), args.session);
         return Box::pin(chat).await;
     }
+    let ChatArgs {
+        mut session,
+        thread,
+        newest,
+        resume,
+        ..
+    } = args;
+    let is_on_terminal = chat_face::fits(global);
+    let store = global.store().await?;
+    let thread = match (thread, resume) {
+        (Some(thread), _) => Some(thread),
+        (None, Some(text)) if super::thread::id(&text).is_ok() => Some(text),
+        (None, Some(_)) if !is_on_terminal => {
+            let error = CliError::usage("a conversation is picked on a terminal");
+            return Err(error.hint("`--thread ID` names it, `conjure thread list` lists them"));
+        }
+        (None, Some(text)) => match chat_threads::picked(&store, &text).await? {
+            Some(thread) => Some(thread.to_string()),
+            None => return Ok(Exit::Fine),
+        },
+        (None, None) if newest => Some(chat_threads::newest(&store).await?.to_string()),
+        (None, None) => None,
+    };
+    if session.names_no_provider() {
+        let thread = thread.as_deref().map(super::thread::id).transpose()?;
+        if let Some(thread) = &thread
+            && let Some(saved) = chat_threads::session_of(&store, thread).await?
+        {
+            return Box::pin(super::session_chat::run(global, &saved, None, session)).await;
+        }
+        let answerer = match &thread {
+            Some(thread) => chat_threads::answerer(&store, thread).await?,
+            None if is_on_terminal => Some(
+                chat_threads::last_answerer(&store)
+                    .await?
+                    .ok_or_else(chat_threads::no_model)?,
+            ),
+            None => None,
+        };
+        if let Some(answerer) = answerer {
+            let auth = answerer.auth.and_then(|auth| auth.parse().ok());
+            session.answered_by(answerer.provider, answerer.model, auth);
+        }
+    }
+    drop(store);
     let mut signals = Signals::listen()?;
     let is_attended = std::io::stdin().is_terminal() && !global.json;
-    let thread = args.thread.as_deref();
-    let opened = Box::pin(OwnChat::open(global, args.session, thread, is_attended));
+    let opened = Box::pin(OwnChat::open(
+        global,
+        session,
+        thread.as_deref(),
+        is_attended,
+    ));
     let own = signals.unless(opened).await?;
     let chat = ChatSession::Own(Box::new(own));
-    if chat_face::fits(global) {
+    if is_on_terminal {
         let (chat, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await?;
         if let ChatSession::Own(own) = chat {
             end(*own, &mut signals).await;

@@ -14,7 +14,7 @@ use super::transcript::Transcript;
 use super::{entry_at, files, routes, session_show, spent, thread_check};
 
 /// Every command, in the order in which `/help` tells them.
-pub(crate) const COMMANDS: [Command; 15] = [
+pub(crate) const COMMANDS: [Command; 16] = [
     command("/session", "", "the settings, and what it came to"),
     command("/tools", "", "the routing table"),
     command("/files", "", "the files made so far"),
@@ -55,6 +55,7 @@ pub(crate) const COMMANDS: [Command; 15] = [
         "[ENTRY]",
         "go on with a fork of this thread, behind an entry (its number, or text of it)",
     ),
+    command("/resume", "ID", "go on with another thread"),
     command("/rename", "NAME", "name the thread"),
     command("/help", "", "this"),
     command("/quit", "", "end the conversation (or Ctrl-D)"),
@@ -119,6 +120,11 @@ pub(crate) async fn run(
             Ok(())
         }
         ("/fork", at) => fork(chat, at).await,
+        ("/resume", thread) if !thread.is_empty() => {
+            chat.go_to(super::thread::id(thread)?).await?;
+            aside(format_args!("{DIM}Now that thread goes on.{RESET}"));
+            Ok(())
+        }
         ("/rename", name) => rename(chat, name).await,
         ("/help", "") => {
             aside(help());

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::args::Global;
+use super::attachments::{Said as Attached, attach};
 use super::chat_session::ChatSession;
 use super::chat_shell::{OwnCommand, Said};
 use super::chat_turn::{ChatTurn, Step};
@@ -25,7 +26,9 @@ use super::output::{self, BOLD, DIM, RESET, aside, clean};
 use super::sessions::AnswerResult;
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_before, chat_commands, chat_mentions, chat_rules, person};
+use super::{
+    chat_before, chat_commands, chat_mentions, chat_picking, chat_rules, chat_threads, person,
+};
 
 /// How many updates may wait for the face.
 const WAITING: usize = 4096;
@@ -34,13 +37,22 @@ const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
 
 /// Whether there is a terminal that the face can have.
 pub(crate) fn fits(global: &Global) -> bool {
+    has_terminal() && !global.json
+}
+
+/// Whether there is a terminal that can be redrawn, and may be.
+pub(crate) fn has_terminal() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal()
         && std::io::stderr().is_terminal()
-        && !global.json
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
         && !is_set(SCREEN_READER)
+}
+
+/// Whether there are colours.
+pub(crate) fn has_colors() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Holds a conversation until it is left, and says how to come back to it.
@@ -68,9 +80,8 @@ pub(crate) async fn run(
         was_used: false,
     };
     talk.status.directory = home_relative(&talk.directory);
-    let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let options = FaceOptions {
-        has_colors,
+        has_colors: has_colors(),
         history: Some(global.data_dir().join("history.jsonl")),
         directory: talk.directory.clone(),
         commands: chat_commands::COMMANDS.to_vec(),
@@ -313,7 +324,12 @@ impl FacedChat<'_> {
                 decision,
             } => self.decide(&call_id, &name, decision).await,
             Request::Answer { id, content } => self.answer(&id, content).await,
-            Request::Picked { .. } | Request::Command(_) => Ok(()),
+            Request::Command(_) => Ok(()),
+            Request::Picked { list, id } => {
+                self.picked(&list, id).await?;
+                self.tell(Update::Ready).await;
+                Ok(())
+            }
         }
     }
 
@@ -322,14 +338,20 @@ impl FacedChat<'_> {
         if !whole.is_empty() {
             whole.push_str("\n\n");
         }
-        let mentioning = chat_mentions::add_files(text, &self.directory);
-        for note in &mentioning.notes {
-            aside(format_args!("{DIM}{}{RESET}", clean(note)));
+        whole.push_str(text);
+        let mut attached = Vec::new();
+        for path in chat_mentions::files(text, &self.directory) {
+            let file = attach(self.chat.host(), &path)?;
+            aside(format_args!(
+                "{DIM}  + {}  {}{RESET}",
+                clean(&file.name),
+                output::size(file.size)
+            ));
+            attached.push(file);
         }
-        whole.push_str(&mentioning.text);
         self.was_used = true;
         self.is_stopping = false;
-        self.turn = ChatTurn::begin(&self.chat, whole).await?;
+        self.turn = ChatTurn::begin(&self.chat, Attached::with(whole, attached)).await?;
         Ok(())
     }
 
@@ -460,8 +482,67 @@ impl FacedChat<'_> {
         }
     }
 
+    /// Shows the list of a command that is given nothing to choose; whether there is one.
+    async fn pick(&mut self, line: &str) -> Result<bool, CliError> {
+        let picker = match line {
+            "/model" => chat_picking::models(&self.chat).await?,
+            "/fork" => chat_picking::messages(&self.chat).await?,
+            "/resume" => chat_threads::list(self.chat.store()).await?,
+            _ => None,
+        };
+        let Some(picker) = picker else {
+            return Ok(false);
+        };
+        self.tell(Update::Pick(picker)).await;
+        Ok(true)
+    }
+
+    /// Goes on with what was picked.
+    async fn picked(&mut self, list: &str, id: Option<String>) -> Result<(), CliError> {
+        let Some(id) = id else {
+            aside(format_args!("{DIM}Nothing changes.{RESET}"));
+            return Ok(());
+        };
+        match list {
+            chat_picking::MODELS => {
+                let picker = chat_picking::confirmed(&self.chat, &id).await?;
+                self.tell(Update::Pick(picker)).await;
+                return Ok(());
+            }
+            chat_picking::CONFIRMED => {
+                let line = format!("/model {id}");
+                chat_commands::run(&mut self.chat, &line, &mut Transcript::new(false)).await?;
+                return self.status_now().await;
+            }
+            chat_picking::MESSAGES => {
+                let text = chat_picking::fork_before(&mut self.chat, &id).await?;
+                self.tell(Update::Edit(text)).await;
+            }
+            chat_threads::THREADS => self.chat.go_to(super::thread::id(&id)?).await?,
+            _ => return Ok(()),
+        }
+        self.show_anew().await
+    }
+
+    /// Shows the thread that the chat has gone to.
+    async fn show_anew(&mut self) -> Result<(), CliError> {
+        self.status = Status {
+            directory: self.status.directory.clone(),
+            ..Status::default()
+        };
+        self.show_before().await
+    }
+
     /// Runs a command of the host's; Esc stops what it began.
     async fn run_command(&mut self, line: &str, requests: &mut mpsc::Receiver<Request>) {
+        match Box::pin(self.pick(line)).await {
+            Ok(false) => {}
+            Ok(true) => return self.tell(Update::Ready).await,
+            Err(error) => {
+                chat_commands::told(&error);
+                return self.tell(Update::Ready).await;
+            }
+        }
         let thread = self.chat.thread().await.ok();
         let stops = Stopper::of(&self.chat);
         let mut transcript = Transcript::new(false);
@@ -489,11 +570,7 @@ impl FacedChat<'_> {
         let shown = if now == thread {
             self.status_now().await
         } else {
-            self.status = Status {
-                directory: self.status.directory.clone(),
-                ..Status::default()
-            };
-            self.show_before().await
+            self.show_anew().await
         };
         if let Err(error) = shown {
             chat_commands::told(&error);

@@ -40,7 +40,8 @@ pub(crate) struct OwnChat {
     pub(crate) session: Arc<Session>,
     pub(crate) events: Subscription,
     is_attended: bool,
-    models: Option<ModelBook>,
+    pub(crate) models: Option<ModelBook>,
+    pub(crate) auths: Auths,
 }
 
 /// A saved session.
@@ -90,6 +91,7 @@ impl OwnChat {
             session: Arc::new(session),
             is_attended,
             models: models(global),
+            auths: global.auths(),
         })
     }
 
@@ -188,6 +190,21 @@ impl ChatSession {
         }
     }
 
+    /// Goes on with a thread that is there.
+    pub(crate) async fn go_to(&mut self, thread: ThreadId) -> Result<(), CliError> {
+        match self {
+            Self::Own(own) => {
+                own.store.thread(&thread).await?;
+                own.go_to(thread).await
+            }
+            Self::Saved(saved) => {
+                let manager = saved.sessions.manager();
+                manager.choose_thread(&saved.id, &thread).await?;
+                Ok(())
+            }
+        }
+    }
+
     /// Goes on with a fork behind an entry, the newest where none is named.
     pub(crate) async fn fork(&mut self, at: Option<u64>) -> Result<(), CliError> {
         let thread = self.thread().await?;
@@ -240,6 +257,14 @@ impl ChatSession {
                     Err(error) => Err(CliError::from_source(Exit::No, error)),
                 }
             }
+        }
+    }
+
+    /// The host that runs what is asked for here.
+    pub(crate) fn host(&self) -> &Host {
+        match self {
+            Self::Own(own) => &own.host,
+            Self::Saved(saved) => saved.sessions.manager().host(),
         }
     }
 

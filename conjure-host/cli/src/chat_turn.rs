@@ -6,6 +6,7 @@ use conjure_runtime::session::{ChatError, TurnSummary};
 use conjure_store::{Run, RunState};
 use tokio::task::JoinHandle;
 
+use super::attachments::Said;
 use super::chat_session::{ChatSession, OwnChat, SavedChat};
 use super::error::CliError;
 use super::exit::Exit;
@@ -48,15 +49,15 @@ pub(crate) struct SavedTurn {
 
 impl ChatTurn {
     /// Says something.
-    pub(crate) async fn begin(chat: &ChatSession, text: String) -> Result<Self, CliError> {
+    pub(crate) async fn begin(chat: &ChatSession, said: Said) -> Result<Self, CliError> {
         match chat {
             ChatSession::Own(own) => {
                 let session = std::sync::Arc::clone(&own.session);
-                let answer = tokio::spawn(async move { session.chat(text).await });
+                let answer = tokio::spawn(async move { session.say(said.message()).await });
                 Ok(Self::Own(OwnTurn { answer, told: None }))
             }
             ChatSession::Saved(saved) => {
-                let turn = SavedTurn::begin(saved, text).await?;
+                let turn = SavedTurn::begin(saved, &said).await?;
                 Ok(Self::Saved(Box::new(turn)))
             }
         }
@@ -125,9 +126,9 @@ impl OwnTurn {
 }
 
 impl SavedTurn {
-    async fn begin(saved: &SavedChat, text: String) -> Result<Self, CliError> {
+    async fn begin(saved: &SavedChat, said: &Said) -> Result<Self, CliError> {
         let sessions = &saved.sessions;
-        let turn = sessions.say(&saved.id, text, &saved.terms).await?;
+        let turn = sessions.say(&saved.id, said, &saved.terms).await?;
         let after: Option<EventId> = before(sessions, &turn.thread).await?;
         let events = sessions.events(&turn.thread, after, true).await?;
         let (manager, id) = (sessions.manager().clone(), turn.id.clone());

@@ -13,6 +13,7 @@ use conjure_store::{Store, ThreadId};
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
+use super::attachments::AttachArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -29,11 +30,14 @@ use super::transcript::Transcript;
 #[command(after_help = "Examples:
   conjure run --provider anthropic --model claude-sonnet-4-5 \"What is in this directory?\"
   conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
+  conjure run --file notes.pdf --image plan.png \"What does not fit?\"
   conjure run --session work \"Go on.\"                  # a saved session
   conjure run --script script.json --json \"hello\"     # events as JSON lines")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     session: SessionArgs,
+    #[command(flatten)]
+    files: AttachArgs,
     /// Go on with a saved session (`conjure session list`), by its name or its id
     #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
     saved: Option<String>,
@@ -63,15 +67,18 @@ pub(crate) const SAVED: [&str; 14] = [
 ];
 
 pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError> {
-    let question = question(args.question)?;
+    let question = question(args.question, args.files.takes_stdin())?;
+    args.files.check()?;
     if let Some(session) = &args.saved {
         let thread = args.thread.as_deref();
-        let run = super::session_run::run(global, session, thread, args.session, question);
+        let run =
+            super::session_run::run(global, session, thread, args.session, args.files, question);
         return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
-    let (_host, session) = signals.unless(opened).await?;
+    let (host, session) = signals.unless(opened).await?;
+    let said = args.files.said(&host, question)?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {
         session.attend(ApprovalMode::Attended).await;
@@ -80,7 +87,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     let mut events = session.events_since_opened();
     let mut transcript = Transcript::new(global.json);
     let asked = Arc::clone(&session);
-    let answer = tokio::spawn(async move { asked.chat(question).await });
+    let answer = tokio::spawn(async move { asked.say(said.message()).await });
     let answer = TurnFollower {
         session: &session,
         transcript: &mut transcript,
@@ -253,9 +260,16 @@ impl TurnFollower<'_> {
     }
 }
 
-fn question(given: Option<String>) -> Result<String, CliError> {
+/// The question. `stdin_is_file` where standard input is something else.
+fn question(given: Option<String>, stdin_is_file: bool) -> Result<String, CliError> {
     let text = match given {
         Some(text) if text != "-" => text,
+        _ if stdin_is_file => {
+            return Err(CliError::usage(
+                "stdin is attached as a file, and the question is missing",
+            )
+            .hint("write `conjure run --file - \"…\"`"));
+        }
         _ => {
             if std::io::stdin().is_terminal() {
                 return Err(

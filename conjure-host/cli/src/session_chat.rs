@@ -113,7 +113,8 @@ async fn lines(
                 attended,
                 leaves: false,
             };
-            let said = following.say(text.to_owned(), &saved.terms).await;
+            let said = text.to_owned().into();
+            let said = following.say(&said, &saved.terms).await;
             match said {
                 Ok((run, files)) => {
                     transcript.files(&files);

@@ -10,6 +10,7 @@ use conjure_runtime::manager::{DecisionScope, TurnTerms};
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
+use super::attachments::Said;
 use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::person::{Terminal, ask};
@@ -52,10 +53,10 @@ impl SessionFollower<'_> {
     /// ends the turn; what came so far is kept. A second one does not wait for that.
     pub(crate) async fn say(
         &mut self,
-        text: String,
+        said: &Said,
         terms: &TurnTerms,
     ) -> Result<(Run, Vec<Artifact>), CliError> {
-        let turn = self.sessions.say(self.session, text, terms).await?;
+        let turn = self.sessions.say(self.session, said, terms).await?;
         let made = match self.until_over(&turn).await? {
             Until::Over(made) => made,
             Until::Left(_) => BTreeSet::new(),

@@ -8,6 +8,7 @@ use conjure_store::{Run, RunState};
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
+use super::attachments::{AttachArgs, Said};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -22,14 +23,20 @@ pub(crate) async fn run(
     session: &str,
     thread: Option<&str>,
     options: SessionArgs,
+    files: AttachArgs,
     question: String,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
         .unless(SavedSessions::with_plugins(global, &options.plugins))
         .await?;
-    let id = match chosen(&sessions, session, thread).await {
-        Ok(id) => id,
+    let chosen = async {
+        let id = chosen(&sessions, session, thread).await?;
+        let said = files.said(sessions.manager().host(), question)?;
+        Ok((id, said))
+    };
+    let (id, said) = match chosen.await {
+        Ok(chosen) => chosen,
         Err(error) => {
             sessions.close().await;
             return Err(error);
@@ -50,7 +57,7 @@ pub(crate) async fn run(
         policy: options.policy(),
         unattended: !attended,
     };
-    let asked = following.answer_to(global, question, &terms).await;
+    let asked = following.answer_to(global, &said, &terms).await;
     tokio::select! {
         () = sessions.close() => {}
         _ = signals.next() => {}
@@ -158,10 +165,10 @@ impl SessionFollower<'_> {
     async fn answer_to(
         &mut self,
         global: &Global,
-        question: String,
+        said: &Said,
         terms: &TurnTerms,
     ) -> Result<Exit, CliError> {
-        let (run, files) = self.say(question, terms).await?;
+        let (run, files) = self.say(said, terms).await?;
         self.transcript.files(&files);
         if global.json {
             let text = text(self.sessions, &run).await;

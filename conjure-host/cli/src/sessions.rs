@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use conjure_client::{RemoteServer, ServerError, ServerEvents};
-use conjure_core::chat::{EventId, Message};
+use conjure_core::chat::EventId;
 use conjure_core::turn::{ApprovalDecision, When};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
@@ -18,6 +18,7 @@ use conjure_skill_sdk::protocol::Elicited;
 use conjure_store::{Run, ThreadId};
 
 use super::args::Global;
+use super::attachments::Said;
 use super::error::CliError;
 use super::person::Terminal;
 use super::plugin_args::PluginArgs;
@@ -117,12 +118,14 @@ impl SavedSessions {
     pub(crate) async fn say(
         &self,
         session: &str,
-        text: String,
+        said: &Said,
         terms: &TurnTerms,
     ) -> Result<StartedTurn, CliError> {
         match &self.server {
             Some(server) => {
-                let turn = server.say(session, &text, terms).await?;
+                let turn = server
+                    .say(session, said.text(), &said.attachments(), terms)
+                    .await?;
                 Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
@@ -130,7 +133,7 @@ impl SavedSessions {
             }
             None => {
                 let request = TurnRequest {
-                    message: Some(Message::user(text)),
+                    message: Some(said.message()),
                     terms: terms.clone(),
                     ..TurnRequest::default()
                 };

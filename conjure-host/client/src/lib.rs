@@ -100,7 +100,8 @@ impl RemoteServer {
         &self.url
     }
 
-    /// Says something in a session, in a turn for which this holds.
+    /// Says something in a session, in a turn for which this holds, with files that were handed
+    /// over to the host ([`conjure_runtime::Host::upload`]), by their ids.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -108,10 +109,11 @@ impl RemoteServer {
         &self,
         session: &str,
         text: &str,
+        attachments: &[&str],
         terms: &TurnTerms,
     ) -> Result<BegunTurn, ServerError> {
         let path = format!("sessions/{session}/turns");
-        let mut body = json!({ "text": text });
+        let mut body = json!({ "text": text, "attachments": attachments });
         if *terms != TurnTerms::default() {
             let held = serde_json::to_value(terms).unwrap_or_default();
             if let (Some(body), Value::Object(held)) = (body.as_object_mut(), held) {

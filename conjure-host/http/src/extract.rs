@@ -91,14 +91,22 @@ pub(super) async fn large(
     kinds: &[&str],
     what: &str,
 ) -> Result<(Bytes, ImportRoom), Problem> {
-    let (parts, body) = request.into_parts();
-    if !kinds.contains(&media_type(&parts.headers).as_str()) {
+    if !kinds.contains(&media_type(request.headers()).as_str()) {
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
             what,
         ));
     }
+    large_of_any_type(request, app).await
+}
+
+/// A body of as many bytes as an import may have, with the room for it.
+pub(super) async fn large_of_any_type(
+    request: Request,
+    app: &App,
+) -> Result<(Bytes, ImportRoom), Problem> {
+    let (parts, body) = request.into_parts();
     // A request that is done once has it already, and so its body.
     let room = match parts.extensions.get::<ImportRoom>() {
         Some(room) => room.clone(),
@@ -173,7 +181,7 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The media type without its parameters, in lower case.
-fn media_type(headers: &HeaderMap) -> String {
+pub(super) fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE);
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or("");
     let kind = value.split(';').next().unwrap_or_default();

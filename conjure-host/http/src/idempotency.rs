@@ -18,6 +18,7 @@ use super::extract::{BODY, IMPORT, ImportRoom, is_json, whole};
 use super::middleware::ClientName;
 use super::problem::Problem;
 use super::state::App;
+use super::uploads;
 use conjure_store::{KeyStatus, StoredResponse};
 
 /// The header that names a request.
@@ -25,7 +26,11 @@ const KEY: &str = "idempotency-key";
 /// Says that an answer was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The operations whose body may be large, where it is not JSON.
-const LARGE: [&str; 2] = ["/api/v1/threads/import", "/api/v1/mcp-servers/import"];
+const LARGE: [&str; 3] = [
+    "/api/v1/threads/import",
+    "/api/v1/mcp-servers/import",
+    uploads::PATH,
+];
 /// Headers that belong to an answer.
 const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 /// How long answers are kept.
@@ -77,7 +82,9 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let scope = format!("{}:{target}", client.0.as_deref().unwrap_or("anyone"));
     let path = parts.extensions.get::<MatchedPath>();
     let is_large = path.is_some_and(|path| LARGE.contains(&path.as_str()));
-    let is_large = is_large && !is_json(&parts.headers);
+    // A file may be JSON.
+    let is_file = path.is_some_and(|path| path.as_str() == uploads::PATH);
+    let is_large = is_large && (is_file || !is_json(&parts.headers));
     let (limit, timeout) = if is_large {
         let room = ImportRoom::wait(&app).await?;
         parts.extensions.insert(room);

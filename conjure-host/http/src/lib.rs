@@ -42,6 +42,7 @@ mod streams;
 mod threads;
 mod transfer;
 mod turns;
+mod uploads;
 mod versions;
 mod wording;
 
@@ -288,6 +289,7 @@ fn routes() -> Operations {
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())
+        .merge(uploads::router())
         .merge(approvals::router())
         .merge(questions::router())
         .merge(events::router())

@@ -11,7 +11,7 @@ use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
-use conjure_providers::{KNOWN, ListedModel, ModelBook};
+use conjure_providers::{BUILT_IN, KNOWN, ListedModel, ModelBook};
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -81,9 +81,16 @@ async fn models(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
 ) -> Result<Json<Page<Model>>, Problem> {
-    let provider = auths::provider(&app, &id).await?;
     let name = app.auths.get(&id).await?.provider;
-    let listed = provider.models().await?;
+    let listed = if BUILT_IN.contains(&name.as_str()) {
+        vec![ListedModel {
+            name: name.clone(),
+            context: None,
+            max_output: None,
+        }]
+    } else {
+        auths::provider(&app, &id).await?.models().await?
+    };
     let book = app.host.models();
     let models = listed
         .into_iter()

@@ -21,8 +21,10 @@ use super::problem::Problem;
 use super::questions::{self, QuestionView};
 use super::state::App;
 use super::threads::Tokens;
+use super::uploads;
 use conjure_config::PolicySpec;
 use conjure_runtime::manager::{TurnRequest, TurnTerms};
+use conjure_runtime::uploads::{self as runtime_uploads, Upload};
 use conjure_store::{Run, RunState, ThreadId};
 
 /// The most characters of a turn's id.
@@ -122,8 +124,14 @@ impl From<Run> for TurnView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewTurn {
-    /// What is said; absent with `go_on`.
+    /// What is said; absent with `go_on`, and where files say enough.
     text: Option<String>,
+    /// Files that were handed over (`upload_file`), by their ids, each used once. The model is shown
+    /// images, PDFs and texts that it can read, and the names of others; tools can open all of
+    /// them.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    attachments: Vec<String>,
     /// The model goes on from where the thread ends, with nothing new said.
     #[serde(default)]
     go_on: bool,
@@ -256,15 +264,8 @@ async fn say(
         policy: body.policy.read()?,
         unattended: body.unattended,
     };
-    let message = match (body.text, body.go_on) {
-        (Some(said), false) if !said.trim().is_empty() => Some(Message::user(text("text", &said)?)),
-        (None, true) => None,
-        _ => {
-            return Err(Problem::invalid(
-                "give either `text`, which is not empty, or `go_on`",
-            ));
-        }
-    };
+    let attached = uploads::attached(&app, &body.attachments)?;
+    let message = message(body.text.as_deref(), &attached, body.go_on)?;
     let request = TurnRequest {
         message,
         turn_id,
@@ -279,6 +280,29 @@ async fn say(
         before: turn.before,
     };
     Ok((StatusCode::ACCEPTED, at, Json(begun)).into_response())
+}
+
+/// What is said.
+fn message(
+    said: Option<&str>,
+    attached: &[Upload],
+    go_on: bool,
+) -> Result<Option<Message>, Problem> {
+    let said = said.filter(|said| !said.trim().is_empty());
+    let said = said.map(|said| text("text", said)).transpose()?;
+    if said.is_none() && attached.is_empty() {
+        let nothing = "give `text` that is not empty, `attachments`, or `go_on`";
+        return if go_on {
+            Ok(None)
+        } else {
+            Err(Problem::invalid(nothing))
+        };
+    }
+    if go_on {
+        let both = "`go_on` says nothing new: it takes neither `text` nor `attachments`";
+        return Err(Problem::invalid(both));
+    }
+    Ok(Some(runtime_uploads::message(said, attached)))
 }
 
 /// Show a turn, when it is over, when it asks for something, or when the time for that is up

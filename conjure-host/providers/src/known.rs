@@ -43,6 +43,10 @@ impl KnownProvider {
     }
 }
 
+/// The providers that are programs of the host itself: a script that plays the model, and one that
+/// calls every tool once. They ask nobody, and take no credential.
+pub static BUILT_IN: [&str; 2] = ["scripted", "tool-walk"];
+
 /// A provider that cannot be used as a session says: what is missing or wrong, and what to do.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]

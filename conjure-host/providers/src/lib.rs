@@ -29,7 +29,7 @@ pub use address::AddressError;
 pub(crate) use address::{check_base_url, shown_base_url};
 pub use http::{Clients, HttpOptions, Retry};
 pub use http_provider::{HttpProvider, HttpProviderError, target};
-pub use known::{KNOWN, KnownProvider, UnusableProvider, not_opened, spoken};
+pub use known::{BUILT_IN, KNOWN, KnownProvider, UnusableProvider, not_opened, spoken};
 pub use model_facts::{ModelBook, ModelBookError, ModelFacts};
 pub use model_list::ListedModel;
 pub use remote_files::RemoteFile;

@@ -23,7 +23,8 @@ pub use conjure_config::file_name::safe_name;
 pub(crate) use copies::IncomingCopy;
 pub(crate) use digest::digest_aside;
 pub(crate) use found::{FileMatch, Writes};
-pub use media_type::media_type;
+pub(crate) use media_type::{is_lookable, sniffed};
+pub use media_type::{media_type, media_type_of};
 pub(crate) use windows::CallWindow;
 pub use windows::UNKNOWN_SOURCE;
 use windows::Worker;
@@ -323,11 +324,24 @@ impl Artifacts {
         media_type: &str,
         bytes: &[u8],
     ) -> Result<Artifact, FileError> {
+        self.keep(backend, name, media_type, |to| {
+            conjure_config::fs::write(to, bytes)
+        })
+    }
+
+    /// Registers what `put` puts into the cache.
+    fn keep(
+        &self,
+        backend: &str,
+        name: &str,
+        media_type: &str,
+        put: impl FnOnce(&Path) -> std::io::Result<()>,
+    ) -> Result<Artifact, FileError> {
         let written = conjure_config::fs::create_dir_all(&self.cache).and_then(|()| {
             let path = self
                 .cache
                 .join(format!("{}-{}", uuid::Uuid::now_v7(), safe_name(name)));
-            conjure_config::fs::write(&path, bytes).map(|()| path)
+            put(&path).map(|()| path)
         });
         let path = written.map_err(|error| FileError::Refused {
             backend: backend.to_owned(),
@@ -338,6 +352,22 @@ impl Artifacts {
         file.name = name.to_owned();
         file.media_type = Some(media_type.to_owned());
         self.register(backend, &file, None)
+    }
+
+    /// Takes a file over that the host has: from here on it is in the cache, a file of the session.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`] when the disk says no.
+    pub(crate) fn take_over(
+        &self,
+        source: &str,
+        from: &Path,
+        name: &str,
+        media_type: &str,
+    ) -> Result<Artifact, FileError> {
+        self.keep(source, name, media_type, |to| {
+            conjure_config::fs::move_file(from, to)
+        })
     }
 
     /// Whether a path lies in one of the session's directories, links resolved.

@@ -40,6 +40,7 @@ use crate::session::{
     OpenThread, Preview, Recorder, Saved, Session, SessionError, ThreadHandle, ToolPreview,
     ToolSession, open_thread, sessions_dir, sweep, unfolding,
 };
+use crate::uploads::{self, Upload, UploadError};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
     CopyStore, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginError, PluginRegistry,
@@ -266,6 +267,28 @@ impl Host {
         let shared = Arc::clone(&self.shared);
         let _alone = self.shared.log.open(thread).await?;
         crate::session::fetch_files(shared, spec, thread, &entries, handles).await
+    }
+
+    /// Keeps a file that a person hands over, for a day or until a turn takes it:
+    /// [`Upload::part`] in a message attaches it. `media_type` is what its sender says that it is.
+    ///
+    /// # Errors
+    /// [`UploadError::Empty`], [`UploadError::TooLarge`] and [`UploadError::Disk`].
+    pub fn upload(
+        &self,
+        name: &str,
+        media_type: Option<&str>,
+        bytes: &[u8],
+    ) -> Result<Upload, UploadError> {
+        uploads::keep(&self.shared.instances.data_dir, name, media_type, bytes)
+    }
+
+    /// A file that waits for a turn.
+    ///
+    /// # Errors
+    /// [`UploadError::Unknown`].
+    pub fn uploaded(&self, id: &str) -> Result<Upload, UploadError> {
+        uploads::find(&self.shared.instances.data_dir, id)
     }
 
     /// Takes a compaction of a thread back that nobody has open: see [`Session::unfold`].

@@ -19,6 +19,7 @@ mod plugin_services;
 pub mod replay;
 pub mod session;
 mod spans;
+pub mod uploads;
 
 pub use alone::StandaloneBackend;
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create, plugin_trial};

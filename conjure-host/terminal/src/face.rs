@@ -94,6 +94,41 @@ pub async fn converse(
     done.and(left)
 }
 
+/// Lets the person pick from a list, outside of a conversation; nothing where the list is left.
+///
+/// # Errors
+/// When there is no terminal, or it is gone.
+pub async fn pick(mut picker: Picker, has_colors: bool) -> io::Result<Option<String>> {
+    let (columns, rows) = crossterm::terminal::size()?;
+    let size = (usize::from(columns.max(1)), usize::from(rows.max(2)));
+    let mut screen = Screen::new(Box::new(io::stdout()), has_colors, size);
+    let mut keys = Keys::read()?;
+    loop {
+        let (lines, cursor) = picker.render(screen.columns(), screen.rows());
+        screen.draw(&[], &lines, cursor)?;
+        let picked = match keys.next().await {
+            Some(Input::Key(key)) if key.kind != KeyEventKind::Release => picker.key(key),
+            Some(Input::Resize(columns, rows)) => {
+                screen.resize(usize::from(columns), usize::from(rows))?;
+                Picked::Goes
+            }
+            Some(_) => Picked::Goes,
+            None => Picked::None,
+        };
+        match picked {
+            Picked::Goes => {}
+            Picked::One(id) => {
+                screen.clear()?;
+                return Ok(Some(id));
+            }
+            Picked::None => {
+                screen.clear()?;
+                return Ok(None);
+            }
+        }
+    }
+}
+
 struct Face {
     screen: Screen,
     keys: Keys,

@@ -31,5 +31,5 @@ mod words;
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{Decision, Request, Said, Status, Update};
-pub use face::{FaceOptions, converse};
+pub use face::{FaceOptions, converse, pick};
 pub use picker::{Choice, Picker};

@@ -92,10 +92,12 @@ fn user(message: &Message, files: &mut FileEncoder<'_>) -> Vec<Value> {
     message
         .content
         .iter()
-        .filter_map(|part: &Part| match &part.content {
-            Content::FunctionCallOutput(output) => Some(tool_result(output, files)),
-            Content::Image { artifact } | Content::File { artifact } => Some(file(artifact, files)),
-            _ => assistant_block(part),
+        .flat_map(|part: &Part| match &part.content {
+            Content::FunctionCallOutput(output) => vec![tool_result(output, files)],
+            Content::Image { artifact } | Content::File { artifact } => {
+                files.attached(artifact, text, file)
+            }
+            _ => assistant_block(part).into_iter().collect(),
         })
         .collect()
 }

@@ -60,7 +60,7 @@ pub(super) fn contents(
                     message
                         .content
                         .iter()
-                        .filter_map(|part| user_part(part, files)),
+                        .flat_map(|part| user_part(part, files)),
                 );
                 parts.extend(added.behind(at));
             }
@@ -175,13 +175,15 @@ fn response(
     json!({ "functionResponse": fields })
 }
 
-fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Option<Value> {
+fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Vec<Value> {
     match &part.content {
-        Content::Text { text: said } => Some(text(said)),
-        Content::Image { artifact } | Content::File { artifact } => Some(file(artifact, files)),
-        Content::ServerItem { item, .. } => Some(item.clone()),
+        Content::Text { text: said } => vec![text(said)],
+        Content::Image { artifact } | Content::File { artifact } => {
+            files.attached(artifact, text, file)
+        }
+        Content::ServerItem { item, .. } => vec![item.clone()],
         Content::Reasoning { .. } | Content::FunctionCall(_) | Content::FunctionCallOutput(_) => {
-            None
+            Vec::new()
         }
     }
 }

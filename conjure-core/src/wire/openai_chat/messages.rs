@@ -38,7 +38,7 @@ pub(super) fn messages(
                 let mut content: Vec<Value> = message
                     .content
                     .iter()
-                    .filter_map(|part| writer.user_part(part))
+                    .flat_map(|part| writer.user_part(part))
                     .collect();
                 content.extend(added.behind(at));
                 out.extend(user_message(content));
@@ -177,7 +177,7 @@ impl MessageEncoder<'_, '_> {
                     if is_told && !self.files.attachments.contains_key(&artifact.id) {
                         continue;
                     }
-                    let seen = self.file(artifact);
+                    let seen = file(self.dialect, artifact, self.files);
                     match seen.get("text").and_then(Value::as_str) {
                         Some(words) => texts.push(words.to_owned()),
                         None => {
@@ -193,36 +193,40 @@ impl MessageEncoder<'_, '_> {
         texts.join("\n")
     }
 
-    fn user_part(&mut self, part: &Part) -> Option<Value> {
+    fn user_part(&mut self, part: &Part) -> Vec<Value> {
         match &part.content {
-            Content::Text { text: said } => Some(text(said)),
-            Content::Image { artifact } | Content::File { artifact } => Some(self.file(artifact)),
+            Content::Text { text: said } => vec![text(said)],
+            Content::Image { artifact } | Content::File { artifact } => {
+                let dialect = self.dialect;
+                let shown = |artifact: &ArtifactRef, files: &mut FileEncoder<'_>| {
+                    file(dialect, artifact, files)
+                };
+                self.files.attached(artifact, text, shown)
+            }
             Content::ServerItem { provider, item } => {
-                Some(text(&notes::server_item(provider, item)))
+                vec![text(&notes::server_item(provider, item))]
             }
             Content::Reasoning { .. }
             | Content::FunctionCall(_)
-            | Content::FunctionCallOutput(_) => None,
+            | Content::FunctionCallOutput(_) => Vec::new(),
         }
     }
+}
 
-    /// The file itself where its bytes are here and the server can look at it, else words about it.
-    fn file(&mut self, artifact: &ArtifactRef) -> Value {
-        match self.files.look(artifact) {
-            FileView::Image(image) if self.dialect.images => {
-                json!({"type": "image_url", "image_url": {"url": data_url(image)}})
-            }
-            FileView::Pdf(pdf) if self.dialect.files => json!({
-                "type": "file",
-                "file": {"filename": artifact.name, "file_data": data_url(pdf)},
-            }),
-            FileView::Text(said) => text(&as_text(artifact, &said)),
-            FileView::Words(words) => text(&words),
-            FileView::Image(_) | FileView::Pdf(_) | FileView::Other(_) => text(
-                &self
-                    .files
-                    .told(artifact, "a file that this server cannot look at"),
-            ),
+/// The file itself where its bytes are here and the server can look at it, else words about it.
+fn file(dialect: &Dialect, artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
+    match files.look(artifact) {
+        FileView::Image(image) if dialect.images => {
+            json!({"type": "image_url", "image_url": {"url": data_url(image)}})
+        }
+        FileView::Pdf(pdf) if dialect.files => json!({
+            "type": "file",
+            "file": {"filename": artifact.name, "file_data": data_url(pdf)},
+        }),
+        FileView::Text(said) => text(&as_text(artifact, &said)),
+        FileView::Words(words) => text(&words),
+        FileView::Image(_) | FileView::Pdf(_) | FileView::Other(_) => {
+            text(&files.told(artifact, "a file that this server cannot look at"))
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn items(
                 let mut content: Vec<Value> = message
                     .content
                     .iter()
-                    .filter_map(|part| user_part(part, files))
+                    .flat_map(|part| user_part(part, files))
                     .collect();
                 content.extend(added.behind(at));
                 items.extend(user_message(&content));
@@ -219,13 +219,15 @@ fn result(
     json!({"type": kind, "call_id": legal_id(&output.call_id, MOST_ID), "output": said})
 }
 
-fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Option<Value> {
+fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Vec<Value> {
     match &part.content {
-        Content::Text { text } => Some(input_text(text)),
-        Content::Image { artifact } | Content::File { artifact } => Some(file(artifact, files)),
-        Content::ServerItem { item, .. } => Some(item.clone()),
+        Content::Text { text } => vec![input_text(text)],
+        Content::Image { artifact } | Content::File { artifact } => {
+            files.attached(artifact, input_text, file)
+        }
+        Content::ServerItem { item, .. } => vec![item.clone()],
         Content::Reasoning { .. } | Content::FunctionCall(_) | Content::FunctionCallOutput(_) => {
-            None
+            Vec::new()
         }
     }
 }

@@ -5,7 +5,7 @@ use conjure_vault::{AuthKind, Credential};
 
 use super::lock::lock;
 use super::{AuthError, Auths, expiry, secrets};
-use crate::{KNOWN, KnownProvider, check_base_url};
+use crate::{BUILT_IN, KNOWN, KnownProvider, check_base_url};
 use conjure_config::AuthRef;
 use conjure_config::{BadAuthName, is_auth_name, is_provider_name};
 use conjure_store::{SavedAuth, StoreError};
@@ -44,8 +44,15 @@ impl NewAuth {
         if self.provider == secrets::MCP {
             return secrets::check(&self.name, kind, self.base_url.is_some()).map_err(provider);
         }
-        if matches!(self.provider.as_str(), "scripted" | "tool-walk") {
-            return Err(provider("it asks nobody over HTTP".to_owned()));
+        if BUILT_IN.contains(&self.provider.as_str()) {
+            return match kind {
+                AuthKind::BaseUrl if self.base_url.is_none() => Ok(()),
+                _ => Err(provider(
+                    "it asks nobody over HTTP: its auth holds neither a secret nor an address, and \
+                     is of the kind base-url"
+                        .to_owned(),
+                )),
+            };
         }
         let known = KnownProvider::named(&self.provider);
         if let Some(base_url) = &self.base_url {
@@ -53,7 +60,9 @@ impl NewAuth {
             return check_base_url(base_url, wire)
                 .map_err(|reason| AuthError::BadAddress { reason });
         }
-        if kind == AuthKind::BaseUrl {
+        // A server of one's own may ask for nothing, and is at its usual place.
+        let needs_nothing = known.is_some_and(|known| !known.needs_key && known.base_url.is_some());
+        if kind == AuthKind::BaseUrl && !needs_nothing {
             return Err(AuthError::BadAddress {
                 reason: "none is given, and the kind base_url is nothing else".to_owned(),
             });

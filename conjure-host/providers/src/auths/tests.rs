@@ -102,6 +102,18 @@ async fn names_are_unique_by_provider_kind_and_name() {
 }
 
 #[test]
+fn who_needs_no_key_needs_no_secret() {
+    for provider in ["ollama", "llamacpp", "scripted", "tool-walk"] {
+        let new = NewAuth {
+            name: "here".to_owned(),
+            provider: provider.to_owned(),
+            base_url: None,
+        };
+        new.check(AuthKind::BaseUrl).unwrap();
+    }
+}
+
+#[test]
 fn what_cannot_be_saved_is_told_before_a_secret_is_asked_for() {
     for (name, provider, base_url, kind, word) in [
         ("ab", "openai", None, AuthKind::ApiKey, "3 to 50"),
@@ -128,7 +140,14 @@ fn what_cannot_be_saved_is_told_before_a_secret_is_asked_for() {
             AuthKind::ApiKey,
             "nobody says where",
         ),
-        ("work", "ollama", None, AuthKind::BaseUrl, "none is given"),
+        ("work", "openai", None, AuthKind::BaseUrl, "none is given"),
+        (
+            "work",
+            "tool-walk",
+            Some("http://127.0.0.1:1"),
+            AuthKind::BaseUrl,
+            "nobody over HTTP",
+        ),
         ("work", "openai", Some("ftp://a"), AuthKind::ApiKey, "https"),
         (
             "work",

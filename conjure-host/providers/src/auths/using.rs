@@ -1,6 +1,7 @@
 //! What a session gets of the auths that it names: its provider, and credentials to send.
 
 use super::{AuthError, Auths, expiry};
+use crate::BUILT_IN;
 use conjure_config::SessionSpec;
 use conjure_config::{AuthRef, OpenAuth};
 use conjure_store::SavedAuth;
@@ -16,6 +17,9 @@ impl Auths {
         };
         let saved = self.find(&auth, spec.provider.as_deref()).await?;
         spec.provider = Some(saved.provider.clone());
+        if BUILT_IN.contains(&saved.provider.as_str()) {
+            return Ok(spec);
+        }
         let own = spec.providers.entry(saved.provider.clone()).or_default();
         own.auth = Some(AuthRef::from(saved.full_name()));
         Ok(spec)

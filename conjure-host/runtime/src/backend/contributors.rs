@@ -16,6 +16,7 @@ use super::backend_lease::BackendLease;
 use super::lease::ask;
 use super::reports::{Reports, TaskReport};
 use super::request_context::RequestContext;
+use super::request_media::request_media;
 use super::results::fetch_with;
 use crate::artifacts::Artifacts;
 use conjure_plugins::PluginCallFailure;
@@ -203,12 +204,13 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// The request with the fragments of now.
+    /// The request with the fragments of now, and with the files that it shows.
     pub(crate) async fn prepared(&self) -> ModelRequest {
         self.observed.clone().wait().await;
         let Self {
             contributors,
             request_context,
+            artifacts,
             internal,
             request,
             ..
@@ -226,6 +228,7 @@ impl Share {
         }
         ModelRequest {
             contribution: added.fragments(),
+            attachments: request_media(request, artifacts).await,
             ..self.request.clone()
         }
     }

@@ -24,6 +24,7 @@ pub mod readers;
 mod report;
 pub(crate) mod reports;
 pub mod request_context;
+mod request_media;
 pub mod results;
 pub(crate) mod run;
 pub(crate) mod sampling;

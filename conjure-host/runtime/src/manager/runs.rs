@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conjure_core::chat::Message;
+use conjure_core::chat::{Content, Message};
 use serde::{Deserialize, Serialize};
 
 use super::remote::RemoteRequest;
@@ -66,6 +66,9 @@ impl Manager {
             turn_id,
             terms,
         } = request;
+        if let Some(message) = &message {
+            self.check_images(&session, message).await?;
+        }
         let terms = Box::new(terms);
         let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         let remote = || RemoteRequest::Say {
@@ -80,6 +83,30 @@ impl Manager {
             return Ok(turn);
         }
         self.begin_here(&session, turn_id, message, terms).await
+    }
+
+    /// Refuses images for a model that cannot look at them, before anything is kept.
+    async fn check_images(&self, session: &str, message: &Message) -> Result<(), ManagerError> {
+        let mut parts = message.content.iter();
+        let image = parts.find_map(|part| match &part.content {
+            Content::Image { artifact } => Some(&artifact.name),
+            _ => None,
+        });
+        let Some(name) = image else { return Ok(()) };
+        let row = self.inner.store.session(session).await?;
+        let (spec, _) = self.inner.made_of(&row).await?;
+        let shared = &self.inner.host.shared;
+        let spec = shared.with_auths(spec, false).await?;
+        if shared.recipient(&spec)?.0.images {
+            return Ok(());
+        }
+        Err(ManagerError::Invalid {
+            message: format!(
+                "the model `{}` cannot look at images, and `{name}` is one; choose another model, \
+                 or put it into the working directory and name its path",
+                row.model_id
+            ),
+        })
     }
 
     pub(super) async fn begin_here(

@@ -14,7 +14,7 @@ use crate::backend::instances::Instances;
 use conjure_config::SessionSpec;
 use conjure_providers::auths::{AuthError, Auths};
 use conjure_providers::{
-    Clients, HttpProvider, ModelBook, Provider, Script, Scripted, ToolWalk, target,
+    BUILT_IN, Clients, HttpProvider, ModelBook, Provider, Script, Scripted, ToolWalk, target,
 };
 use conjure_store::Log;
 
@@ -71,7 +71,7 @@ impl HostState {
     }
 
     fn is_made_here(&self, provider: &str) -> bool {
-        self.providers.contains_key(provider) || matches!(provider, "scripted" | "tool-walk")
+        self.providers.contains_key(provider) || BUILT_IN.contains(&provider)
     }
 
     /// The provider of a session.
@@ -128,7 +128,7 @@ impl HostState {
         let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
         known.extend(spec.providers.keys().map(String::as_str));
         known.extend(conjure_providers::KNOWN.iter().map(|known| known.name));
-        known.extend(["scripted", "tool-walk"]);
+        known.extend(BUILT_IN);
         let known = known.join(", ");
         if name.is_empty() {
             format!(

@@ -43,6 +43,7 @@ mod thread_resources;
 mod tool_preview;
 mod tools;
 mod turns;
+mod user_files;
 mod wake_coalescer;
 
 pub(crate) use budget::SpentBefore;

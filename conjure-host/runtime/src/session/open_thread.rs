@@ -38,6 +38,7 @@ use super::thread_resources::ThreadResources;
 use super::tool_preview::{self, ToolPreview};
 use super::tools::Tools;
 use super::turns::{AnswerTo, Turns};
+use super::user_files;
 use crate::backend::reports::TaskReport;
 use conjure_config::SessionSpec;
 use conjure_store::StoreError;
@@ -102,7 +103,15 @@ impl OpenThread {
     }
 
     /// Begins a turn in which this is said, or nothing new. While one runs, it waits for its end.
-    pub(crate) fn begin(&mut self, turn_id: String, message: Option<Message>, answer: AnswerTo) {
+    pub(crate) fn begin(
+        &mut self,
+        turn_id: String,
+        mut message: Option<Message>,
+        answer: AnswerTo,
+    ) {
+        if let Some(message) = &mut message {
+            user_files::attach(self, message);
+        }
         self.turns.wait(turn_id.clone(), answer);
         self.input(match message {
             Some(message) => TurnInput::User { turn_id, message },

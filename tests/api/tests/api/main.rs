@@ -62,4 +62,5 @@ mod turns;
 #[cfg(test)]
 mod two_servers;
 #[cfg(test)]
+mod uploads;
 mod versions;

@@ -6,6 +6,7 @@
 // Clippy lets tests be blunt only where it sees that they are tests.
 #[cfg(test)]
 mod approval;
+mod attachments;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]

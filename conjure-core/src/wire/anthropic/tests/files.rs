@@ -71,12 +71,19 @@ fn files_are_sent_where_their_bytes_are_and_told_where_not() {
     let sent = messages_of(&encoded);
     let shown = json!({"type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": "AAA="}});
+    let named = |name: &str, media_type: &str, id: &str| {
+        let words = format!("[file: {name}, {media_type}, 3 bytes, id {id}]");
+        json!({"type": "text", "text": words})
+    };
     assert_eq!(
         sent[0]["content"],
         json!([
+            named("a.png", "image/png", "f1"),
             shown,
+            named("a.pdf", "application/pdf", "f2"),
             {"type": "document", "title": "a.pdf",
              "source": {"type": "base64", "media_type": "application/pdf", "data": "BBB="}},
+            named("a.csv", "text/csv", "f3"),
             {"type": "document", "title": "a.csv",
              "source": {"type": "text", "media_type": "text/plain", "data": "a,b"}},
             {"type": "text", "text": "[file: a.bin, application/octet-stream, 3 bytes, id f4]"},

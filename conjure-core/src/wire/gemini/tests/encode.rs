@@ -410,8 +410,10 @@ fn what_a_result_shows_follows_in_a_content_of_its_own() {
     assert_eq!(
         contents[4]["parts"],
         json!([
+            {"text": "[file: plot.png, image/png, id f2]"},
             inline("audio/mpeg"),
             {"text": "[file: plot.png, image/png, id f3]"},
+            {"text": "[file: plot.png, image/png, id f4]"},
             inline("application/pdf"),
         ])
     );

@@ -333,7 +333,9 @@ fn files_are_sent_where_their_bytes_are_and_told_where_not() {
     assert_eq!(
         body["input"][0]["content"],
         json!([
+            {"type": "input_text", "text": "[file: png.x, image/png, id png]"},
             {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AAAA"},
+            {"type": "input_text", "text": "[file: pdf.x, image/png, id pdf]"},
             {"type": "input_file", "filename": "pdf.x", "file_data": "data:application/pdf;base64,BBBB"},
             {"type": "input_text", "text": "[file: txt.x, image/png, id txt]\nhi"},
             {"type": "input_text", "text": "[file: zip.x, image/png, id zip]"},

@@ -1,0 +1,145 @@
+//! Files that a person hands over, to be attached to a turn.
+
+use axum::Json;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
+use conjure_runtime::uploads::{Upload, UploadError};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{self, ImportRoom, Params, line};
+use super::operations::{Operations, routes};
+use super::problem::Problem;
+use super::state::App;
+use axum::body::Bytes;
+
+/// Where they go.
+pub(super) const PATH: &str = "/api/v1/uploads";
+/// The most characters of a name.
+const LONGEST: usize = 255;
+/// The most files of one turn.
+pub(super) const MOST: usize = 20;
+
+pub(super) fn router() -> Operations {
+    Operations::new().routes(routes!(upload))
+}
+
+/// A file that waits for a turn.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Upload)]
+struct UploadView {
+    /// What `attachments` of a turn names it by.
+    id: String,
+    name: String,
+    /// What its bytes say, else what the request says, else what its name says.
+    media_type: String,
+    /// Bytes.
+    size: u64,
+    /// Whether a model that can look at images is shown it as one.
+    is_image: bool,
+}
+
+impl From<Upload> for UploadView {
+    fn from(upload: Upload) -> Self {
+        let Upload {
+            id,
+            name,
+            media_type,
+            size,
+            is_image,
+        } = upload;
+        Self {
+            id,
+            name,
+            media_type,
+            size,
+            is_image,
+        }
+    }
+}
+
+/// What the file is called.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct UploadQuery {
+    /// What a person calls it; of a path the last component.
+    #[param(min_length = 1, max_length = 255)]
+    name: String,
+}
+
+/// The bytes of a file, with the room for them.
+struct FileBody {
+    bytes: Bytes,
+    media_type: String,
+    _room: ImportRoom,
+}
+
+impl FromRequest<App> for FileBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let media_type = extract::media_type(request.headers());
+        let (bytes, room) = extract::large_of_any_type(request, app).await?;
+        Ok(Self {
+            bytes,
+            media_type,
+            _room: room,
+        })
+    }
+}
+
+/// Hand a file over, to be attached to a turn
+///
+/// It is kept for a day, or until a turn names it in `attachments`.
+#[utoipa::path(post, path = "/api/v1/uploads", operation_id = "upload_file", tag = "files",
+    params(UploadQuery),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream",
+        description = "Its bytes, as any media type"),
+    responses((status = 201, description = "It is kept", body = UploadView),
+        (status = 413, description = "It is larger than 64 MiB"),
+        (status = 422, description = "It is empty")))]
+async fn upload(
+    State(app): State<App>,
+    Params(query): Params<UploadQuery>,
+    file: FileBody,
+) -> Result<(StatusCode, Json<UploadView>), Problem> {
+    let name = line("name", &query.name, LONGEST)?.to_owned();
+    let kept = tokio::task::spawn_blocking(move || {
+        app.host.upload(&name, Some(&file.media_type), &file.bytes)
+    });
+    let kept = kept.await;
+    let kept = kept.map_err(|error| Problem::host(format!("it was not kept: {error}")))?;
+    Ok((StatusCode::CREATED, Json(kept?.into())))
+}
+
+/// What a turn attaches, by the ids of uploads.
+pub(super) fn attached(app: &App, ids: &[String]) -> Result<Vec<Upload>, Problem> {
+    if ids.len() > MOST {
+        return Err(Problem::invalid(format!(
+            "a turn takes {MOST} attachments at most"
+        )));
+    }
+    let known = ids.iter().enumerate().map(|(at, id)| {
+        if ids[..at].contains(id) {
+            return Err(Problem::invalid(format!(
+                "`attachments` names `{id}` twice"
+            )));
+        }
+        Ok(app.host.uploaded(id)?)
+    });
+    known.collect()
+}
+
+impl From<UploadError> for Problem {
+    fn from(error: UploadError) -> Self {
+        let said = error.to_string();
+        match error {
+            UploadError::Disk { .. } => Self::host(said),
+            UploadError::TooLarge { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", said)
+            }
+            UploadError::Empty { .. } | UploadError::Unknown { .. } => Self::invalid(said),
+        }
+    }
+}

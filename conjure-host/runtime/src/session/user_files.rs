@@ -1,0 +1,37 @@
+//! Files that a person attached to a message.
+
+use conjure_core::chat::{Content, Message};
+
+use super::open_thread::OpenThread;
+use super::showing;
+use super::thread_resources::ThreadResources;
+use crate::uploads;
+
+/// Makes the files that a message attaches files of the thread, and says which of them this model
+/// cannot look at.
+pub(super) fn attach(thread: &mut OpenThread, message: &mut Message) {
+    let ThreadResources {
+        host, artifacts, ..
+    } = &thread.resources;
+    uploads::attach(message, &host.instances.data_dir, artifacts, |artifact| {
+        showing::file(&mut thread.recorder, artifact, uploads::SOURCE, None);
+    });
+    let model = thread.settings.spec().model.clone().unwrap_or_default();
+    if thread.settings.provider().target(&model).images {
+        return;
+    }
+    let images = message
+        .content
+        .iter()
+        .filter_map(|part| match &part.content {
+            Content::Image { artifact } => Some(artifact.name.as_str()),
+            _ => None,
+        });
+    for name in images {
+        let text = format!(
+            "`{name}`: the model `{model}` cannot look at images and reads only its name; tools \
+             can open it"
+        );
+        showing::note(&mut thread.recorder, text);
+    }
+}

@@ -1,0 +1,155 @@
+//! Files that go with a question: shown to the model on every wire, files of the thread for tools,
+//! and refused in words where they cannot be.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conjure_kit::{Model, Output, Workspace};
+use conjure_mock_llm::Message;
+use serde_json::{Value, json};
+
+use crate::stage::{LOCAL, conjure, json as parsed, json_lines, workspace};
+
+/// An image of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg==";
+
+/// A working directory with an image and a text.
+fn stage(plugins: &[&str]) -> Workspace {
+    let workspace = workspace(plugins);
+    let image = STANDARD.decode(PNG).unwrap();
+    std::fs::write(workspace.work().join("plan.png"), image).unwrap();
+    workspace.write("notes.csv", "lamp,on\n").unwrap();
+    workspace
+}
+
+fn run(workspace: &Workspace, model: &Model, args: &str) -> Output {
+    let address = model.base_url();
+    let args = format!("run --allow * --model a-model --base-url {address} {args}");
+    let keys = ["ANTHROPIC", "OPENAI", "OPENROUTER", "GEMINI"];
+    let run = conjure(workspace, &args);
+    let run = keys
+        .iter()
+        .fold(run, |run, name| run.env(&format!("{name}_API_KEY"), "k"));
+    run.run().unwrap()
+}
+
+#[test]
+fn every_wire_shows_an_image_and_a_text_before_the_question() {
+    let url = format!("data:image/png;base64,{PNG}");
+    for (provider, path, image) in [
+        (
+            "anthropic",
+            "/messages/0/content",
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}),
+        ),
+        (
+            "openai",
+            "/input/0/content",
+            json!({"type": "input_image", "image_url": url}),
+        ),
+        (
+            "openrouter",
+            "/messages/1/content",
+            json!({"type": "image_url", "image_url": {"url": url}}),
+        ),
+        (
+            "gemini",
+            "/contents/0/parts",
+            json!({"inlineData": {"mimeType": "image/png", "data": PNG}}),
+        ),
+    ] {
+        let workspace = stage(&[]);
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("A lamp."));
+        let args = format!("--provider {provider} --file notes.csv --image plan.png What?");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.stdout, "A lamp.\n", "{provider}: {output:?}");
+        let body = &model.last_request().body;
+        let first = body.pointer(path).and_then(Value::as_array);
+        let parts = first.unwrap_or_else(|| panic!("{provider}: {body}"));
+        let at = |wanted: &dyn Fn(&Value) -> bool| parts.iter().position(wanted);
+        // What a wire adds beside it, such as a mark of the cache, does not matter.
+        let is_image = |part: &Value| {
+            let fields = image.as_object().unwrap();
+            fields.iter().all(|(name, value)| &part[name] == value)
+        };
+        let text = at(&|part| part.to_string().contains("lamp,on"));
+        let seen = at(&is_image);
+        let asked = at(&|part| part.to_string().contains("What?"));
+        assert!(text.is_some(), "{provider}: {body}");
+        assert!(text < seen && seen < asked, "{provider}: {body}");
+    }
+}
+
+#[test]
+fn what_was_attached_is_a_file_of_the_thread_that_tools_open_and_later_turns_show() {
+    let workspace = stage(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let call = json!({ "command": "wc -c file-1", "description": "" });
+    model.calls("call_1", "local_bash_tool", call);
+    model.says(Message::new().text("It has 70."));
+    let said = run(
+        &workspace,
+        &model,
+        "--provider anthropic --executor local --json --image plan.png Look.",
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let result = model.last_request().tool_result_text("call_1").unwrap();
+    assert!(result.contains("70 "), "{result}");
+    let last = json_lines(&said).pop().unwrap();
+    let thread = last["thread"].as_str().unwrap().to_owned();
+    let files = conjure(&workspace, &format!("files list {thread} --json"));
+    let files = parsed(&files.run().unwrap());
+    let file = &files["files"][0];
+    assert_eq!(
+        (&file["name"], &file["source"], &file["media_type"]),
+        (&json!("plan.png"), &json!("person"), &json!("image/png")),
+        "{files}"
+    );
+    model.says(Message::new().text("Still there."));
+    let again = run(
+        &workspace,
+        &model,
+        &format!("--provider openai --thread {thread} Again."),
+    );
+    assert_eq!(again.stdout, "Still there.\n", "{again:?}");
+    let body = model.last_request().body.to_string();
+    assert!(body.contains(PNG), "{body}");
+}
+
+#[test]
+fn standard_input_is_a_file_where_it_is_asked_for() {
+    let workspace = stage(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("Three errors."));
+    let args = format!(
+        "run --provider anthropic --model a-model --base-url {} --file - Count.",
+        model.base_url()
+    );
+    let run = conjure(&workspace, &args).env("ANTHROPIC_API_KEY", "k");
+    let output = run.stdin("ERROR a\nERROR b\n").run().unwrap();
+    assert_eq!(output.stdout, "Three errors.\n", "{output:?}");
+    let body = model.last_request().body.to_string();
+    assert!(
+        body.contains("ERROR b") && body.contains("[file: stdin, text/plain, 16 bytes, id file-1]"),
+        "{body}"
+    );
+}
+
+#[test]
+fn what_cannot_be_attached_is_refused_before_anything_is_sent() {
+    let workspace = stage(&[]);
+    workspace.write("empty", "").unwrap();
+    let model = Model::start().unwrap();
+    for (args, words) in [
+        ("--image notes.csv", "is no image that a model can look at"),
+        ("--file no-such-file", "no-such-file"),
+        ("--file .", "is a directory"),
+        ("--file empty", "is empty"),
+    ] {
+        let args = format!("--provider anthropic {args} Look.");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.code, Some(2), "{args}: {output:?}");
+        assert!(output.stderr.contains(words), "{args}: {output:?}");
+    }
+    assert!(model.requests().is_empty());
+}
