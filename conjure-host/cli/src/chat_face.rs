@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use conjure_core::chat::{Event, QuestionAsked};
 use conjure_core::routing::{Pattern, PolicyDecision, Rule};
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::manager::{DecisionScope, SessionPatch};
 use conjure_runtime::session::SessionSettings;
 use conjure_skill_sdk::protocol::Elicited;
 use conjure_store::Log as _;
 use conjure_terminal::{Decision, FaceOptions, Request, Status, Update, converse};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::args::Global;
@@ -68,7 +68,7 @@ pub(crate) async fn run(
     let (asked, requests) = mpsc::channel(64);
     let mut talk = FacedChat {
         global,
-        directory: directory(&chat).await?,
+        directory: chat.directory().await?,
         chat,
         updates: updates.clone(),
         turn: ChatTurn::None,
@@ -86,7 +86,7 @@ pub(crate) async fn run(
         directory: talk.directory.clone(),
         commands: chat_commands::COMMANDS.to_vec(),
         greeting: format!(
-            "{BOLD}Conjure{RESET} {DIM}{}  /help tells the commands, Ctrl-C twice leaves{RESET}",
+            "{BOLD}Conjure{RESET} {DIM}{}  /help tells the commands{RESET}",
             env!("CARGO_PKG_VERSION")
         ),
     };
@@ -113,27 +113,6 @@ pub(crate) async fn run(
     }
     let exit = ended?.map_or(Exit::Fine, Signal::exit);
     Ok((chat, exit))
-}
-
-/// Where calls work, and `@` looks for files.
-async fn directory(chat: &ChatSession) -> Result<PathBuf, CliError> {
-    Ok(match chat {
-        ChatSession::Own(own) => match &own.spec.working_dir {
-            Some(dir) => dir.clone(),
-            None => super::args::current_dir()?,
-        },
-        ChatSession::Saved(saved) => saved.sessions.manager().get(&saved.id).await?.working_dir,
-    })
-}
-
-fn home_relative(dir: &std::path::Path) -> String {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let below = home.and_then(|home| dir.strip_prefix(home).ok().map(std::path::Path::to_owned));
-    match below {
-        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
-        Some(below) => format!("~/{}", below.display()),
-        None => dir.display().to_string(),
-    }
 }
 
 /// A chat that a face shows.
@@ -395,31 +374,20 @@ impl FacedChat<'_> {
             }
         }
         match pattern {
-            Some(pattern) if always => self.write_rule(&pattern).await,
+            Some(pattern) if always => self.write_rule(&pattern),
             _ => Ok(()),
         }
     }
 
     /// Writes a rule where this chat's rules are, and shows it.
-    async fn write_rule(&mut self, pattern: &Pattern) -> Result<(), CliError> {
+    fn write_rule(&self, pattern: &Pattern) -> Result<(), CliError> {
         let place = match &self.chat {
             ChatSession::Own(_) => {
                 let file = chat_rules::add(self.global, &self.directory, pattern)?;
                 format!("{}, for {}", file.display(), self.directory.display())
             }
-            ChatSession::Saved(saved) => {
-                let view = saved.sessions.manager().get(&saved.id).await?;
-                let tools = with_rule(view.tools, pattern);
-                let patch = SessionPatch {
-                    tools: Some(tools),
-                    ..SessionPatch::default()
-                };
-                saved
-                    .sessions
-                    .update(&saved.id, patch, When::NextTurn)
-                    .await?;
-                format!("the session {}", saved.name)
-            }
+            // What holds in a saved session is kept with it.
+            ChatSession::Saved(saved) => format!("the session {}", saved.name),
         };
         aside(format_args!(
             "{DIM}Written to {}: allow = [\"{}\"]{RESET}",
@@ -516,6 +484,9 @@ impl FacedChat<'_> {
             }
             chat_picking::MESSAGES => {
                 let text = chat_picking::fork_before(&mut self.chat, &id).await?;
+                aside(format_args!(
+                    "{DIM}A fork that ends before it. Both branches stay.{RESET}"
+                ));
                 self.tell(Update::Edit(text)).await;
             }
             chat_threads::THREADS => self.chat.go_to(super::thread::id(&id)?).await?,
@@ -544,7 +515,7 @@ impl FacedChat<'_> {
             }
         }
         let thread = self.chat.thread().await.ok();
-        let stops = Stopper::of(&self.chat);
+        let stops = self.chat.stopper();
         let mut transcript = Transcript::new(false);
         {
             let running = chat_commands::run(&mut self.chat, line, &mut transcript);
@@ -596,28 +567,13 @@ impl FacedChat<'_> {
     }
 }
 
-/// Ends what a command began.
-enum Stopper {
-    Own(std::sync::Arc<conjure_runtime::session::Session>),
-    Saved(conjure_runtime::manager::Manager, String),
-}
-
-impl Stopper {
-    fn of(chat: &ChatSession) -> Self {
-        match chat {
-            ChatSession::Own(own) => Self::Own(std::sync::Arc::clone(&own.session)),
-            ChatSession::Saved(saved) => {
-                Self::Saved(saved.sessions.manager().clone(), saved.id.clone())
-            }
-        }
-    }
-
-    async fn stop(&self) {
-        match self {
-            Self::Own(session) => session.cancel(true).await,
-            // Nothing may run any more.
-            Self::Saved(manager, id) => drop(manager.cancel(id, false).await),
-        }
+fn home_relative(dir: &std::path::Path) -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let below = home.and_then(|home| dir.strip_prefix(home).ok().map(std::path::Path::to_owned));
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => dir.display().to_string(),
     }
 }
 
@@ -626,16 +582,4 @@ async fn next_said(command: &mut Option<OwnCommand>) -> Result<Said, CliError> {
         Some(command) => command.next().await,
         None => std::future::pending().await,
     }
-}
-
-/// A saved session's tools with one more rule that allows.
-fn with_rule(mut tools: Map<String, Value>, pattern: &Pattern) -> Map<String, Value> {
-    let policy = tools.entry("policy").or_insert_with(|| json!({}));
-    if let Some(policy) = policy.as_object_mut() {
-        let allow = policy.entry("allow").or_insert_with(|| json!([]));
-        if let Some(allow) = allow.as_array_mut() {
-            allow.push(pattern.to_string().into());
-        }
-    }
-    tools
 }

@@ -10,7 +10,7 @@ use conjure_providers::ModelBook;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::artifacts::Artifact;
-use conjure_runtime::manager::TurnTerms;
+use conjure_runtime::manager::{Manager, TurnTerms};
 use conjure_runtime::session::{
     ApprovalMode, Session, SessionError, SessionSettings, Subscription,
 };
@@ -268,6 +268,27 @@ impl ChatSession {
         }
     }
 
+    /// Where calls work.
+    pub(crate) async fn directory(&self) -> Result<PathBuf, CliError> {
+        Ok(match self {
+            Self::Own(own) => match &own.spec.working_dir {
+                Some(dir) => dir.clone(),
+                None => super::args::current_dir()?,
+            },
+            Self::Saved(saved) => saved.sessions.manager().get(&saved.id).await?.working_dir,
+        })
+    }
+
+    /// What stops that which a command began, also while the command has the chat.
+    pub(crate) fn stopper(&self) -> ChatStopper {
+        match self {
+            Self::Own(own) => ChatStopper::Own(Arc::clone(&own.session)),
+            Self::Saved(saved) => {
+                ChatStopper::Saved(saved.sessions.manager().clone(), saved.id.clone())
+            }
+        }
+    }
+
     /// What the thread came to.
     pub(crate) async fn cost(&self) -> Result<TurnCost, CliError> {
         match self {
@@ -288,5 +309,21 @@ impl ChatSession {
             Self::Saved(saved) => saved.models.as_ref(),
         };
         models?.facts(provider, model)?.context
+    }
+}
+
+/// Stops what was begun in a chat.
+pub(crate) enum ChatStopper {
+    Own(Arc<Session>),
+    Saved(Manager, String),
+}
+
+impl ChatStopper {
+    pub(crate) async fn stop(&self) {
+        match self {
+            Self::Own(session) => session.cancel(true).await,
+            // Nothing may run any more.
+            Self::Saved(manager, id) => drop(manager.cancel(id, false).await),
+        }
     }
 }

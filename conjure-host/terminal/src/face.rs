@@ -1,7 +1,7 @@
 //! The face: what is shown and typed in a conversation, until it is left.
 //!
 //! One task that owns the screen. It hears keys and updates, asks for what the person wants, and
-//! draws at most sixty times a second. It holds what waits to be said, so that it can be taken back.
+//! draws at most thirty times a second, and at once what is typed. It holds what waits to be said, so that it can be taken back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,20 +14,21 @@ use tokio::sync::mpsc;
 
 use crate::approval::{self, ApprovalPrompt};
 use crate::completion::{Command, Files, Offer};
-use crate::conversation::{Decision, Request, Said, Status, Update};
+use crate::conversation::{Decision, Request, Status, Update};
 use crate::editor::{Editor, Typed};
 use crate::history::History;
 use crate::keys::Keys;
+use crate::pick::size;
 use crate::picker::{Picked, Picker};
 use crate::question::{self, Filled, Form};
 use crate::screen::Screen;
 use crate::status;
 use crate::text::{Color, Line, Style};
-use crate::transcript::{self, Transcript};
-use crate::{external, markdown};
+use crate::transcript::Transcript;
+use crate::{before, external};
 
-/// The time between two frames while much is told.
-const FRAME: Duration = Duration::from_millis(16);
+/// The time between two frames while much is told. What is typed does not wait for it.
+const FRAME: Duration = Duration::from_millis(33);
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_millis(100);
 /// How long keys still go to the text when a call begins to wait: they were meant for it.
@@ -66,9 +67,7 @@ pub async fn converse(
     updates: mpsc::Receiver<Update>,
     requests: mpsc::Sender<Request>,
 ) -> io::Result<()> {
-    let (columns, rows) = crossterm::terminal::size()?;
-    let size = (usize::from(columns.max(1)), usize::from(rows.max(2)));
-    let screen = Screen::new(Box::new(io::stdout()), options.has_colors, size);
+    let screen = Screen::new(Box::new(io::stdout()), options.has_colors, size()?);
     let keys = Keys::read()?;
     let mut transcript = Transcript::new(screen.columns());
     transcript.print(&options.greeting);
@@ -92,41 +91,6 @@ pub async fn converse(
     let done = face.until_left(updates).await;
     let left = face.leave();
     done.and(left)
-}
-
-/// Lets the person pick from a list, outside of a conversation; nothing where the list is left.
-///
-/// # Errors
-/// When there is no terminal, or it is gone.
-pub async fn pick(mut picker: Picker, has_colors: bool) -> io::Result<Option<String>> {
-    let (columns, rows) = crossterm::terminal::size()?;
-    let size = (usize::from(columns.max(1)), usize::from(rows.max(2)));
-    let mut screen = Screen::new(Box::new(io::stdout()), has_colors, size);
-    let mut keys = Keys::read()?;
-    loop {
-        let (lines, cursor) = picker.render(screen.columns(), screen.rows());
-        screen.draw(&[], &lines, cursor)?;
-        let picked = match keys.next().await {
-            Some(Input::Key(key)) if key.kind != KeyEventKind::Release => picker.key(key),
-            Some(Input::Resize(columns, rows)) => {
-                screen.resize(usize::from(columns), usize::from(rows))?;
-                Picked::Goes
-            }
-            Some(_) => Picked::Goes,
-            None => Picked::None,
-        };
-        match picked {
-            Picked::Goes => {}
-            Picked::One(id) => {
-                screen.clear()?;
-                return Ok(Some(id));
-            }
-            Picked::None => {
-                screen.clear()?;
-                return Ok(None);
-            }
-        }
-    }
 }
 
 struct Face {
@@ -240,7 +204,7 @@ impl Face {
                 }
             }
             Update::Before(said) => {
-                let lines = before(&said, columns);
+                let lines = before::lines(&said, columns);
                 self.transcript.push(lines);
             }
             Update::Quit => self.is_over = true,
@@ -294,7 +258,7 @@ impl Face {
             }
             Input::Resize(columns, rows) => {
                 self.screen
-                    .resize(usize::from(columns), usize::from(rows))?;
+                    .resize(usize::from(columns.max(1)), usize::from(rows.max(2)))?;
                 self.transcript.resize(self.screen.columns());
             }
             _ => {}
@@ -317,6 +281,7 @@ impl Face {
         match key.code {
             KeyCode::Char('c') if control => self.interrupt().await,
             KeyCode::Char('d') if control && self.editor.is_empty() => self.is_over = true,
+            KeyCode::Char('z') if control => self.suspend(),
             KeyCode::Char('t') if control => self.transcript.toggle_thoughts(),
             KeyCode::Char('o') if control => self.transcript.show_output(),
             KeyCode::Char('g') if control && !self.editor.is_searching() => self.external(),
@@ -510,22 +475,37 @@ impl Face {
 
     /// Lets another editor have the text.
     fn external(&mut self) {
-        if let Err(error) = self.screen.clear() {
-            self.transcript
-                .note("note: ", Color::Yellow, &error.to_string());
-            return;
-        }
         let text = self.editor.whole();
-        match self.keys.lend(|| external::edit(&text)) {
+        match self.lend(|| external::edit(&text)) {
             Ok(text) => self.editor.set(text.trim_end()),
             Err(error) => self
                 .transcript
                 .note("note: ", Color::Yellow, &error.to_string()),
         }
-        if let Ok((columns, rows)) = crossterm::terminal::size() {
-            let _ = self.screen.resize(usize::from(columns), usize::from(rows));
+    }
+
+    /// Stops the program until the shell lets it go on.
+    fn suspend(&mut self) {
+        let stopped = self.lend(|| {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::TSTP)
+        });
+        if let Err(error) = stopped {
+            self.transcript
+                .note("note: ", Color::Yellow, &error.to_string());
+        }
+    }
+
+    /// Lets something else have the terminal.
+    fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        // A terminal that is gone is found out by the next frame.
+        let _ = self.screen.clear();
+        let done = self.keys.lend(work);
+        if let Ok((columns, rows)) = size() {
+            let _ = self.screen.resize(columns, rows);
             self.transcript.resize(self.screen.columns());
         }
+        done
     }
 
     fn draw(&mut self) -> io::Result<()> {
@@ -605,38 +585,4 @@ impl Face {
         let (above, _) = self.transcript.frame(0);
         self.screen.draw(&above, &[], (0, 0))
     }
-}
-
-/// What was said before, as it is shown when a conversation goes on.
-fn before(said: &[Said], columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut is_call = false;
-    for said in said {
-        let call = matches!(said, Said::Call { .. });
-        if !lines.is_empty() && !(call && is_call) {
-            lines.push(Line::new());
-        }
-        is_call = call;
-        match said {
-            Said::Person(text) => lines.extend(transcript::said(text, columns)),
-            Said::Model(text) => lines.extend(markdown::render(text, columns)),
-            Said::Call {
-                name,
-                summary,
-                is_error,
-            } => {
-                let (mark, color) = if *is_error {
-                    ("✗ ", Color::Red)
-                } else {
-                    ("✓ ", Color::Green)
-                };
-                let line = Line::of(mark, Style::of(color))
-                    .with(name, Style::BOLD)
-                    .with(format!(" {summary}"), Style::PLAIN);
-                lines.push(line.cut(columns));
-            }
-            Said::Note(text) => lines.push(Line::of(text, Style::DIM).cut(columns)),
-        }
-    }
-    lines
 }

@@ -7,6 +7,7 @@
 //! depends on it. Why there is no library for it: `conjure-core/docs/adr/0009-a-region-of-our-own.md`.
 
 mod approval;
+mod before;
 mod call;
 mod completion;
 mod conversation;
@@ -18,6 +19,7 @@ mod highlight;
 mod history;
 mod keys;
 mod markdown;
+mod pick;
 mod picker;
 mod question;
 mod screen;
@@ -31,5 +33,6 @@ mod words;
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{Decision, Request, Said, Status, Update};
-pub use face::{FaceOptions, converse, pick};
+pub use face::{FaceOptions, converse};
+pub use pick::pick;
 pub use picker::{Choice, Picker};

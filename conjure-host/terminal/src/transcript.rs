@@ -92,9 +92,12 @@ impl Transcript {
     /// Something of the program's own, with its styles.
     pub(crate) fn print(&mut self, text: &str) {
         self.flush();
-        for line in text.lines() {
-            let line = Line::from_styled(line);
-            let lines = line.chunks(self.columns, &Line::new(), &Line::new());
+        for text in text.lines() {
+            let line = Line::from_styled(text);
+            let blank = text.len() - text.trim_start_matches(' ').len();
+            // What does not fit goes on where the line began.
+            let indent = Line::of(" ".repeat(blank.min(self.columns / 2)), Style::PLAIN);
+            let lines = line.wrap(self.columns, &Line::new(), &indent);
             self.done.extend(lines);
         }
     }

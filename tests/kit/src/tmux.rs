@@ -61,11 +61,18 @@ impl Tmux {
 
     fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, KitError> {
         let mut command = Command::new("tmux");
-        command.env_remove("TMUX").env("LANG", "C.UTF-8").arg("-S").arg(&self.socket);
-        let output = command.args(args).output().map_err(|source| KitError::Start {
-            program: "tmux".into(),
-            source,
-        })?;
+        command
+            .env_remove("TMUX")
+            .env("LANG", "C.UTF-8")
+            .arg("-S")
+            .arg(&self.socket);
+        let output = command
+            .args(args)
+            .output()
+            .map_err(|source| KitError::Start {
+                program: "tmux".into(),
+                source,
+            })?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -102,7 +109,8 @@ impl Tmux {
     /// As [`Tmux::press`].
     pub fn resize(&self, columns: u16, rows: u16) -> Result<(), KitError> {
         let (columns, rows) = (columns.to_string(), rows.to_string());
-        self.run(&["resize-window", "-x", &columns, "-y", &rows]).map(drop)
+        self.run(&["resize-window", "-x", &columns, "-y", &rows])
+            .map(drop)
     }
 
     /// What is on the screen, without empty lines at its end.
@@ -171,7 +179,8 @@ impl Tmux {
     pub fn ended(&self) -> Result<i32, KitError> {
         let until = Instant::now() + LIMIT;
         loop {
-            let status = self.run(&["display-message", "-p", "#{pane_dead} #{pane_dead_status}"])?;
+            let status =
+                self.run(&["display-message", "-p", "#{pane_dead} #{pane_dead_status}"])?;
             if let Some(code) = status.trim().strip_prefix("1 ") {
                 return Ok(code.parse().unwrap_or(-1));
             }

@@ -52,7 +52,9 @@ fn says(tmux: &Tmux, text: &str, answer: &str) -> String {
     tmux.types(text).unwrap();
     tmux.press(&["Enter"]).unwrap();
     let is_over = |screen: &str| {
-        screen.contains(answer) && screen.contains("/ for commands") && !screen.contains("Esc stops")
+        screen.contains(answer)
+            && screen.contains("/ for commands")
+            && !screen.contains("Esc stops")
     };
     tmux.wait_until(answer, is_over).unwrap()
 }
@@ -69,17 +71,113 @@ fn rendered(columns: u16) -> String {
 
 #[test]
 fn an_answer_is_rendered_in_60_columns() {
-    assert_snapshot!(rendered(60), @"");
+    assert_snapshot!(rendered(60), @r#"
+    Conjure 0.1.0  /help tells the commands
+    › What is here?
+
+    Findings
+
+    The directory has three files and a long line of words that
+    has to be broken where the terminal ends, with inline code
+    and a link (https://example.org/page).
+
+    1. Read notes.txt.
+    2. Run this:
+
+      fn main() {
+          println!("Hello"); // says hello
+      }
+
+    name      │  size │ what it is
+    ──────────┼───────┼────────────────────────────────────────
+    notes.txt │   120 │ notes of the last meeting
+    data.csv  │ 45000 │ numbers that nobody has looked at for a
+              │       │ long time
+
+    │ A quote that is two lines long.
+
+    ☑ done
+    ☐ open
+      • inner
+
+    The end.
+
+    › Ask something, or / for commands
+    anthropic/a-model · ~/work · 15 tokens
+    "#);
 }
 
 #[test]
 fn an_answer_is_rendered_in_100_columns() {
-    assert_snapshot!(rendered(100), @"");
+    assert_snapshot!(rendered(100), @r#"
+    Conjure 0.1.0  /help tells the commands
+
+    › What is here?
+
+    Findings
+
+    The directory has three files and a long line of words that has to be broken where the terminal
+    ends, with inline code and a link (https://example.org/page).
+
+    1. Read notes.txt.
+    2. Run this:
+
+      fn main() {
+          println!("Hello"); // says hello
+      }
+
+    name      │  size │ what it is
+    ──────────┼───────┼──────────────────────────────────────────────────
+    notes.txt │   120 │ notes of the last meeting
+    data.csv  │ 45000 │ numbers that nobody has looked at for a long time
+
+    │ A quote that is two lines long.
+
+    ☑ done
+    ☐ open
+      • inner
+
+    The end.
+
+    › Ask something, or / for commands
+    anthropic/a-model · ~/work · 15 tokens
+    "#);
 }
 
 #[test]
 fn an_answer_is_rendered_in_160_columns() {
-    assert_snapshot!(rendered(160), @"");
+    assert_snapshot!(rendered(160), @r#"
+    Conjure 0.1.0  /help tells the commands
+
+    › What is here?
+
+    Findings
+
+    The directory has three files and a long line of words that has to be broken where the terminal ends, with inline code and a link (https://example.org/page).
+
+    1. Read notes.txt.
+    2. Run this:
+
+      fn main() {
+          println!("Hello"); // says hello
+      }
+
+    name      │  size │ what it is
+    ──────────┼───────┼──────────────────────────────────────────────────
+    notes.txt │   120 │ notes of the last meeting
+    data.csv  │ 45000 │ numbers that nobody has looked at for a long time
+
+    │ A quote that is two lines long.
+
+    ☑ done
+    ☐ open
+      • inner
+
+    The end.
+
+    › Ask something, or / for commands
+    anthropic/a-model · ~/work · 15 tokens
+    "#);
 }
 
 #[test]
@@ -93,7 +191,11 @@ fn code_has_colours_unless_none_are_wanted() {
         tmux.wait_for("/ for commands").unwrap();
         says(&tmux, "code", "Done.");
         let keyword = "\u{1b}[35mfn";
-        assert_eq!(tmux.colors().unwrap().contains(keyword), is_colored, "{no_color:?}");
+        assert_eq!(
+            tmux.colors().unwrap().contains(keyword),
+            is_colored,
+            "{no_color:?}"
+        );
     }
 }
 
@@ -101,13 +203,24 @@ fn code_has_colours_unless_none_are_wanted() {
 fn an_answer_that_is_longer_than_the_terminal_is_all_in_its_scrollback() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
-    let lines: String = (1..=200).map(|n| format!("line number {n} of the code\n")).collect();
-    model.says(Message::new().text(format!("```\n{lines}```\n\nThe end.")).deltas(7));
+    let lines: String = (1..=200)
+        .map(|n| format!("line number {n} of the code\n"))
+        .collect();
+    model.says(
+        Message::new()
+            .text(format!("```\n{lines}```\n\nThe end."))
+            .deltas(7),
+    );
     let tmux = started(&workspace, &model, "", 60, 20);
     says(&tmux, "A long one.", "The end.");
     let all = tmux.everything().unwrap();
-    let shown: Vec<&str> = all.lines().filter(|line| line.contains("line number")).collect();
-    let expected: Vec<String> = (1..=200).map(|n| format!("  line number {n} of the code")).collect();
+    let shown: Vec<&str> = all
+        .lines()
+        .filter(|line| line.contains("line number"))
+        .collect();
+    let expected: Vec<String> = (1..=200)
+        .map(|n| format!("  line number {n} of the code"))
+        .collect();
     assert_eq!(shown, expected, "each line once, in order");
 }
 
@@ -118,7 +231,17 @@ fn reasoning_is_a_line_that_a_key_opens() {
     let thought = "The person wants a number. ".repeat(12);
     model.says(Message::new().reasoning(thought).text("It is 7."));
     let tmux = started(&workspace, &model, "", 60, 24);
-    assert_snapshot!(says(&tmux, "Which?", "It is 7."), @"");
+    assert_snapshot!(says(&tmux, "Which?", "It is 7."), @r"
+    Conjure 0.1.0  /help tells the commands
+    › Which?
+
+    ∴ Thought: The person wants a number. Th… (Ctrl-T shows it)
+
+    It is 7.
+
+    › Ask something, or / for commands
+    anthropic/a-model · ~/work · 15 tokens
+    ");
     tmux.press(&["C-t"]).unwrap();
     let screen = tmux.wait_for("∴ person wants").unwrap();
     assert_snapshot!(screen, @"");
@@ -135,17 +258,49 @@ fn a_call_shows_what_would_run_and_only_an_answer_is_an_answer() {
     let tmux = started(&workspace, &model, "", 100, 30);
     tmux.types("Remember Lyon.").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    assert_snapshot!(tmux.wait_for("It waits for you").unwrap(), @"");
-    let refused = |screen: &str| screen.contains("That is no answer");
-    while !refused(&tmux.screen().unwrap()) {
-        tmux.types("/").unwrap();
-    }
+    assert_snapshot!(tmux.wait_for("It waits for you").unwrap(), @r"
+    Conjure 0.1.0  /help tells the commands
+
+    › Remember Lyon.
+
+
+
+    ? cache-manager_execute wants to run (ask by default for a tool with effects `write`)
+      │ set city Lyon
+    ⠹ cache-manager_execute set city Lyon  waits
+
+    ▸ y  yes, once
+      s  yes, and in this session: cache-manager_execute(set *)
+      a  yes, and always: writes the rule cache-manager_execute(set *)
+      n  no, and why
+    It waits for you. Ctrl-C stops the turn.
+    anthropic/a-model · ~/work
+    ");
+    decides(&tmux, "/", "That is no answer");
     assert_eq!(model.requests().len(), 1, "nothing was decided");
     tmux.types("y").unwrap();
-    let is_over = |screen: &str| screen.contains("It is stored.") && screen.contains("/ for commands");
+    let is_over =
+        |screen: &str| screen.contains("It is stored.") && screen.contains("/ for commands");
     let screen = tmux.wait_until("the answer", is_over).unwrap();
     let screen = without_times(&screen);
     assert_snapshot!(screen, @"");
+}
+
+/// Presses a key at a call that waits, until this is seen. A key that comes right after the question
+/// is taken for one that was meant for the text.
+fn decides(tmux: &Tmux, key: &str, seen: &str) -> String {
+    const TYPING: &str = "You are typing";
+    loop {
+        tmux.types(key).unwrap();
+        let heeded = |screen: &str| screen.contains(seen) || screen.contains(TYPING);
+        let screen = tmux.wait_until(seen, heeded).unwrap();
+        if screen.contains(seen) {
+            return screen;
+        }
+        tmux.press(&["C-u"]).unwrap();
+        let cleared = |screen: &str| !screen.contains(TYPING);
+        tmux.wait_until("nothing is typed", cleared).unwrap();
+    }
 }
 
 /// A screen with `[DURATION]` for the time that a call took.
@@ -169,17 +324,16 @@ fn the_model_reads_why_a_call_is_not_to_run() {
     tmux.types("Remember Lyon.").unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.wait_for("It waits for you").unwrap();
-    while !tmux.screen().unwrap().contains("Why not?") {
-        tmux.types("n").unwrap();
-    }
-    // A letter that came too late is of the reason.
-    tmux.press(&["C-u"]).unwrap();
+    decides(&tmux, "n", "Why not?");
     tmux.types("use the other one").unwrap();
     tmux.wait_for("Why not? use the other one").unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.wait_for("I will not.").unwrap();
     let (said, is_error) = (
-        model.last_request().tool_result_text("toolu_1").unwrap_or_default(),
+        model
+            .last_request()
+            .tool_result_text("toolu_1")
+            .unwrap_or_default(),
         model.last_request().messages().len(),
     );
     assert!(said.contains("said: use the other one."), "{said}");
@@ -196,12 +350,12 @@ fn always_writes_a_rule_that_holds_in_the_next_chat() {
     tmux.types("Remember Lyon.").unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.wait_for("It waits for you").unwrap();
-    while tmux.screen().unwrap().contains("It waits for you") {
-        tmux.types("a").unwrap();
-    }
-    let screen = tmux.wait_for("The first.").unwrap();
+    let screen = decides(&tmux, "a", "The first.");
     assert!(screen.contains("Written to"), "{screen}");
-    assert!(screen.contains("allow = [\"cache-manager_execute(set *)\"]"), "{screen}");
+    assert!(
+        screen.contains("allow = [\"cache-manager_execute(set *)\"]"),
+        "{screen}"
+    );
     drop(tmux);
     model.calls("toolu_2", TOOL, json!({ "command": "set town Nice" }));
     model.says(Message::new().text("The second."));
@@ -214,7 +368,9 @@ fn always_writes_a_rule_that_holds_in_the_next_chat() {
 fn what_is_typed_meanwhile_waits_and_can_be_taken_back() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
-    let story = Message::new().text("Once upon a time there was a cat.").deltas(4);
+    let story = Message::new()
+        .text("Once upon a time there was a cat.")
+        .deltas(4);
     model.says(Reply::from(story).hold(Position::Event(5), "middle"));
     model.says(Message::new().text("A second answer."));
     let tmux = started(&workspace, &model, "", 60, 24);
@@ -226,14 +382,21 @@ fn what_is_typed_meanwhile_waits_and_can_be_taken_back() {
     tmux.types("second").unwrap();
     tmux.press(&["Enter"]).unwrap();
     let screen = tmux.wait_for("⧗ second").unwrap();
-    assert!(screen.contains("⧗ first") && screen.contains("Once"), "{screen}");
+    assert!(
+        screen.contains("⧗ first") && screen.contains("Once"),
+        "{screen}"
+    );
     tmux.press(&["Up"]).unwrap();
     tmux.wait_for("› second").unwrap();
     tmux.press(&["C-c"]).unwrap();
     model.mock().release("middle");
-    let is_over = |screen: &str| screen.contains("A second answer.") && screen.contains("/ for commands");
+    let is_over =
+        |screen: &str| screen.contains("A second answer.") && screen.contains("/ for commands");
     let screen = tmux.wait_until("both answers", is_over).unwrap();
-    assert!(screen.contains("there was a cat.") && screen.contains("› first"), "{screen}");
+    assert!(
+        screen.contains("there was a cat.") && screen.contains("› first"),
+        "{screen}"
+    );
     assert_eq!(model.requests().len(), 2, "what was taken back is not said");
 }
 
@@ -241,7 +404,9 @@ fn what_is_typed_meanwhile_waits_and_can_be_taken_back() {
 fn escape_stops_and_control_c_twice_leaves_and_says_how_to_come_back() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
-    let story = Message::new().text("Once upon a time there was a cat.").deltas(4);
+    let story = Message::new()
+        .text("Once upon a time there was a cat.")
+        .deltas(4);
     model.says(Reply::from(story).hold(Position::Event(5), "middle"));
     let tmux = started(&workspace, &model, "", 100, 24);
     tmux.types("Tell me.").unwrap();
@@ -258,12 +423,17 @@ fn escape_stops_and_control_c_twice_leaves_and_says_how_to_come_back() {
     tmux.press(&["C-c"]).unwrap();
     assert_eq!(tmux.ended().unwrap(), 0);
     let screen = tmux.screen().unwrap();
-    let (_, thread) = screen.split_once("Go on with it: conjure chat --thread ").unwrap();
+    let (_, thread) = screen
+        .split_once("Go on with it: conjure chat --thread ")
+        .unwrap();
     let thread = thread.trim().to_owned();
     drop(tmux);
     let tmux = started(&workspace, &model, &format!("--thread {thread}"), 100, 24);
     let screen = tmux.screen().unwrap();
-    assert!(screen.contains("› Tell me.") && screen.contains("Once"), "{screen}");
+    assert!(
+        screen.contains("› Tell me.") && screen.contains("Once"),
+        "{screen}"
+    );
 }
 
 #[test]
@@ -285,7 +455,13 @@ fn several_lines_a_long_paste_and_what_was_typed_before() {
     tmux.pastes(&pasted).unwrap();
     tmux.wait_for("look: [30 lines pasted]").unwrap();
     says(&tmux, "", "Two.");
-    assert!(model.last_request().body.to_string().contains(r"pasted 29\npasted 30"));
+    assert!(
+        model
+            .last_request()
+            .body
+            .to_string()
+            .contains(r"pasted 29\npasted 30")
+    );
     drop(tmux);
     let tmux = started(&workspace, &model, "", 80, 24);
     tmux.press(&["C-r"]).unwrap();
@@ -307,7 +483,14 @@ fn commands_and_files_are_completed_and_a_file_goes_with_the_message() {
     let tmux = started(&workspace, &model, "", 80, 24);
     tmux.types("/co").unwrap();
     let screen = tmux.wait_for("▸ /cost").unwrap();
-    assert_snapshot!(screen, @"");
+    assert_snapshot!(screen, @r"
+    Conjure 0.1.0  /help tells the commands
+
+    › /co
+    ▸ /cost     what it cost so far
+      /compact  put a summary in place of the older part, as far as the model read…
+    anthropic/a-model · ~/work
+    ");
     tmux.press(&["Enter"]).unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.wait_for("Nothing was spent yet.").unwrap();
@@ -330,14 +513,19 @@ fn a_command_of_the_persons_own_goes_with_the_next_message() {
     assert_eq!(model.requests().len(), 0);
     says(&tmux, "What was it?", "I see.");
     let said = model.last_request().body.to_string();
-    assert!(said.contains("own output") && said.contains("What was it?"), "{said}");
+    assert!(
+        said.contains("own output") && said.contains("What was it?"),
+        "{said}"
+    );
 }
 
 #[test]
 fn another_size_leaves_nothing_behind() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
-    let story = Message::new().text("Some words that are in the answer. ".repeat(6)).deltas(4);
+    let story = Message::new()
+        .text("Some words that are in the answer. ".repeat(6))
+        .deltas(4);
     model.says(Reply::from(story).hold(Position::Event(20), "middle"));
     let tmux = started(&workspace, &model, "", 100, 24);
     tmux.types("Tell me.").unwrap();
@@ -355,18 +543,26 @@ fn another_size_leaves_nothing_behind() {
     assert_eq!(all.matches("type what comes next").count(), 0, "{all}");
     assert_eq!(all.matches("› Tell me.").count(), 1, "{all}");
     let words = all.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words.matches("Some words that are in the answer.").count(), 6, "{all}");
+    assert_eq!(
+        words.matches("Some words that are in the answer.").count(),
+        6,
+        "{all}"
+    );
 }
 
 #[test]
 fn what_would_steer_the_terminal_is_text() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
-    let hostile = "before \u{1b}[2J\u{1b}]0;title\u{7} `\u{1b}[31mcode` \u{202e}after\r\n\nThe end.";
+    let hostile =
+        "before \u{1b}[2J\u{1b}]0;title\u{7} `\u{1b}[31mcode` \u{202e}after\r\n\nThe end.";
     model.says(Message::new().text(hostile));
     let tmux = started(&workspace, &model, "", 80, 24);
     let screen = says(&tmux, "Hello", "The end.");
-    assert!(screen.contains("before [2J]0;title [31mcode after"), "{screen}");
+    assert!(
+        screen.contains("before [2J]0;title [31mcode after"),
+        "{screen}"
+    );
     assert!(screen.contains("› Hello"), "{screen}");
 }
 
@@ -396,4 +592,103 @@ fn the_persons_own_editor_has_the_text() {
     tmux.wait_for("› a edited").unwrap();
     says(&tmux, "", "Read.");
     assert!(model.last_request().body.to_string().contains("a edited"));
+}
+
+/// A saved session on the mock, which a key opens.
+fn saved(workspace: &Workspace, model: &Model) {
+    let with_key = |args: &str| {
+        crate::stage::conjure(workspace, args)
+            .env("ANTHROPIC_BASE_URL", model.base_url())
+            .env(
+                "CONJURE_KEY",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            )
+    };
+    for args in [
+        &format!("auth create key --provider anthropic --base-url {}", model.base_url()),
+        "session create work --auth key --model a-model",
+    ] {
+        let output = with_key(args).stdin("a-key-of-nobody\n").run().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+    }
+}
+
+#[test]
+fn a_saved_session_has_the_same_face_and_the_same_commands() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    saved(&workspace, &model);
+    model.says(Message::new().text("**Hello**, Ada."));
+    let start = |args: &str| {
+        let cli = crate::stage::conjure(&workspace, args)
+            .env("ANTHROPIC_BASE_URL", model.base_url())
+            .env(
+                "CONJURE_KEY",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            );
+        let tmux = Tmux::start(cli, 90, 40).unwrap();
+        tmux.wait_for("/ for commands").unwrap();
+        tmux
+    };
+    let tmux = start("chat --session work");
+    says(&tmux, "I am Ada.", "Hello, Ada.");
+    for (command, shown) in [
+        ("/session", "anthropic/api_key/key"),
+        ("/check anthropic/another", "about"),
+        ("/cost", "tokens in"),
+        ("/model anthropic/another", "Now anthropic/another answers."),
+        ("/rename Meeting Ada", "It is named Meeting Ada."),
+        ("/new", "A fresh thread."),
+    ] {
+        let screen = says(&tmux, command, shown);
+        assert!(!screen.contains("There is no"), "{command}: {screen}");
+    }
+    drop(tmux);
+    let tmux = start("--resume meeting");
+    assert!(tmux.screen().unwrap().contains("Meeting Ada"));
+}
+
+#[test]
+fn conjure_alone_goes_on_with_the_model_that_answered_last() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("The first answer."));
+    model.says(Message::new().text("The second answer."));
+    model.says(Message::new().text("The third answer."));
+    let tmux = started(&workspace, &model, "", 90, 30);
+    says(&tmux, "First question.", "The first answer.");
+    drop(tmux);
+    let alone = |args: &[&str]| {
+        let cli = conjure_kit::cli(args.iter().copied())
+            .workspace(&workspace)
+            .model(&model);
+        Tmux::start(cli, 90, 30).unwrap()
+    };
+    let tmux = alone(&[]);
+    tmux.wait_for("anthropic/a-model").unwrap();
+    let screen = says(&tmux, "Second question.", "The second answer.");
+    assert!(
+        !screen.contains("First question."),
+        "it is another thread: {screen}"
+    );
+    drop(tmux);
+    let tmux = alone(&["--continue"]);
+    tmux.wait_for("The second answer.").unwrap();
+    drop(tmux);
+    let tmux = alone(&["--resume"]);
+    tmux.wait_for("Go on with:").unwrap();
+    tmux.press(&["Down", "Enter"]).unwrap();
+    tmux.wait_for("The first answer.").unwrap();
+    tmux.types("/fork").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("▸ First question.").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("› First question.\n").unwrap();
+    says(&tmux, " Again?", "The third answer.");
+    assert_eq!(model.last_request().last_text(), "First question. Again?");
+    assert_eq!(
+        model.last_request().messages().len(),
+        1,
+        "in a fork that ends before it"
+    );
 }
