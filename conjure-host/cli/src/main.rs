@@ -91,6 +91,7 @@ mod thread;
 mod thread_change;
 mod thread_check;
 mod thread_list;
+mod thread_search;
 mod thread_show;
 mod thread_transfer;
 mod tokens;

@@ -12,13 +12,16 @@ use super::output::{self, Table, aside, line};
 use super::plugin_args::PluginArgs;
 use super::sessions::SavedSessions;
 use super::spent::{because, dollars, money, thousands};
-use super::{thread_change, thread_check, thread_list, thread_show, thread_transfer};
+use super::{
+    thread_change, thread_check, thread_list, thread_search, thread_show, thread_transfer,
+};
 
 /// Looks at threads and changes them, without a session and without asking a model.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   conjure thread list
   conjure thread show 0193…                         # all of it, also what is summarised
+  conjure thread search payment error               # in all threads
   conjure thread cost 0193…
   conjure thread check 0193… --to openai/gpt-5      # before going on with another model
   conjure thread unfold 0193…                       # let the model read again what a summary hides
@@ -33,6 +36,11 @@ pub(crate) struct ThreadArgs {
 enum ThreadVerb {
     /// List the threads, the newest first
     List(thread_list::ThreadListArgs),
+    /// Search what was said in all threads
+    ///
+    /// By words of what people and models said, the newest first. Reasoning and results of calls
+    /// are not searched, nor what was cleared.
+    Search(thread_search::ThreadSearchArgs),
     /// Show what was said and done, and which of it the model reads as a summary
     Show(thread_show::ThreadShowArgs),
     /// Say what sending it to another model would change, before anything is sent
@@ -96,6 +104,7 @@ enum ThreadVerb {
 pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliError> {
     match args.verb {
         ThreadVerb::List(args) => thread_list::run(global, &args).await,
+        ThreadVerb::Search(args) => thread_search::run(global, &args).await,
         ThreadVerb::Fork(args) => thread_change::fork(global, &args).await,
         ThreadVerb::Rename(args) => thread_change::rename(global, &args).await,
         ThreadVerb::Clear(args) => thread_change::clear(global, &args).await,

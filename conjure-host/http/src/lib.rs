@@ -36,6 +36,7 @@ mod problem;
 mod providers;
 mod questions;
 mod ranges;
+mod search;
 mod sessions;
 mod state;
 mod streams;
@@ -295,6 +296,7 @@ fn routes() -> Operations {
         .merge(events::router())
         .merge(threads::router())
         .merge(folds::router())
+        .merge(search::router())
         .merge(transfer::export_router())
         .merge(transfer::import_router())
         .merge(files::router())

@@ -31,7 +31,7 @@ pub(crate) struct Step {
 }
 
 /// All steps, the oldest first. A released one is never changed.
-pub(crate) const STEPS: [Step; 6] = [
+pub(crate) const STEPS: [Step; 7] = [
     Step {
         name: "m0001_first",
         sql: include_str!("m0001_first.sql"),
@@ -55,6 +55,10 @@ pub(crate) const STEPS: [Step; 6] = [
     Step {
         name: "m0006_followers",
         sql: include_str!("m0006_followers.sql"),
+    },
+    Step {
+        name: "m0007_search",
+        sql: include_str!("m0007_search.sql"),
     },
 ];
 

@@ -10,18 +10,32 @@ const TYPES: [(&str, &str); 4] = [
     (" double precision ", " double "),
 ];
 
+/// Comments that say of the statement behind them which database it is for.
+const ONLY: [(&str, DatabaseKind); 2] = [
+    ("-- only in SQLite", DatabaseKind::Sqlite),
+    ("-- only in PostgreSQL", DatabaseKind::Postgres),
+];
+
 /// The statements of a file, each in one line, as a database keeps them. A statement ends with a
 /// line that ends with `;`, and a comment is a line of its own.
 pub(crate) fn statements(sql: &str, backend: DatabaseKind) -> Vec<String> {
     let lines = sql.lines().map(str::trim);
-    let lines: Vec<&str> = lines
-        .filter(|line| !line.is_empty() && !line.starts_with("--"))
-        .collect();
+    let is_read = |line: &&str| {
+        let is_comment = line.starts_with("--");
+        !line.is_empty() && (!is_comment || ONLY.iter().any(|(only, _)| only == line))
+    };
+    let lines: Vec<&str> = lines.filter(is_read).collect();
     lines
         .split_inclusive(|line| line.ends_with(';'))
+        .filter_map(|statement| match statement.split_first() {
+            Some((first, rest)) if first.starts_with("--") => {
+                ONLY.contains(&(*first, backend)).then_some(rest)
+            }
+            _ => Some(statement),
+        })
         .map(|statement| {
             let statement = statement.join(" ");
-            let statement = statement.trim_end_matches(';').to_owned();
+            let statement = statement.strip_suffix(';').unwrap_or(&statement).to_owned();
             match backend {
                 DatabaseKind::Postgres => statement,
                 DatabaseKind::Sqlite => TYPES

@@ -15,6 +15,7 @@ mod postgres;
 mod recent_events;
 mod requests;
 mod runs;
+mod search;
 mod threads;
 mod transfer;
 mod writing;

@@ -8,7 +8,7 @@ use crate::Location;
 
 use super::{
     Bed, followers, idempotency, keeping, labels, orphans, other_program, recent_events, requests,
-    runs, runtime, threads, transfer, writing,
+    runs, runtime, search, threads, transfer, writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -67,6 +67,7 @@ fn every_case_holds_over_postgres_too() {
         transfer::ALL,
         recent_events::ALL,
         followers::ALL,
+        search::ALL,
     ]
     .concat();
     for (name, case) in all {

@@ -156,7 +156,7 @@ async fn an_export_that_was_cut_or_altered_is_refused_whole(bed: Bed) {
         error.to_string().contains("`epoch` of `threads`"),
         "{error}"
     );
-    let newer = whole.replacen("m0006_followers", "m9999_later", 1);
+    let newer = whole.replacen("m0007_search", "m9999_later", 1);
     let error = import(newer).await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { .. }), "{error}");
     assert!(other.threads().await.unwrap().is_empty());

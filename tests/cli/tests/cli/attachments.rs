@@ -99,7 +99,7 @@ fn what_was_attached_is_a_file_of_the_thread_that_tools_open_and_later_turns_sho
     let thread = last["thread"].as_str().unwrap().to_owned();
     let files = conjure(&workspace, &format!("files list {thread} --json"));
     let files = parsed(&files.run().unwrap());
-    let file = &files["files"][0];
+    let file = &files[0];
     assert_eq!(
         (&file["name"], &file["source"], &file["media_type"]),
         (&json!("plan.png"), &json!("person"), &json!("image/png")),

@@ -1,0 +1,92 @@
+//! `conjure thread search`: what was said, in any thread.
+
+use conjure_core::chat::Role;
+use conjure_store::Found;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, BOLD, RESET, aside, clean};
+use super::thread_list::time;
+
+/// What is looked for.
+#[derive(clap::Args)]
+pub(crate) struct ThreadSearchArgs {
+    /// Words, in any order and in upper or lower case; the last one may go on
+    #[arg(required = true, value_name = "WORD")]
+    words: Vec<String>,
+    /// The most hits that are shown
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    limit: u64,
+}
+
+pub(crate) async fn run(global: &Global, args: &ThreadSearchArgs) -> Result<Exit, CliError> {
+    let words = args.words.join(" ");
+    let found = global.store().await?.search(&words, args.limit).await?;
+    if global.json {
+        let found: Vec<Value> = found.iter().map(described).collect();
+        output::json(&json!({ "found": found }));
+        return Ok(Exit::Fine);
+    }
+    if found.is_empty() {
+        aside("Nothing that was said has all these words.");
+        return Ok(Exit::Fine);
+    }
+    let mut thread = None;
+    for hit in &found {
+        if thread != Some(&hit.thread) {
+            thread = Some(&hit.thread);
+            output::line(format_args!(
+                "{BOLD}{}{RESET} {}",
+                hit.thread,
+                clean(&hit.label)
+            ));
+        }
+        output::line(format_args!(
+            "  {} {} {}: {}",
+            hit.seq,
+            time(hit.at_ms),
+            said_by(hit),
+            excerpt(hit)
+        ));
+    }
+    if found.len() as u64 == args.limit {
+        aside("There may be more: `--limit`. Further words narrow it down.");
+    }
+    Ok(Exit::Fine)
+}
+
+fn said_by(found: &Found) -> &'static str {
+    match found.role {
+        Role::Assistant => "model",
+        Role::User | Role::System | Role::Tool => "you",
+    }
+}
+
+fn excerpt(found: &Found) -> String {
+    let pieces = found.excerpt.iter().map(|piece| {
+        let text = clean(&piece.text);
+        if piece.is_hit {
+            format!("{BOLD}{text}{RESET}")
+        } else {
+            text.into_owned()
+        }
+    });
+    pieces.collect()
+}
+
+/// A hit as programs read it.
+fn described(found: &Found) -> Value {
+    let pieces = found.excerpt.iter();
+    let pieces = pieces.map(|piece| json!({ "text": piece.text, "is_hit": piece.is_hit }));
+    json!({
+        "thread": found.thread,
+        "label": found.label,
+        "session": found.session,
+        "seq": found.seq,
+        "role": found.role,
+        "at_ms": found.at_ms,
+        "excerpt": pieces.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,357 @@
+//! Search over what was said in all threads.
+//!
+//! The index is brought up to date when somebody searches, so that appending to a thread costs
+//! nothing. It holds words, not texts: what is shown of a hit is read from the entry. What is
+//! cleared or removed takes its words with it.
+
+use std::collections::BTreeSet;
+
+use conjure_core::chat::{Message, Role};
+use conjure_core::log::EntryBody;
+
+use crate::database::Transaction;
+use crate::row::{column, number, text};
+use crate::sql::{DatabaseKind, DatabaseRow};
+use crate::{Store, StoreError, ThreadId, body};
+
+const INDEXING: &str = "bring the index of the search up to date";
+/// Entries that are told to the index in one transaction.
+const AT_ONCE: u64 = 500;
+/// The most characters of an entry that are told to the index.
+const MOST_TEXT: usize = 100_000;
+/// The most words of a question; further ones are not looked for.
+const MOST_WORDS: usize = 12;
+/// Characters that are shown before a hit, and behind it.
+const BEFORE: usize = 40;
+const BEHIND: usize = 160;
+
+/// Something that was said and has the words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The thread that has the entry. Forks of it show it, too.
+    pub thread: ThreadId,
+    /// Its label; empty where it has none.
+    pub label: String,
+    /// The session that last spoke in it, by its id.
+    pub session: Option<String>,
+    /// The entry.
+    pub seq: u64,
+    /// Whether a person said it, or the model.
+    pub role: Role,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The words with what stands around them.
+    pub excerpt: Vec<Excerpt>,
+}
+
+/// A piece of an excerpt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The text, in one line.
+    pub text: String,
+    /// Whether it is a word that was looked for.
+    pub is_hit: bool,
+}
+
+impl Store {
+    /// What was said with all of these words, in any order and in upper or lower case; the last word
+    /// may go on. The newest first, at most `limit`. Nothing is found without a word.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn search(&self, words: &str, limit: u64) -> Result<Vec<Found>, StoreError> {
+        let words = words_of(words);
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        while self.index_more().await? {}
+        let backend = self.db().backend();
+        let (hits, order) = match backend {
+            DatabaseKind::Sqlite => (
+                "entry_words w JOIN entry_texts t ON t.id = w.rowid",
+                "entry_words MATCH $1",
+            ),
+            DatabaseKind::Postgres => ("entry_texts t", "t.words @@ to_tsquery('simple', $1)"),
+        };
+        let sql = format!(
+            "SELECT t.thread_id, t.seq, t.at_ms, h.thread_label, e.body, \
+             (SELECT r.session_id FROM runs r WHERE r.thread_id = t.thread_id \
+              AND r.session_id IS NOT NULL ORDER BY r.queued_at_ms DESC, r.id DESC LIMIT 1) \
+             AS session_id \
+             FROM {hits} JOIN threads h ON h.id = t.thread_id \
+             JOIN entries e ON e.thread_id = t.thread_id AND e.seq = t.seq \
+             WHERE {order} AND h.removed = FALSE \
+             ORDER BY t.at_ms DESC, t.thread_id, t.seq DESC LIMIT $2"
+        );
+        let rows = self
+            .all(&sql, [question(&words, backend).into(), limit.into()])
+            .await?;
+        rows.iter().map(|row| found(row, &words)).collect()
+    }
+
+    /// Tells the index of more entries. Whether there may be others still.
+    async fn index_more(&self) -> Result<bool, StoreError> {
+        let behind = "SELECT t.id, t.last_seq, COALESCE(s.upto, 0) AS upto FROM threads t \
+                      LEFT JOIN searched_threads s ON s.thread_id = t.id \
+                      WHERE t.removed = FALSE AND t.last_seq > COALESCE(s.upto, 0) \
+                      ORDER BY t.id LIMIT $1";
+        // Most searches find nothing new, and write nothing.
+        let some = self.all(behind, [1.into()]).await?;
+        if some.is_empty() {
+            return Ok(false);
+        }
+        let tx = self.db().begin(false, INDEXING).await?;
+        let mut left = AT_ONCE;
+        for row in tx.all(behind, [AT_ONCE.into()]).await? {
+            let thread: String = column(&row, "id")?;
+            let (upto, last) = (number(&row, "upto")?, number(&row, "last_seq")?);
+            let read = index(&tx, &thread, upto, last, left).await?;
+            left = left.saturating_sub(read);
+            if left == 0 {
+                break;
+            }
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// Tells the index of entries of a thread behind `upto`, and of at most `limit`. How many there were.
+async fn index(
+    tx: &Transaction<'_>,
+    thread: &str,
+    upto: u64,
+    last: u64,
+    limit: u64,
+) -> Result<u64, StoreError> {
+    let sql = "SELECT seq, at_ms, body FROM entries WHERE thread_id = $1 AND seq > $2 \
+               AND kind = 'message' ORDER BY seq LIMIT $3";
+    let rows = tx
+        .all(sql, [thread.into(), upto.into(), limit.into()])
+        .await?;
+    let read = rows.len() as u64;
+    let mut newest = upto;
+    for row in &rows {
+        let seq = number(row, "seq")?;
+        newest = seq;
+        // One that cannot be read is told by the check of the database.
+        let Ok(Some(said)) = message(row, thread, seq).map(|message| said(&message)) else {
+            continue;
+        };
+        let at_ms: i64 = column(row, "at_ms")?;
+        tell(tx, thread, seq, at_ms, &said).await?;
+    }
+    // One entry more takes the place of what a fork shows of its ancestors.
+    let upto = if read < limit { last } else { newest };
+    let sql = "INSERT INTO searched_threads (thread_id, upto) VALUES ($1, $2) \
+               ON CONFLICT (thread_id) DO UPDATE SET upto = excluded.upto";
+    tx.execute(sql, [thread.into(), upto.into()]).await?;
+    Ok(read.max(1))
+}
+
+async fn tell(
+    tx: &Transaction<'_>,
+    thread: &str,
+    seq: u64,
+    at_ms: i64,
+    said: &str,
+) -> Result<(), StoreError> {
+    let words = said.to_owned().into();
+    let entry = [thread.into(), seq.into(), at_ms.into()];
+    match tx.backend() {
+        DatabaseKind::Sqlite => {
+            let sql = "INSERT INTO entry_texts (thread_id, seq, at_ms) VALUES ($1, $2, $3) \
+                       ON CONFLICT DO NOTHING RETURNING id";
+            let Some(row) = tx.one(sql, entry).await? else {
+                return Ok(());
+            };
+            let id: i64 = column(&row, "id")?;
+            let sql = "INSERT INTO entry_words (rowid, words) VALUES ($1, $2)";
+            tx.execute(sql, [id.into(), words]).await?;
+        }
+        DatabaseKind::Postgres => {
+            let sql = "INSERT INTO entry_texts (thread_id, seq, at_ms, words) VALUES ($1, $2, $3, \
+                       to_tsvector('simple', $4)) ON CONFLICT DO NOTHING";
+            let [thread, seq, at_ms] = entry;
+            tx.execute(sql, [thread, seq, at_ms, words]).await?;
+        }
+    }
+    Ok(())
+}
+
+fn message(row: &DatabaseRow, thread: &str, seq: u64) -> Result<Message, StoreError> {
+    let whose = || format!("entry {seq} of {thread}");
+    match body::read(column(row, "body")?, whose)? {
+        EntryBody::Message { message } => Ok(message),
+        _ => Err(StoreError::Corrupt {
+            what: INDEXING,
+            reason: format!("{} is no message", whose()),
+        }),
+    }
+}
+
+/// The words of a message, with nothing between them that one database takes for a part of a word
+/// and the other does not.
+fn said(message: &Message) -> Option<String> {
+    let mut said = String::new();
+    for word in texts(message).flat_map(split) {
+        if said.len() + word.len() > MOST_TEXT {
+            break;
+        }
+        said.push_str(word);
+        said.push(' ');
+    }
+    (!said.is_empty()).then_some(said)
+}
+
+fn texts(message: &Message) -> impl Iterator<Item = &str> {
+    let is_said = matches!(message.role, Role::User | Role::Assistant);
+    let parts = message.content.iter().filter(move |_| is_said);
+    parts.filter_map(|part| part.as_text())
+}
+
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric());
+    words.filter(|word| !word.is_empty())
+}
+
+/// The words that are looked for, in lower case, each once.
+fn words_of(question: &str) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let words = split(question).map(str::to_lowercase);
+    let words = words.filter(|word| known.insert(word.clone()));
+    words.take(MOST_WORDS).collect()
+}
+
+/// The words as the database asks for them. They are letters and digits, so nothing else is said.
+fn question(words: &[String], backend: DatabaseKind) -> String {
+    let (between, last) = match backend {
+        DatabaseKind::Sqlite => (" ", "*"),
+        DatabaseKind::Postgres => (" & ", ":*"),
+    };
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| match backend {
+            DatabaseKind::Sqlite => format!("\"{word}\""),
+            DatabaseKind::Postgres => format!("'{word}'"),
+        })
+        .collect();
+    quoted.join(between) + last
+}
+
+fn found(row: &DatabaseRow, words: &[String]) -> Result<Found, StoreError> {
+    let thread: String = column(row, "thread_id")?;
+    let seq = number(row, "seq")?;
+    let message = message(row, &thread, seq)?;
+    let text_of_it = texts(&message).collect::<Vec<_>>().join(" ");
+    Ok(Found {
+        label: column(row, "thread_label")?,
+        session: text(row, "session_id")?,
+        seq,
+        role: message.role,
+        at_ms: column(row, "at_ms")?,
+        excerpt: excerpt(&text_of_it, words),
+        thread: ThreadId::stored(thread),
+    })
+}
+
+/// What stands around the first of the words, with all of them marked.
+fn excerpt(said: &str, words: &[String]) -> Vec<Excerpt> {
+    // White space is one space each, so that the excerpt is a line.
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hits = hits(&line, words);
+    let first = hits.first().map_or(0, |hit| hit.start);
+    let begin = back(&line, first, BEFORE);
+    let end = ahead(&line, first, BEHIND);
+    let mut pieces = Vec::new();
+    let mut push = |text: &str, is_hit| {
+        if !text.is_empty() {
+            pieces.push(Excerpt {
+                text: text.to_owned(),
+                is_hit,
+            });
+        }
+    };
+    if begin > 0 {
+        push("…", false);
+    }
+    let mut at = begin;
+    for hit in hits.iter().filter(|hit| hit.end <= end) {
+        push(line.get(at..hit.start).unwrap_or_default(), false);
+        push(line.get(hit.clone()).unwrap_or_default(), true);
+        at = hit.end;
+    }
+    push(line.get(at..end).unwrap_or_default(), false);
+    if end < line.len() {
+        push("…", false);
+    }
+    pieces
+}
+
+/// Where words of a text are some that are looked for.
+fn hits(line: &str, words: &[String]) -> Vec<std::ops::Range<usize>> {
+    let begins = line.as_ptr() as usize;
+    let ranges = split(line).map(|word| {
+        let start = word.as_ptr() as usize - begins;
+        (word.to_lowercase(), start..start + word.len())
+    });
+    let is_hit = |word: &str| {
+        let last = words.last();
+        words.iter().any(|wanted| wanted == word) || last.is_some_and(|last| word.starts_with(last))
+    };
+    let hits = ranges.filter(|(word, _)| is_hit(word));
+    hits.map(|(_, range)| range).collect()
+}
+
+/// The place so many characters before another one.
+fn back(line: &str, from: usize, characters: usize) -> usize {
+    let before = line.get(..from).unwrap_or_default();
+    let mut places = before.char_indices().rev().take(characters);
+    places.by_ref().last().map_or(from, |(at, _)| at)
+}
+
+/// The place so many characters behind another one.
+fn ahead(line: &str, from: usize, characters: usize) -> usize {
+    let behind = line.get(from..).unwrap_or_default();
+    let place = behind.char_indices().nth(characters);
+    place.map_or(line.len(), |(at, _)| from + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_words_and_nothing_else() {
+        let words = words_of("The \"LAMP\" OR the-lamp; NEAR(x, 1) \0' :* & | !");
+        assert_eq!(words, ["the", "lamp", "or", "near", "x", "1"]);
+        let asked = question(&words, DatabaseKind::Sqlite);
+        assert_eq!(asked, "\"the\" \"lamp\" \"or\" \"near\" \"x\" \"1\"*");
+        let asked = question(&words, DatabaseKind::Postgres);
+        assert_eq!(asked, "'the' & 'lamp' & 'or' & 'near' & 'x' & '1':*");
+        assert_eq!(words_of("  -- !").len(), 0);
+    }
+
+    #[test]
+    fn an_excerpt_shows_the_words_and_what_is_around_them() {
+        let said = format!(
+            "{}the Lamp\n is  lit, and lamps {}",
+            "é ".repeat(60),
+            "x ".repeat(200)
+        );
+        let pieces = excerpt(&said, &["lit".to_owned(), "lam".to_owned()]);
+        let hits: Vec<&str> = pieces
+            .iter()
+            .filter(|p| p.is_hit)
+            .map(|p| &*p.text)
+            .collect();
+        assert_eq!(hits, ["Lamp", "lit", "lamps"]);
+        let whole: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+        assert!(whole.starts_with("…é é"), "{whole}");
+        assert!(whole.contains("the Lamp is lit, and lamps x x"), "{whole}");
+        assert!(
+            whole.ends_with('…') && whole.chars().count() < 220,
+            "{whole}"
+        );
+    }
+}
