@@ -28,7 +28,7 @@ use super::{chat_commands, chat_face, chat_threads};
 #[command(after_help = "Examples:
   conjure chat --provider anthropic --model claude-sonnet-4-5
   conjure chat --continue                               # go on where the last one ended
-  conjure chat --resume lamp                            # pick one with that in its name
+  conjure chat --resume lamp                            # pick one of those with that in them
   conjure chat --config session.toml --thread 0193…")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
@@ -42,8 +42,8 @@ pub(crate) struct ChatArgs {
     /// Go on with the conversation that grew last
     #[arg(long = "continue", conflicts_with_all = ["thread", "saved", "resume"])]
     newest: bool,
-    /// Go on with a conversation that you pick from a list; a text narrows it, and a thread's id is
-    /// that thread
+    /// Go on with a conversation that you pick: of all, or of those with these words in their names
+    /// or in what was said. A thread's id is that thread
     #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
         conflicts_with_all = ["thread", "saved"])]
     resume: Option<String>,

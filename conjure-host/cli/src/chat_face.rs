@@ -455,7 +455,7 @@ impl FacedChat<'_> {
         let picker = match line {
             "/model" => chat_picking::models(&self.chat).await?,
             "/fork" => chat_picking::messages(&self.chat).await?,
-            "/resume" => chat_threads::list(self.chat.store()).await?,
+            "/resume" => chat_threads::list(self.chat.store(), "").await?,
             _ => None,
         };
         let Some(picker) = picker else {

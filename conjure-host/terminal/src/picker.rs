@@ -53,13 +53,6 @@ impl Picker {
         }
     }
 
-    /// The list as far as these letters narrow it.
-    #[must_use]
-    pub fn searching(mut self, letters: &str) -> Self {
-        letters.clone_into(&mut self.letters);
-        self
-    }
-
     fn fitting(&self) -> Vec<&Choice> {
         let words: Vec<String> = self
             .letters

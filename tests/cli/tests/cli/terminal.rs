@@ -429,11 +429,8 @@ fn escape_stops_and_control_c_twice_leaves_and_says_how_to_come_back() {
     let thread = thread.trim().to_owned();
     drop(tmux);
     let tmux = started(&workspace, &model, &format!("--thread {thread}"), 100, 24);
-    let screen = tmux.screen().unwrap();
-    assert!(
-        screen.contains("› Tell me.") && screen.contains("Once"),
-        "{screen}"
-    );
+    let is_shown = |screen: &str| screen.contains("› Tell me.") && screen.contains("Once");
+    tmux.wait_until("what was said before", is_shown).unwrap();
 }
 
 #[test]
@@ -643,9 +640,11 @@ fn a_saved_session_has_the_same_face_and_the_same_commands() {
         let screen = says(&tmux, command, shown);
         assert!(!screen.contains("There is no"), "{command}: {screen}");
     }
-    drop(tmux);
-    let tmux = start("--resume meeting");
-    assert!(tmux.screen().unwrap().contains("Meeting Ada"));
+    tmux.types("/resume").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("▸ Meeting Ada").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("› I am Ada.").unwrap();
 }
 
 #[test]
@@ -674,6 +673,12 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
     drop(tmux);
     let tmux = alone(&["--continue"]);
     tmux.wait_for("The second answer.").unwrap();
+    drop(tmux);
+    let tmux = alone(&["--resume", "second answer"]);
+    let screen = tmux.wait_for("Go on with").unwrap();
+    assert!(screen.contains("1 of 1;"), "texts are searched: {screen}");
+    tmux.press(&["Escape"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
     drop(tmux);
     let tmux = alone(&["--resume"]);
     tmux.wait_for("Go on with:").unwrap();
