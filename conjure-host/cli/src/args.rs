@@ -139,6 +139,23 @@ impl SessionArgs {
         }
     }
 
+    /// Whether nothing says which provider is to answer.
+    pub(crate) fn names_no_provider(&self) -> bool {
+        self.provider.is_none()
+            && self.auth.is_none()
+            && self.script.is_none()
+            && self.config.is_none()
+    }
+
+    /// Has this provider and model answer, with a saved auth where one is named.
+    pub(crate) fn answered_by(&mut self, provider: String, model: String, auth: Option<AuthRef>) {
+        match auth {
+            Some(auth) => self.auth = Some(auth),
+            None => self.provider = Some(provider),
+        }
+        self.model.get_or_insert(model);
+    }
+
     /// The session that the options and the file describe.
     pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, CliError> {
         let from_file = self.config.is_some();

@@ -85,6 +85,11 @@ impl AttachArgs {
 }
 
 impl Said {
+    /// A text and files that were handed over.
+    pub(crate) fn with(text: String, attached: Vec<Upload>) -> Self {
+        Self { text, attached }
+    }
+
     /// The words.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -115,7 +120,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 /// Hands a file over.
-fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
+pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
     let most = uploads::MOST_BYTES;
     let (name, bytes) = if is_stdin(path) {
         if std::io::stdin().is_terminal() {

@@ -4,29 +4,32 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_core::turn::When;
-use conjure_runtime::session::{ApprovalMode, Session, SessionSettings};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
 use super::args::{Global, SessionArgs};
+use super::chat_session::{ChatSession, OwnChat};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::run::{SAVED, TurnFollower, close, ended_by, open};
+use super::run::{SAVED, TurnFollower, close, ended_by};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{files, spent, thread_check};
+use super::{chat_commands, chat_face, chat_threads};
 
-/// Holds a conversation: each line is a message. Ctrl-C ends a turn that runs, Ctrl-D ends the
-/// conversation. What a plugin directory gains or loses meanwhile is there in the next step.
+/// Holds a conversation. Ctrl-C ends a turn that runs, Ctrl-D ends the conversation. What a plugin
+/// directory gains or loses meanwhile is there in the next step.
 ///
-/// Lines that begin with a slash are for the host: `/tools` shows the routing table, `/files` the
-/// files made so far, `/model PROVIDER/MODEL` goes on with another model, `/help` the others.
+/// On a terminal several lines can be typed, also while the model answers; `@` adds a file, `!` runs
+/// a command of your own. Elsewhere each line is a message. Lines that begin with a slash are for
+/// the host: `/tools` shows the routing table, `/files` the files made so far,
+/// `/model PROVIDER/MODEL` goes on with another model, `/help` tells the others.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   conjure chat --provider anthropic --model claude-sonnet-4-5
-  conjure chat --config session.toml --thread 0193…     # go on where it ended")]
+  conjure chat --continue                               # go on where the last one ended
+  conjure chat --resume lamp                            # pick one of those with that in them
+  conjure chat --config session.toml --thread 0193…")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
     session: SessionArgs,
@@ -34,47 +37,109 @@ pub(crate) struct ChatArgs {
     #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
     saved: Option<String>,
     /// Go on with this thread
-    #[arg(long, visible_alias = "resume", value_name = "ID")]
+    #[arg(long, value_name = "ID")]
     thread: Option<String>,
+    /// Go on with the conversation that grew last
+    #[arg(long = "continue", conflicts_with_all = ["thread", "saved", "resume"])]
+    newest: bool,
+    /// Go on with a conversation that you pick: of all, or of those with these words in their names
+    /// or in what was said. A thread's id is that thread
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["thread", "saved"])]
+    resume: Option<String>,
 }
-
-const HELP: &str = "/tools                  the routing table
-/files                  the files made so far
-/save FILE [DIR]        a copy of one of them
-/model PROVIDER/MODEL   go on with another model, of any provider
-/check PROVIDER/MODEL   what that model would get of this conversation
-/cost                   what it cost so far
-/compact                put a summary in place of the older part, as far as the model reads it
-/unfold                 let the model read again what a summary hides
-/help                   this
-/quit                   end the conversation (or Ctrl-D)
-Ctrl-C                  end the turn that runs; what came so far is kept";
 
 pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliError> {
     if let Some(session) = &args.saved {
         let chat = super::session_chat::run(global, session, args.thread.as_deref(), args.session);
         return Box::pin(chat).await;
     }
-    let mut signals = Signals::listen()?;
-    let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
-    let (_host, session) = signals.unless(opened).await?;
-    let attended = std::io::stdin().is_terminal() && !global.json;
-    if attended {
-        session.attend(ApprovalMode::Attended).await;
+    let ChatArgs {
+        mut session,
+        thread,
+        newest,
+        resume,
+        ..
+    } = args;
+    let is_on_terminal = chat_face::fits(global);
+    let store = global.store().await?;
+    let thread = match (thread, resume) {
+        (Some(thread), _) => Some(thread),
+        (None, Some(text)) if super::thread::id(&text).is_ok() => Some(text),
+        (None, Some(_)) if !is_on_terminal => {
+            let error = CliError::usage("a conversation is picked on a terminal");
+            return Err(error.hint("`--thread ID` names it, `conjure thread list` lists them"));
+        }
+        (None, Some(text)) => match chat_threads::picked(&store, &text).await? {
+            Some(thread) => Some(thread.to_string()),
+            None => return Ok(Exit::Fine),
+        },
+        (None, None) if newest => Some(chat_threads::newest(&store).await?.to_string()),
+        (None, None) => None,
+    };
+    if session.names_no_provider() {
+        let thread = thread.as_deref().map(super::thread::id).transpose()?;
+        if let Some(thread) = &thread
+            && let Some(saved) = chat_threads::session_of(&store, thread).await?
+        {
+            return Box::pin(super::session_chat::run(global, &saved, None, session)).await;
+        }
+        let answerer = match &thread {
+            Some(thread) => chat_threads::answerer(&store, thread).await?,
+            None if is_on_terminal => Some(
+                chat_threads::last_answerer(&store)
+                    .await?
+                    .ok_or_else(chat_threads::no_model)?,
+            ),
+            None => None,
+        };
+        if let Some(answerer) = answerer {
+            let auth = answerer.auth.and_then(|auth| auth.parse().ok());
+            session.answered_by(answerer.provider, answerer.model, auth);
+        }
     }
+    drop(store);
+    let mut signals = Signals::listen()?;
+    let is_attended = std::io::stdin().is_terminal() && !global.json;
+    let opened = Box::pin(OwnChat::open(
+        global,
+        session,
+        thread.as_deref(),
+        is_attended,
+    ));
+    let own = signals.unless(opened).await?;
+    let chat = ChatSession::Own(Box::new(own));
+    if is_on_terminal {
+        let (chat, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await?;
+        if let ChatSession::Own(own) = chat {
+            end(*own, &mut signals).await;
+        }
+        return Ok(exit);
+    }
+    Box::pin(lines(global, chat, &mut signals, is_attended)).await
+}
+
+/// A conversation line by line.
+async fn lines(
+    global: &Global,
+    mut chat: ChatSession,
+    signals: &mut Signals,
+    attended: bool,
+) -> Result<Exit, CliError> {
     if !global.json {
         aside(format_args!(
             "{DIM}Thread {}. `/help` shows what else there is.{RESET}",
-            session.thread()
+            chat.thread().await?
         ));
     }
-    let session = Arc::new(session);
     let mut transcript = Transcript::new(global.json);
-    let mut events = session.events_since_opened();
     let (mut lines, mut printer) = LineReader::start(attended).await;
     let mut ended = None;
     while ended.is_none() {
         let line = {
+            let ChatSession::Own(own) = &mut chat else {
+                break;
+            };
             let next = lines.next();
             tokio::pin!(next);
             loop {
@@ -85,7 +150,7 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
                         break None;
                     }
                     line = &mut next => break line,
-                    event = events.next() => match (&event.event, &mut printer) {
+                    event = own.events.next() => match (&event.event, &mut printer) {
                         (Event::Notice { text }, Some(printer)) if !global.json => {
                             let _ = printer.print(format!("{YELLOW}note:{RESET} {}\n", clean(text)));
                         }
@@ -99,158 +164,46 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
             "" => {}
             "/quit" | "/exit" => break,
             command if command.starts_with('/') => {
-                host_command(&session, command, &mut transcript).await;
+                let done = Box::pin(chat_commands::run(&mut chat, command, &mut transcript)).await;
+                if let Err(error) = done {
+                    chat_commands::told(&error);
+                }
             }
             text => {
-                let (asked, text) = (Arc::clone(&session), text.to_owned());
+                let ChatSession::Own(own) = &mut chat else {
+                    break;
+                };
+                let (asked, text) = (Arc::clone(&own.session), text.to_owned());
                 let answer = tokio::spawn(async move { asked.chat(text).await });
                 let answer = TurnFollower {
-                    session: &session,
+                    session: &own.session,
                     transcript: &mut transcript,
-                    signals: &mut signals,
+                    signals: &mut *signals,
                     attended,
                 }
-                .until(answer, &mut events)
+                .until(answer, &mut own.events)
                 .await;
                 if let Err(error) = answer
                     && !transcript.has_shown(&error)
                 {
-                    output::error(&ended_by(error, &signals), global.json);
+                    output::error(&ended_by(error, signals), global.json);
                 }
                 // Ctrl-C ends the turn; the others mean the program.
                 ended = signals.last().filter(|signal| *signal != Signal::Interrupt);
             }
         }
     }
-    let files = session.created_files();
-    transcript.files(&files);
-    if let Some(session) = Arc::into_inner(session) {
-        close(session, &mut signals).await;
+    transcript.files(&chat.files().await?);
+    if let ChatSession::Own(own) = chat {
+        end(*own, signals).await;
     }
     Ok(ended.map_or(Exit::Fine, Signal::exit))
 }
 
-async fn host_command(session: &Session, command: &str, transcript: &mut Transcript) {
-    let (name, rest) = command
-        .split_once(char::is_whitespace)
-        .unwrap_or((command, ""));
-    match (name, rest.trim()) {
-        ("/tools", "") => {
-            if let Some(tool_preview) = session.tool_preview().await {
-                super::routes::print(&tool_preview);
-            }
-        }
-        ("/files", "") => transcript.files(&session.created_files()),
-        ("/save", wanted) => save(session, wanted).await,
-        ("/model", wanted) => change_model(session, wanted).await,
-        ("/check", wanted) => check_model(session, wanted).await,
-        ("/cost", "") => match spent::line(&session.cost().await.total) {
-            Some(spent) => aside(spent),
-            None => aside("Nothing was spent yet."),
-        },
-        ("/compact", "") => match session.compact().await {
-            Ok(compacted) => aside(compacted_words(compacted)),
-            Err(error) => aside(format_args!("{YELLOW}note:{RESET} {error}")),
-        },
-        ("/unfold", fold) => unfold(session, fold).await,
-        ("/help", "") => aside(HELP),
-        _ => aside(format_args!("There is no {command}.\n{HELP}")),
-    }
-}
-
-/// What a compaction came to.
-pub(super) fn compacted_words((fold, tokens): (u64, u64)) -> String {
-    format!(
-        "Compaction {fold} stands for the older part: the model reads about {} tokens of this \
-         conversation now. `/unfold`, or `conjure thread unfold`, takes it back.",
-        spent::thousands(tokens)
-    )
-}
-
-/// Goes on with another model: `PROVIDER/MODEL`; the model's own name may have slashes too.
-async fn change_model(session: &Session, wanted: &str) {
-    let Some(settings) = named(wanted) else {
-        aside("Write `/model PROVIDER/MODEL`, such as `/model openai/gpt-5`.");
-        return;
-    };
-    match session.change(settings, When::Now).await {
-        Ok(()) => aside(format_args!("{DIM}Now {wanted} answers.{RESET}")),
-        Err(error) => aside(format_args!(
-            "{YELLOW}note:{RESET} nothing changes: {error}"
-        )),
-    }
-}
-
-/// Says what that model would get.
-async fn check_model(session: &Session, wanted: &str) {
-    let Some(settings) = named(wanted) else {
-        aside("Write `/check PROVIDER/MODEL`, such as `/check openai/gpt-5`.");
-        return;
-    };
-    match session.check(settings).await {
-        Ok(report) => {
-            for said in thread_check::words(&report, None) {
-                aside(format_args!("  {}", clean(&said)));
-            }
-        }
-        Err(error) => aside(format_args!("{YELLOW}note:{RESET} {error}")),
-    }
-}
-
-fn named(wanted: &str) -> Option<SessionSettings> {
-    let (provider, model) = wanted.split_once('/')?;
-    (!provider.is_empty() && !model.is_empty()).then(|| SessionSettings {
-        provider: Some(provider.to_owned()),
-        model: Some(model.to_owned()),
-        ..SessionSettings::default()
-    })
-}
-
-/// Saves a copy of a file: `FILE`, or `FILE DIR`.
-async fn save(session: &Session, wanted: &str) {
-    let (file, dir) = wanted
-        .split_once(char::is_whitespace)
-        .unwrap_or((wanted, "."));
-    let known = session.created_files();
-    let Some(known) = files::named(&known, file) else {
-        aside(
-            "Write `/save FILE`, or `/save FILE DIR`, with a handle or a name that `/files` shows.",
-        );
-        return;
-    };
-    let saved = match session.resolve(&known.id).await {
-        Ok(path) => files::save(known, &path, std::path::Path::new(dir.trim()), false),
-        Err(error) => Err(CliError::from_source(Exit::No, error)),
-    };
-    match saved {
-        Ok(to) => aside(format_args!(
-            "{DIM}saved as {}{RESET}",
-            clean(&to.display().to_string())
-        )),
-        Err(error) => aside(format_args!(
-            "{YELLOW}note:{RESET} {}",
-            clean(&error.to_string())
-        )),
-    }
-}
-
-async fn unfold(session: &Session, fold: &str) {
-    let fold = match fold {
-        "" => None,
-        fold => match fold.parse() {
-            Ok(fold) => Some(fold),
-            Err(_) => {
-                aside("Write `/unfold`, or `/unfold ENTRY` with a compaction's entry.");
-                return;
-            }
-        },
-    };
-    match session.unfold(fold).await {
-        Ok((_, tokens)) => aside(format_args!(
-            "{DIM}The next request has about {} tokens of this conversation.{RESET}",
-            spent::thousands(tokens)
-        )),
-        Err(error) => aside(format_args!("{YELLOW}note:{RESET} {error}")),
+/// Ends the session of a chat.
+async fn end(own: OwnChat, signals: &mut Signals) {
+    if let Some(session) = Arc::into_inner(own.session) {
+        close(session, signals).await;
     }
 }
 

@@ -11,6 +11,16 @@ mod attachments;
 mod auth;
 mod call;
 mod chat;
+mod chat_before;
+mod chat_commands;
+mod chat_face;
+mod chat_mentions;
+mod chat_picking;
+mod chat_rules;
+mod chat_session;
+mod chat_shell;
+mod chat_threads;
+mod chat_turn;
 mod completions;
 mod db;
 mod db_import_maestro;
@@ -94,6 +104,8 @@ mod wire_decode;
 mod wire_encode;
 mod wire_explain;
 
+use std::ffi::OsString;
+
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use args::Global;
@@ -162,7 +174,10 @@ Environment:
                        OPENAI_COMPATIBLE_API_KEY
   ANTHROPIC_BASE_URL   where it is, when not at its usual place; so for the others
   HTTPS_PROXY          the proxy for requests to providers; also HTTP_PROXY, ALL_PROXY, NO_PROXY
-  NO_COLOR             no colours";
+  NO_COLOR             no colours
+  CONJURE_SCREEN_READER
+                       a chat on a terminal prints line by line, and redraws nothing
+  VISUAL, EDITOR       the editor that Ctrl-G gives a message to";
 
 #[derive(Subcommand)]
 enum CliVerb {
@@ -307,9 +322,23 @@ fn run() -> Exit {
     }
 }
 
+/// The words of the command line; on a terminal, `conjure` alone is a chat, and so is what goes on
+/// with one.
+fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    let first = words.get(1).and_then(|word| word.to_str());
+    let is_chat = match first {
+        None => words.len() == 1 && chat_face::has_terminal(),
+        Some(word) => word == "--continue" || word == "--resume" || word.starts_with("--resume="),
+    };
+    if is_chat {
+        words.insert(1, "chat".into());
+    }
+    words
+}
+
 impl Cli {
     fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let matches = Self::command().try_get_matches_from(words(std::env::args_os().collect()))?;
         early_options::check(Self::command(), &matches)?;
         Self::from_arg_matches(&matches)
     }

@@ -3,18 +3,71 @@
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use conjure_terminal::Update;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::error::CliError;
 pub(crate) use super::table::Table;
 pub(crate) use conjure_core::foreign_text::clean;
 use conjure_core::foreign_text::{for_terminal, in_json};
 
+/// The face that has the terminal, which shows what is printed meanwhile.
+static FACE: Mutex<Option<Sender<Update>>> = Mutex::new(None);
+/// How long a face that has much to do is waited for, in steps of this.
+const FACE_STEP: Duration = Duration::from_millis(5);
+const FACE_STEPS: u32 = 400;
+
+fn face() -> MutexGuard<'static, Option<Sender<Update>>> {
+    FACE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has what is printed from here on shown by a face, or by the terminal itself again.
+pub(crate) fn show_in(shown_by: Option<Sender<Update>>) {
+    *face() = shown_by;
+}
+
+/// Tells the face that has the terminal; gives back what nobody took.
+pub(crate) fn tell_face(update: Update) -> Result<(), Update> {
+    let Some(told) = face().clone() else {
+        return Err(update);
+    };
+    let mut update = update;
+    for _ in 0..FACE_STEPS {
+        match told.try_send(update) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(back)) => return Err(back),
+            Err(TrySendError::Full(back)) => update = back,
+        }
+        std::thread::sleep(FACE_STEP);
+    }
+    Err(update)
+}
+
+/// Whether a face took the text, which it cleans itself.
+fn faced(text: &str) -> bool {
+    face().is_some() && tell_face(Update::Print(text.to_owned())).is_ok()
+}
+
+/// Prints what is logged: to standard error, unless a face has the terminal.
+pub(crate) fn log(text: &str) -> std::io::Result<()> {
+    if faced(text) {
+        return Ok(());
+    }
+    std::io::stderr().write_all(text.as_bytes())
+}
+
 /// Prints a line of the result.
 pub(crate) fn line(text: impl Display) {
     let text = text.to_string();
+    if faced(&text) {
+        return;
+    }
     let _ = writeln!(anstream::stdout(), "{}", for_terminal(&text));
 }
 
@@ -29,6 +82,9 @@ pub(crate) fn piece(text: impl Display) {
 /// Prints a line beside the result.
 pub(crate) fn aside(text: impl Display) {
     let text = text.to_string();
+    if faced(&text) {
+        return;
+    }
     let _ = writeln!(anstream::stderr(), "{}", for_terminal(&text));
 }
 

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
+use conjure_core::chat::QuestionAsked;
 use conjure_core::routing::{Pattern, PolicyDecision, Rule};
 use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::backend::Asker;
 use conjure_runtime::session::Session;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
+use conjure_terminal::Update;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
 use super::error::CliError;
-use super::output::{BOLD, RESET, YELLOW, aside, clean};
+use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::transcript::ApprovalPrompt;
 
 /// One question at a time, from its first word to its answer.
@@ -121,12 +123,59 @@ pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
     Ok(matches!(answer.trim(), "y" | "yes"))
 }
 
+/// The questions that a face shows, by their ids.
+static IN_FACE: std::sync::Mutex<BTreeMap<String, oneshot::Sender<Elicited>>> =
+    std::sync::Mutex::new(BTreeMap::new());
+
+fn in_face() -> std::sync::MutexGuard<'static, BTreeMap<String, oneshot::Sender<Elicited>>> {
+    IN_FACE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Asks in the face that has the terminal; nothing where none has.
+fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<Elicited>> {
+    let (answer, answered) = oneshot::channel();
+    let mut waiting = in_face();
+    waiting.retain(|_, answer| !answer.is_closed());
+    let last = waiting.keys().filter_map(|id| id.parse::<u64>().ok()).max();
+    let id = (last.unwrap_or_default() + 1).to_string();
+    let asked = QuestionAsked {
+        id: id.clone(),
+        plugin: plugin.to_owned(),
+        call_id: None,
+        message: question.message.clone(),
+        schema: question.schema.clone(),
+        url: question.url.clone(),
+    };
+    output::tell_face(Update::Question(asked)).ok()?;
+    waiting.insert(id, answer);
+    Some(answered)
+}
+
+/// Gives the answer to a question that a face shows; nothing where the person does not want to.
+pub(crate) fn answer_in_face(id: &str, content: Option<serde_json::Map<String, Value>>) {
+    if let Some(waiting) = in_face().remove(id) {
+        let answer = match content {
+            Some(content) => answered("accept", content.into_iter().collect()),
+            None => answered("decline", BTreeMap::new()),
+        };
+        // Whoever asked may have gone.
+        let _ = waiting.send(answer);
+    }
+}
+
 /// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.
 pub(crate) struct Terminal;
 
 impl Asker for Terminal {
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
         Box::pin(async move {
+            if let Some(answer) = asked_in_face(&plugin, &question) {
+                return answer
+                    .await
+                    .unwrap_or_else(|_| answered("cancel", BTreeMap::new()));
+            }
             if !std::io::stdin().is_terminal() {
                 return answered("cancel", BTreeMap::new());
             }

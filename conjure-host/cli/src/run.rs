@@ -11,7 +11,7 @@ use conjure_runtime::Host;
 use conjure_runtime::session::{
     ApprovalMode, ChatError, OutputForm, Session, SessionError, Subscription, TurnSummary,
 };
-use conjure_store::ThreadId;
+use conjure_store::{Store, ThreadId};
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
@@ -152,20 +152,9 @@ pub(crate) async fn open(
     args: SessionArgs,
     thread: Option<&str>,
 ) -> Result<(Host, Session), CliError> {
-    let store = global.store().await?;
-    let host = args
-        .plugins
-        .host(global)
-        .auths(Auths::over(
-            store.clone(),
-            conjure_providers::auths::KeySources::from_env(global.data_dir()),
-        ))
-        .log(store)
-        .asker(Terminal)
-        .watch(true)
-        .build()
-        .await?;
-    let spec = args.spec(&host, global).await?;
+    let (host, _store) = open_host(global, &args).await?;
+    let mut spec = args.spec(&host, global).await?;
+    super::chat_rules::apply(global, &mut spec)?;
     let session = match thread {
         Some(id) => {
             let id = known_thread(&host, id).await?;
@@ -176,8 +165,29 @@ pub(crate) async fn open(
     Ok((host, session))
 }
 
+/// The host that the arguments describe, and the store that it keeps threads in.
+pub(crate) async fn open_host(
+    global: &Global,
+    args: &SessionArgs,
+) -> Result<(Host, Store), CliError> {
+    let store = global.store().await?;
+    let host = args
+        .plugins
+        .host(global)
+        .auths(Auths::over(
+            store.clone(),
+            conjure_providers::auths::KeySources::from_env(global.data_dir()),
+        ))
+        .log(store.clone())
+        .asker(Terminal)
+        .watch(true)
+        .build()
+        .await?;
+    Ok((host, store))
+}
+
 /// A thread that is there: a wrong letter must not begin another conversation.
-async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, CliError> {
+pub(crate) async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, CliError> {
     let id = ThreadId::parse(id).map_err(SessionError::from)?;
     host.log().read(&id).await.map_err(SessionError::from)?;
     Ok(id)

@@ -2,35 +2,21 @@
 
 use std::io::IsTerminal as _;
 
-use conjure_config::PolicySpec;
-use conjure_core::turn::When;
-use conjure_runtime::manager::{SessionPatch, TurnTerms};
-use conjure_store::ThreadId;
+use conjure_runtime::manager::TurnTerms;
 
 use super::args::{Global, SessionArgs};
-use super::chat::{LineReader, compacted_words};
-use super::entry_at;
+use super::chat::LineReader;
+use super::chat_session::{ChatSession, SavedChat, models};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, DIM, RESET, YELLOW, aside, clean};
+use super::output::{self, DIM, RESET, aside};
 use super::session_following::SessionFollower;
 use super::session_run::{chosen, ended};
 use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::signals::{Signal, Signals};
-use super::spent::thousands;
 use super::transcript::Transcript;
-
-const HELP: &str = "/session           the session's settings, and what it came to
-/tools             the routing table
-/auth NAME MODEL   go on with another saved auth and model
-/compact           put a summary in place of the older part, as far as the model reads it
-/unfold            let the model read again what a summary hides
-/new               go on with a fresh thread
-/fork [ENTRY]      go on with a fork of this thread, behind an entry (its number, or text of it)
-/help              this
-/quit              end the conversation (or Ctrl-D)
-Ctrl-C             end the turn that runs; what came so far is kept";
+use super::{chat_commands, chat_face};
 
 pub(crate) async fn run(
     global: &Global,
@@ -41,33 +27,57 @@ pub(crate) async fn run(
     let mut signals = Signals::listen()?;
     let opening = SavedSessions::with_plugins(global, &options.plugins);
     let sessions = signals.unless(opening).await?;
-    let policy = options.policy();
-    let done = talk(global, &sessions, session, thread, policy, &mut signals).await;
-    tokio::select! {
-        () = sessions.close() => {}
-        _ = signals.next() => {}
+    let id = match chosen(&sessions, session, thread).await {
+        Ok(id) => id,
+        Err(error) => {
+            sessions.close().await;
+            return Err(error);
+        }
+    };
+    let attended = std::io::stdin().is_terminal() && !global.json;
+    let mut chat = ChatSession::Saved(Box::new(SavedChat {
+        sessions,
+        auths: global.auths(),
+        id,
+        name: session.to_owned(),
+        terms: TurnTerms {
+            policy: options.policy(),
+            unattended: !attended,
+            ..TurnTerms::default()
+        },
+        models: models(global),
+    }));
+    let done = if chat_face::fits(global) {
+        match Box::pin(chat_face::run(global, chat, &mut signals)).await {
+            Ok((left, exit)) => {
+                chat = left;
+                Ok(exit)
+            }
+            Err(error) => return Err(error),
+        }
+    } else {
+        Box::pin(lines(global, &mut chat, attended, &mut signals)).await
+    };
+    if let ChatSession::Saved(saved) = chat {
+        tokio::select! {
+            () = saved.sessions.close() => {}
+            _ = signals.next() => {}
+        }
     }
     done
 }
 
-async fn talk(
+/// A conversation line by line.
+async fn lines(
     global: &Global,
-    sessions: &SavedSessions,
-    session: &str,
-    thread: Option<&str>,
-    policy: PolicySpec,
+    chat: &mut ChatSession,
+    attended: bool,
     signals: &mut Signals,
 ) -> Result<Exit, CliError> {
-    let name = session;
-    let session = chosen(sessions, session, thread).await?;
-    let attended = std::io::stdin().is_terminal() && !global.json;
-    let terms = TurnTerms {
-        policy,
-        unattended: !attended,
-        ..TurnTerms::default()
-    };
     if !global.json {
-        print(&sessions.manager().get(&session).await?);
+        if let ChatSession::Saved(saved) = &*chat {
+            print(&saved.sessions.manager().get(&saved.id).await?);
+        }
         aside(format_args!(
             "{DIM}`/help` shows what else there is.{RESET}"
         ));
@@ -90,18 +100,22 @@ async fn talk(
             _ => {}
         }
         let done = if text.starts_with('/') {
-            command(sessions, &session, text).await
+            Box::pin(chat_commands::run(chat, text, &mut transcript)).await
         } else {
+            let ChatSession::Saved(saved) = &*chat else {
+                return Ok(Exit::Fine);
+            };
             let mut following = SessionFollower {
-                sessions,
-                session: &session,
-                name,
+                sessions: &saved.sessions,
+                session: &saved.id,
+                name: &saved.name,
                 transcript: &mut transcript,
                 signals: &mut *signals,
                 attended,
                 leaves: false,
             };
-            let said = following.say(&text.to_owned().into(), &terms).await;
+            let said = text.to_owned().into();
+            let said = following.say(&said, &saved.terms).await;
             match said {
                 Ok((run, files)) => {
                     transcript.files(&files);
@@ -120,67 +134,4 @@ async fn talk(
             return Ok(signal.exit());
         }
     }
-}
-
-async fn command(sessions: &SavedSessions, session: &str, line: &str) -> Result<(), CliError> {
-    let manager = sessions.manager();
-    let words: Vec<&str> = line.split_whitespace().collect();
-    match words.as_slice() {
-        ["/session"] => print(&manager.get(session).await?),
-        ["/tools"] => super::routes::print(&manager.tools(session).await?),
-        ["/auth", auth, model] => {
-            let patch = SessionPatch {
-                auth: Some((*auth).to_owned()),
-                model: Some((*model).to_owned()),
-                ..SessionPatch::default()
-            };
-            let view = sessions.update(session, patch, When::Now).await?;
-            aside(format_args!(
-                "{DIM}Now {} answers.{RESET}",
-                clean(&view.model)
-            ));
-        }
-        ["/compact"] => {
-            let thread = thread_of(sessions, session).await?;
-            let compacted = manager.compact(&thread, Some(session)).await?;
-            aside(compacted_words(compacted));
-        }
-        ["/unfold"] => {
-            let thread = thread_of(sessions, session).await?;
-            let (fold, tokens) = manager.unfold(&thread, None).await?;
-            aside(format_args!(
-                "Compaction {fold} is taken back: the next request has about {} tokens of this \
-                 conversation.",
-                thousands(tokens)
-            ));
-        }
-        ["/new"] => {
-            manager.start_thread(session).await?;
-            aside(format_args!(
-                "{DIM}A fresh thread. The one before stays.{RESET}"
-            ));
-        }
-        ["/fork", ..] => {
-            let thread = thread_of(sessions, session).await?;
-            let at = line.trim_start_matches("/fork").trim();
-            let at = Some(at).filter(|at| !at.is_empty());
-            let at = entry_at::resolve(manager.store(), &thread, at).await?;
-            manager.fork_thread(session, &thread, at).await?;
-            aside(format_args!(
-                "{DIM}A fork of it. Both branches stay.{RESET}"
-            ));
-        }
-        ["/help"] => aside(HELP),
-        _ => aside(format_args!(
-            "{YELLOW}note:{RESET} there is no `{line}`.\n{HELP}"
-        )),
-    }
-    Ok(())
-}
-
-/// The thread that the session goes on with.
-async fn thread_of(sessions: &SavedSessions, session: &str) -> Result<ThreadId, CliError> {
-    let view = sessions.manager().get(session).await?;
-    let thread = view.thread.map(|thread| thread.id);
-    thread.ok_or_else(|| CliError::usage("the session has no thread").hint("`/new` begins one"))
 }

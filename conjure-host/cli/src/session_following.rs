@@ -357,7 +357,10 @@ fn settles(event: &Event, id: &str) -> bool {
 }
 
 /// A place before whatever a turn shows that begins now.
-async fn before(sessions: &SavedSessions, thread: &ThreadId) -> Result<Option<EventId>, CliError> {
+pub(crate) async fn before(
+    sessions: &SavedSessions,
+    thread: &ThreadId,
+) -> Result<Option<EventId>, CliError> {
     let epoch = sessions.manager().store().thread(thread).await?.epoch;
     Ok(epoch.checked_sub(1).map(|epoch| EventId {
         epoch,

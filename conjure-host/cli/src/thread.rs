@@ -147,7 +147,7 @@ pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliEr
             if global.json {
                 output::json(&serde_json::json!({ "compacted": fold, "tokens": tokens }));
             } else {
-                aside(super::chat::compacted_words((fold, tokens)));
+                aside(super::chat_commands::compacted_words((fold, tokens)));
             }
             Ok(Exit::Fine)
         }

@@ -135,7 +135,7 @@ async fn agreed(thread: &Thread, keeping: &[Thread]) -> Result<bool, CliError> {
 }
 
 /// A name that can be shown in a line.
-fn named(name: &str) -> Result<&str, CliError> {
+pub(crate) fn named(name: &str) -> Result<&str, CliError> {
     let name = name.trim();
     if name.is_empty() || name.chars().count() > LONGEST || name.chars().any(char::is_control) {
         return Err(CliError::usage(format!(

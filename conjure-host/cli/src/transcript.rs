@@ -23,6 +23,8 @@ pub(crate) struct Transcript {
     json: bool,
     /// Whether the last piece of the answer did not end its line.
     open_line: bool,
+    /// The line of reasoning that has not ended.
+    thought: String,
     /// Calls that are on their way, so that their end can be told with a name.
     calls: Vec<(String, String)>,
     /// The error that was shown last.
@@ -34,6 +36,7 @@ impl Transcript {
         Self {
             json,
             open_line: false,
+            thought: String::new(),
             calls: Vec::new(),
             error: None,
         }
@@ -50,6 +53,7 @@ impl Transcript {
         }
         match event {
             Event::Content { delta } => {
+                self.end_thought();
                 let delta = clean(delta);
                 if !delta.is_empty() {
                     self.open_line = !delta.ends_with('\n');
@@ -57,8 +61,12 @@ impl Transcript {
                 }
             }
             Event::Thinking { delta } => {
-                self.end();
-                aside(format_args!("{DIM}{}{RESET}", clean(delta).trim_end()));
+                self.end_line();
+                self.thought.push_str(delta);
+                while let Some((line, rest)) = self.thought.split_once('\n') {
+                    thought(line);
+                    self.thought = rest.to_owned();
+                }
             }
             Event::FunctionCall { calls } => {
                 self.end();
@@ -149,13 +157,28 @@ impl Transcript {
         }
     }
 
-    /// Ends an open line of the answer.
+    /// Ends what is open: a line of the answer, and one of reasoning.
     pub(crate) fn end(&mut self) {
+        self.end_thought();
+        self.end_line();
+    }
+
+    fn end_thought(&mut self) {
+        if !self.thought.is_empty() {
+            thought(&std::mem::take(&mut self.thought));
+        }
+    }
+
+    fn end_line(&mut self) {
         if self.open_line {
             output::line("");
             self.open_line = false;
         }
     }
+}
+
+fn thought(line: &str) {
+    aside(format_args!("{DIM}{}{RESET}", clean(line).trim_end()));
 }
 
 fn asked(call: &CallAnnounced, reason: &str) -> ApprovalPrompt {

@@ -157,6 +157,34 @@ impl Cli {
         }
     }
 
+    /// What tmux is to run: where, and as which words of a command line that says the whole
+    /// environment.
+    pub(crate) fn in_tmux(self) -> Result<(Workspace, Vec<OsString>), KitError> {
+        let workspace = match self.workspace {
+            Some(workspace) => workspace,
+            None => Workspace::new()?,
+        };
+        let mut environment: BTreeMap<OsString, OsString> = environment(&workspace)
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect();
+        environment.insert("TERM".into(), "tmux-256color".into());
+        environment.extend(self.env);
+        let mut words: Vec<OsString> = vec!["env".into(), "-i".into()];
+        for (name, value) in environment {
+            let mut word = name;
+            word.push("=");
+            word.push(value);
+            words.push(word);
+        }
+        words.push(match self.program {
+            Some(program) => program.into(),
+            None => conjure_bin()?.into(),
+        });
+        words.extend(self.args);
+        Ok((workspace, words))
+    }
+
     fn launch(self) -> Result<Running, KitError> {
         if !self.terminal {
             let (mut child, deadline, workspace) = self.spawn()?;
@@ -308,11 +336,18 @@ impl Running {
     /// # Errors
     /// When the program no longer reads.
     pub fn send_line(&mut self, line: &str) -> Result<(), KitError> {
-        let sent = self.stdin.as_mut().is_some_and(|stdin| {
-            writeln!(stdin, "{line}")
-                .and_then(|()| stdin.flush())
-                .is_ok()
-        });
+        self.send(&format!("{line}\n"))
+    }
+
+    /// Sends a text as it is.
+    ///
+    /// # Errors
+    /// When the program no longer reads.
+    pub fn send(&mut self, line: &str) -> Result<(), KitError> {
+        let sent = self
+            .stdin
+            .as_mut()
+            .is_some_and(|stdin| write!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok());
         if sent {
             return Ok(());
         }

@@ -17,6 +17,7 @@ mod search;
 mod sshd;
 mod terminal;
 mod threads;
+mod tmux;
 mod workspace;
 
 use std::future::Future;
@@ -35,6 +36,7 @@ pub use relay::TokenRelay;
 pub use search::{Search, search};
 pub use sshd::{Network, Sshd};
 pub use threads::{thread_ids, thread_log};
+pub use tmux::Tmux;
 pub use workspace::Workspace;
 
 /// Awaits a future for at most `limit`.

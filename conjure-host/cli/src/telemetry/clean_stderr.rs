@@ -18,7 +18,7 @@ impl Write for CleanStderr {
             true => in_json(&text),
             false => for_terminal(&text),
         };
-        io::stderr().write_all(clean.as_bytes())?;
+        crate::output::log(&clean)?;
         Ok(bytes.len())
     }
 

@@ -275,8 +275,9 @@ impl Session {
         self.end().await;
     }
 
-    /// [`Session::close`] for whoever shares it.
-    pub(crate) async fn end(&self) {
+    /// [`Session::close`] for whoever shares it. What is asked of it afterwards is told that it
+    /// ended.
+    pub async fn end(&self) {
         self.tell(SessionCommand::End).await;
         self.ended.cancelled().await;
     }

@@ -78,26 +78,38 @@ fn lines_with_a_slash_are_for_the_host() {
     Made.
     --- stderr
     Thread [UUID]. `/help` shows what else there is.
+    /session                the settings, and what it came to
     /tools                  the routing table
     /files                  the files made so far
     /save FILE [DIR]        a copy of one of them
     /model PROVIDER/MODEL   go on with another model, of any provider
+    /auth NAME MODEL        go on with another saved auth and model
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
     /compact                put a summary in place of the older part, as far as the model reads it
-    /unfold                 let the model read again what a summary hides
+    /unfold [ENTRY]         let the model read again what a summary hides
+    /new                    go on with a fresh thread; the one before stays
+    /fork [ENTRY]           go on with a fork of this thread, behind an entry (its number, or text of it)
+    /resume ID              go on with another thread
+    /rename NAME            name the thread
     /help                   this
     /quit                   end the conversation (or Ctrl-D)
     Ctrl-C                  end the turn that runs; what came so far is kept
     There is no /nonsense.
+    /session                the settings, and what it came to
     /tools                  the routing table
     /files                  the files made so far
     /save FILE [DIR]        a copy of one of them
     /model PROVIDER/MODEL   go on with another model, of any provider
+    /auth NAME MODEL        go on with another saved auth and model
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
     /compact                put a summary in place of the older part, as far as the model reads it
-    /unfold                 let the model read again what a summary hides
+    /unfold [ENTRY]         let the model read again what a summary hides
+    /new                    go on with a fresh thread; the one before stays
+    /fork [ENTRY]           go on with a fork of this thread, behind an entry (its number, or text of it)
+    /resume ID              go on with another thread
+    /rename NAME            name the thread
     /help                   this
     /quit                   end the conversation (or Ctrl-D)
     Ctrl-C                  end the turn that runs; what came so far is kept

@@ -104,6 +104,8 @@ mod switching;
 #[cfg(test)]
 mod telemetry;
 #[cfg(test)]
+mod terminal;
+#[cfg(test)]
 mod thread_entries;
 #[cfg(test)]
 mod threads;

@@ -33,7 +33,7 @@ pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
         let file = dir.path().join("conjure.db");
         let thread = ThreadId::fresh();
         let store = open(&file).await?;
-        write(&store, &thread).await?;
+        write(&store, &thread, TURNS).await?;
         store.close().await;
 
         let mut cold = Samples::default();
@@ -96,7 +96,7 @@ pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
     })
 }
 
-async fn open(file: &Path) -> Result<Store> {
+pub(super) async fn open(file: &Path) -> Result<Store> {
     let place = Location::File(file.to_owned());
     Ok(Store::open(&place, &StoreOptions::default()).await?)
 }
@@ -123,13 +123,13 @@ fn size(file: &Path) -> Result<f64> {
     Ok((file.len() + log) as f64)
 }
 
-/// Turns of a question and an answer, as a session writes them.
-async fn write(store: &Store, thread: &ThreadId) -> Result<()> {
+/// Turns of a question and an answer, four entries each, as a session writes them.
+pub(super) async fn write(store: &Store, thread: &ThreadId, turns: u64) -> Result<()> {
     let mut log = store.open(thread).await?;
     let epoch = log.epoch();
     let answer = "An answer of a few sentences. ".repeat(10);
     let mut records = Vec::new();
-    for turn in 1..=TURNS {
+    for turn in 1..=turns {
         let turn_id = format!("turn-{turn}");
         let bodies = [
             EntryBody::TurnStarted {
@@ -166,7 +166,7 @@ async fn write(store: &Store, thread: &ThreadId) -> Result<()> {
             let id = EventId { epoch, seq };
             records.push(Record::Event { id, event });
         }
-        if turn.is_multiple_of(TOGETHER) {
+        if turn.is_multiple_of(TOGETHER) || turn == turns {
             log.append(&records, false).await?;
             records.clear();
         }

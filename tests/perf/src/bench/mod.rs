@@ -24,6 +24,7 @@ mod serve;
 mod ssh_command;
 mod streams;
 mod template;
+mod terminal;
 mod version;
 mod wire_decode;
 mod wire_encode;
@@ -214,6 +215,19 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[],
         slow: false,
         run: streams::run_cpu,
+    },
+    Benchmark {
+        name: "terminal",
+        figures: &[
+            "terminal_first_frame",
+            "terminal_resume",
+            "terminal_stream",
+            "terminal_echo",
+            "terminal_memory",
+        ],
+        needs: &[Need::Program],
+        slow: false,
+        run: terminal::run,
     },
     Benchmark {
         name: "history",

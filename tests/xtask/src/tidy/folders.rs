@@ -12,7 +12,7 @@ use super::tree::{File, Tree};
 use super::words::{bracketed, occurrences};
 
 /// The crates of the host and how high each stands: it depends on lower ones only.
-const LAYERS: [(&str, u8); 19] = [
+const LAYERS: [(&str, u8); 20] = [
     ("conjure-highlight", 0),
     ("conjure-import", 0),
     ("conjure-sdk-source", 0),
@@ -31,6 +31,7 @@ const LAYERS: [(&str, u8); 19] = [
     ("conjure-mcp", 5),
     ("conjure-page", 5),
     ("conjure-plugin-checks", 5),
+    ("conjure-terminal", 5),
     ("conjure-cli", 6),
 ];
 

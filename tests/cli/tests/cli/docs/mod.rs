@@ -42,6 +42,8 @@ fn each_block_is_run_checked_or_has_its_reason() {
     conjure-host/docs/packages.md: it needs a package of somebody else's
     conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
     conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
+    conjure-host/docs/terminal.md: a person has to be at a terminal
+    conjure-host/docs/terminal.md: a person has to say so at a terminal
     skill-sdk/docs/abi.md: signatures, in no language
     skill-sdk/docs/any-language.md: a layout, in no language
     ");

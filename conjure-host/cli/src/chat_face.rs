@@ -1,0 +1,585 @@
+//! A chat on a terminal: the face of `conjure-terminal`, and the session that it talks to.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use conjure_core::chat::{Event, QuestionAsked};
+use conjure_core::routing::{Pattern, PolicyDecision, Rule};
+use conjure_core::turn::ApprovalDecision;
+use conjure_runtime::manager::{DecisionScope, SessionPatch};
+use conjure_runtime::session::SessionSettings;
+use conjure_skill_sdk::protocol::Elicited;
+use conjure_store::Log as _;
+use conjure_terminal::{Decision, FaceOptions, Request, Status, Update, converse};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use super::args::Global;
+use super::attachments::{Said as Attached, attach};
+use super::chat_session::ChatSession;
+use super::chat_shell::{OwnCommand, Said};
+use super::chat_turn::{ChatTurn, Step};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, BOLD, DIM, RESET, aside, clean};
+use super::sessions::AnswerResult;
+use super::signals::{Signal, Signals};
+use super::transcript::Transcript;
+use super::{
+    chat_before, chat_commands, chat_mentions, chat_picking, chat_rules, chat_threads, person,
+};
+
+/// How many updates may wait for the face.
+const WAITING: usize = 4096;
+/// Set where what is said is read aloud: nothing is redrawn then.
+const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
+
+/// Whether there is a terminal that the face can have.
+pub(crate) fn fits(global: &Global) -> bool {
+    has_terminal() && !global.json
+}
+
+/// Whether there is a terminal that can be redrawn, and may be.
+pub(crate) fn has_terminal() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
+        && std::io::stderr().is_terminal()
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        && !is_set(SCREEN_READER)
+}
+
+/// Whether there are colours.
+pub(crate) fn has_colors() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Holds a conversation until it is left, and says how to come back to it.
+///
+/// # Errors
+/// When the terminal is gone.
+pub(crate) async fn run(
+    global: &Global,
+    chat: ChatSession,
+    signals: &mut Signals,
+) -> Result<(ChatSession, Exit), CliError> {
+    let (updates, told) = mpsc::channel(WAITING);
+    let (asked, requests) = mpsc::channel(64);
+    let mut talk = FacedChat {
+        global,
+        directory: chat.directory().await?,
+        chat,
+        updates: updates.clone(),
+        turn: ChatTurn::None,
+        command: None,
+        said_by_commands: Vec::new(),
+        questions: BTreeMap::new(),
+        status: Status::default(),
+        is_stopping: false,
+        was_used: false,
+    };
+    talk.status.directory = home_relative(&talk.directory);
+    let options = FaceOptions {
+        has_colors: has_colors(),
+        history: Some(global.data_dir().join("history.jsonl")),
+        directory: talk.directory.clone(),
+        commands: chat_commands::COMMANDS.to_vec(),
+        greeting: format!(
+            "{BOLD}Conjure{RESET} {DIM}{}  /help tells the commands{RESET}",
+            env!("CARGO_PKG_VERSION")
+        ),
+    };
+    output::show_in(Some(updates));
+    let face = tokio::spawn(converse(options, told, asked));
+    let ended = Box::pin(talk.until_left(requests, signals)).await;
+    output::show_in(None);
+    let FacedChat {
+        chat,
+        updates,
+        was_used,
+        ..
+    } = talk;
+    drop(updates);
+    face.await
+        .map_err(CliError::host_from)?
+        .map_err(|error| CliError::host_from(error).context("the terminal cannot be used"))?;
+    if was_used {
+        let again = match &chat {
+            ChatSession::Own(own) => format!("conjure chat --thread {}", own.session.thread()),
+            ChatSession::Saved(saved) => format!("conjure chat --session {}", saved.name),
+        };
+        aside(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
+    }
+    let exit = ended?.map_or(Exit::Fine, Signal::exit);
+    Ok((chat, exit))
+}
+
+/// A chat that a face shows.
+struct FacedChat<'a> {
+    global: &'a Global,
+    chat: ChatSession,
+    directory: PathBuf,
+    updates: mpsc::Sender<Update>,
+    turn: ChatTurn,
+    /// The person's own command that runs.
+    command: Option<OwnCommand>,
+    /// What such commands said since the last message.
+    said_by_commands: Vec<String>,
+    questions: BTreeMap<String, QuestionAsked>,
+    status: Status,
+    is_stopping: bool,
+    /// Whether something was said.
+    was_used: bool,
+}
+
+impl FacedChat<'_> {
+    async fn tell(&self, update: Update) {
+        // A face that is gone is told by its closed channel.
+        let _ = self.updates.send(update).await;
+    }
+
+    async fn until_left(
+        &mut self,
+        mut requests: mpsc::Receiver<Request>,
+        signals: &mut Signals,
+    ) -> Result<Option<Signal>, CliError> {
+        self.show_before().await?;
+        loop {
+            tokio::select! {
+                biased;
+                signal = signals.next() => {
+                    self.tell(Update::Quit).await;
+                    self.leave().await;
+                    return Ok(Some(signal));
+                }
+                request = requests.recv() => {
+                    let Some(request) = request else {
+                        self.leave().await;
+                        return Ok(None);
+                    };
+                    if let Request::Command(line) = request {
+                        self.run_command(&line, &mut requests).await;
+                    } else if let Err(error) = self.asked(request).await {
+                        chat_commands::told(&error);
+                        if !self.turn.runs() && self.command.is_none() {
+                            self.tell(Update::Ready).await;
+                        }
+                    }
+                }
+                said = next_said(&mut self.command) => self.command_said(said).await,
+                step = self.turn.next(&mut self.chat) => match step {
+                    Step::Event(event) => self.event(*event).await,
+                    Step::Over(done) => self.over(done).await,
+                },
+            }
+        }
+    }
+
+    /// Ends what runs.
+    async fn leave(&mut self) {
+        self.command = None;
+        if self.turn.runs() {
+            // What cannot be told any more ends with the program.
+            let _ = self.turn.stop(&self.chat).await;
+        }
+    }
+
+    /// What was said before, and what it came to.
+    async fn show_before(&mut self) -> Result<(), CliError> {
+        let thread = self.chat.thread().await?;
+        let entries = self.chat.store().read_entries(&thread).await?;
+        let said = chat_before::last(&entries);
+        if !said.is_empty() {
+            self.was_used = true;
+            self.tell(Update::Before(said)).await;
+        }
+        let (provider, model) = match &self.chat {
+            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
+            ChatSession::Saved(saved) => {
+                let view = saved.sessions.manager().get(&saved.id).await?;
+                (Some(view.auth.provider), Some(view.model))
+            }
+        };
+        self.answers(&provider.unwrap_or_default(), &model.unwrap_or_default());
+        if self.was_used {
+            let cost = self.chat.cost().await?;
+            self.status.tokens = cost.cost.usage.total();
+            self.status.usd = cost.cost.usd;
+            self.measure().await;
+        }
+        self.tell(Update::Status(self.status.clone())).await;
+        Ok(())
+    }
+
+    /// This model answers.
+    fn answers(&mut self, provider: &str, model: &str) {
+        self.status.model = match (provider, model) {
+            ("", model) => model.to_owned(),
+            (provider, "") => provider.to_owned(),
+            (provider, model) => format!("{provider}/{model}"),
+        };
+        self.status.window = self.chat.window(provider, model);
+    }
+
+    /// How much the next request would have.
+    async fn measure(&mut self) {
+        let report = match &self.chat {
+            ChatSession::Own(own) => own.session.check(SessionSettings::default()).await.ok(),
+            ChatSession::Saved(saved) => {
+                let manager = saved.sessions.manager();
+                let report = manager.check(&saved.id, &SessionPatch::default()).await;
+                report.ok()
+            }
+        };
+        if let Some(report) = report {
+            self.status.context = report.tokens;
+        }
+    }
+
+    async fn event(&mut self, event: Event) {
+        match &event {
+            Event::Round {
+                provider, model, ..
+            } => {
+                self.answers(provider, model);
+                self.tell(Update::Status(self.status.clone())).await;
+            }
+            Event::Cost { thread, .. } => {
+                self.status.tokens = thread.cost.usage.total();
+                self.status.usd = thread.cost.usd;
+                self.tell(Update::Status(self.status.clone())).await;
+            }
+            Event::Question(asked) => {
+                self.questions.insert(asked.id.clone(), asked.clone());
+            }
+            Event::QuestionOver { id, .. } => {
+                self.questions.remove(id);
+            }
+            _ => {}
+        }
+        self.tell(Update::Event(event)).await;
+    }
+
+    async fn over(&mut self, done: Result<(), CliError>) {
+        if std::mem::take(&mut self.is_stopping) {
+            aside(format_args!(
+                "{DIM}Stopped. What came so far is kept.{RESET}"
+            ));
+        }
+        if let Err(error) = done {
+            output::error_aside(&error);
+        }
+        self.questions.clear();
+        self.measure().await;
+        self.tell(Update::Status(self.status.clone())).await;
+        self.tell(Update::Ready).await;
+    }
+
+    async fn asked(&mut self, request: Request) -> Result<(), CliError> {
+        match request {
+            Request::Say(text) => self.say(&text).await,
+            Request::Shell(command) if command.is_empty() => {
+                aside("Write `!COMMAND`: it runs, and the model reads what it said.");
+                self.tell(Update::Ready).await;
+                Ok(())
+            }
+            Request::Shell(command) => {
+                self.command = Some(OwnCommand::start(&command, &self.directory)?);
+                Ok(())
+            }
+            Request::Stop => {
+                if let Some(command) = &self.command {
+                    command.stop();
+                } else if self.turn.runs() {
+                    self.is_stopping = true;
+                    self.turn.stop(&self.chat).await?;
+                }
+                Ok(())
+            }
+            Request::Decide {
+                call_id,
+                name,
+                decision,
+            } => self.decide(&call_id, &name, decision).await,
+            Request::Answer { id, content } => self.answer(&id, content).await,
+            Request::Command(_) => Ok(()),
+            Request::Picked { list, id } => {
+                self.picked(&list, id).await?;
+                self.tell(Update::Ready).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn say(&mut self, text: &str) -> Result<(), CliError> {
+        let mut whole = std::mem::take(&mut self.said_by_commands).join("\n\n");
+        if !whole.is_empty() {
+            whole.push_str("\n\n");
+        }
+        whole.push_str(text);
+        let mut attached = Vec::new();
+        for path in chat_mentions::files(text, &self.directory) {
+            let file = attach(self.chat.host(), &path)?;
+            aside(format_args!(
+                "{DIM}  + {}  {}{RESET}",
+                clean(&file.name),
+                output::size(file.size)
+            ));
+            attached.push(file);
+        }
+        self.was_used = true;
+        self.is_stopping = false;
+        self.turn = ChatTurn::begin(&self.chat, Attached::with(whole, attached)).await?;
+        Ok(())
+    }
+
+    async fn decide(
+        &mut self,
+        call_id: &str,
+        name: &str,
+        decision: Decision,
+    ) -> Result<(), CliError> {
+        let (pattern, always, decision) = match decision {
+            Decision::Once => (None, false, ApprovalDecision::Allow),
+            Decision::Session(pattern) => (Some(pattern), false, ApprovalDecision::Allow),
+            Decision::Always(pattern) => (Some(pattern), true, ApprovalDecision::Allow),
+            Decision::No(reason) => (None, false, ApprovalDecision::Deny { reason }),
+        };
+        let pattern: Option<Pattern> = match pattern {
+            // A name that is no pattern is itself.
+            Some(text) => text.parse().or_else(|_| name.parse()).ok(),
+            None => None,
+        };
+        match &self.chat {
+            ChatSession::Own(own) => {
+                if let Some(pattern) = pattern.clone() {
+                    let rule = Rule {
+                        pattern,
+                        decision: PolicyDecision::Allow,
+                    };
+                    own.session.add_rule(rule).await;
+                }
+                own.session.decide(call_id, decision).await;
+            }
+            ChatSession::Saved(saved) => {
+                let scope = match pattern.clone() {
+                    Some(pattern) => DecisionScope::Pattern { pattern },
+                    None => DecisionScope::Once,
+                };
+                let decided = saved.sessions.decide(&saved.id, call_id, decision, scope);
+                if !decided.await? {
+                    aside("Somebody else has decided about it.");
+                }
+            }
+        }
+        match pattern {
+            Some(pattern) if always => self.write_rule(&pattern),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a rule where this chat's rules are, and shows it.
+    fn write_rule(&self, pattern: &Pattern) -> Result<(), CliError> {
+        let place = match &self.chat {
+            ChatSession::Own(_) => {
+                let file = chat_rules::add(self.global, &self.directory, pattern)?;
+                format!("{}, for {}", file.display(), self.directory.display())
+            }
+            // What holds in a saved session is kept with it.
+            ChatSession::Saved(saved) => format!("the session {}", saved.name),
+        };
+        aside(format_args!(
+            "{DIM}Written to {}: allow = [\"{}\"]{RESET}",
+            clean(&place),
+            clean(&pattern.to_string())
+        ));
+        Ok(())
+    }
+
+    async fn answer(
+        &mut self,
+        id: &str,
+        content: Option<Map<String, Value>>,
+    ) -> Result<(), CliError> {
+        let saved = match &self.chat {
+            ChatSession::Own(_) => {
+                person::answer_in_face(id, content);
+                return Ok(());
+            }
+            ChatSession::Saved(saved) => saved,
+        };
+        let answer = Elicited {
+            action: if content.is_some() {
+                "accept"
+            } else {
+                "decline"
+            }
+            .to_owned(),
+            content: content.unwrap_or_default().into_iter().collect(),
+        };
+        match saved.sessions.answer(&saved.id, id, &answer).await? {
+            AnswerResult::Taken => {}
+            AnswerResult::Late => aside("No answer is needed any more."),
+            AnswerResult::Unfit(error) => {
+                chat_commands::told(&error);
+                if let Some(asked) = self.questions.get(id).cloned() {
+                    self.tell(Update::Question(asked)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn command_said(&mut self, said: Result<Said, CliError>) {
+        match said {
+            Ok(Said::Line(line)) => aside(format_args!("{DIM}{}{RESET}", clean(&line))),
+            Ok(Said::Over { status, told }) => {
+                self.command = None;
+                aside(format_args!(
+                    "{DIM}{status}; the model reads it with your next message{RESET}"
+                ));
+                self.said_by_commands.push(told);
+                self.tell(Update::Ready).await;
+            }
+            Err(error) => {
+                self.command = None;
+                chat_commands::told(&error);
+                self.tell(Update::Ready).await;
+            }
+        }
+    }
+
+    /// Shows the list of a command that is given nothing to choose; whether there is one.
+    async fn pick(&mut self, line: &str) -> Result<bool, CliError> {
+        let picker = match line {
+            "/model" => chat_picking::models(&self.chat).await?,
+            "/fork" => chat_picking::messages(&self.chat).await?,
+            "/resume" => chat_threads::list(self.chat.store(), "").await?,
+            _ => None,
+        };
+        let Some(picker) = picker else {
+            return Ok(false);
+        };
+        self.tell(Update::Pick(picker)).await;
+        Ok(true)
+    }
+
+    /// Goes on with what was picked.
+    async fn picked(&mut self, list: &str, id: Option<String>) -> Result<(), CliError> {
+        let Some(id) = id else {
+            aside(format_args!("{DIM}Nothing changes.{RESET}"));
+            return Ok(());
+        };
+        match list {
+            chat_picking::MODELS => {
+                let picker = chat_picking::confirmed(&self.chat, &id).await?;
+                self.tell(Update::Pick(picker)).await;
+                return Ok(());
+            }
+            chat_picking::CONFIRMED => {
+                let line = format!("/model {id}");
+                chat_commands::run(&mut self.chat, &line, &mut Transcript::new(false)).await?;
+                return self.status_now().await;
+            }
+            chat_picking::MESSAGES => {
+                let text = chat_picking::fork_before(&mut self.chat, &id).await?;
+                aside(format_args!(
+                    "{DIM}A fork that ends before it. Both branches stay.{RESET}"
+                ));
+                self.tell(Update::Edit(text)).await;
+            }
+            chat_threads::THREADS => self.chat.go_to(super::thread::id(&id)?).await?,
+            _ => return Ok(()),
+        }
+        self.show_anew().await
+    }
+
+    /// Shows the thread that the chat has gone to.
+    async fn show_anew(&mut self) -> Result<(), CliError> {
+        self.status = Status {
+            directory: self.status.directory.clone(),
+            ..Status::default()
+        };
+        self.show_before().await
+    }
+
+    /// Runs a command of the host's; Esc stops what it began.
+    async fn run_command(&mut self, line: &str, requests: &mut mpsc::Receiver<Request>) {
+        match Box::pin(self.pick(line)).await {
+            Ok(false) => {}
+            Ok(true) => return self.tell(Update::Ready).await,
+            Err(error) => {
+                chat_commands::told(&error);
+                return self.tell(Update::Ready).await;
+            }
+        }
+        let thread = self.chat.thread().await.ok();
+        let stops = self.chat.stopper();
+        let mut transcript = Transcript::new(false);
+        {
+            let running = chat_commands::run(&mut self.chat, line, &mut transcript);
+            let mut running = std::pin::pin!(running);
+            loop {
+                tokio::select! {
+                    biased;
+                    done = &mut running => {
+                        if let Err(error) = done {
+                            chat_commands::told(&error);
+                        }
+                        break;
+                    }
+                    Some(request) = requests.recv() => {
+                        if request == Request::Stop {
+                            stops.stop().await;
+                        }
+                    }
+                }
+            }
+        }
+        let now = self.chat.thread().await.ok();
+        let shown = if now == thread {
+            self.status_now().await
+        } else {
+            self.show_anew().await
+        };
+        if let Err(error) = shown {
+            chat_commands::told(&error);
+        }
+        self.tell(Update::Ready).await;
+    }
+
+    /// The status after something may have changed.
+    async fn status_now(&mut self) -> Result<(), CliError> {
+        let (provider, model) = match &self.chat {
+            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
+            ChatSession::Saved(saved) => {
+                let view = saved.sessions.manager().get(&saved.id).await?;
+                (Some(view.auth.provider), Some(view.model))
+            }
+        };
+        self.answers(&provider.unwrap_or_default(), &model.unwrap_or_default());
+        if self.was_used {
+            self.measure().await;
+        }
+        self.tell(Update::Status(self.status.clone())).await;
+        Ok(())
+    }
+}
+
+fn home_relative(dir: &std::path::Path) -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let below = home.and_then(|home| dir.strip_prefix(home).ok().map(std::path::Path::to_owned));
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => dir.display().to_string(),
+    }
+}
+
+async fn next_said(command: &mut Option<OwnCommand>) -> Result<Said, CliError> {
+    match command {
+        Some(command) => command.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,95 @@
+//! Rules that a person made for a directory by saying *always*: they hold for chats and runs there
+//! that are no saved sessions.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conjure_config::{SessionSpec, fs};
+use conjure_core::routing::Pattern;
+use serde::{Deserialize, Serialize};
+
+use super::args::Global;
+use super::error::CliError;
+
+/// What the file has: rules by the directory in which calls work.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+struct AlwaysRules {
+    directories: BTreeMap<String, DirectoryRules>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct DirectoryRules {
+    #[serde(default)]
+    allow: Vec<Pattern>,
+}
+
+/// Where they are.
+fn file(global: &Global) -> PathBuf {
+    global.data_dir().join("always.toml")
+}
+
+fn read(file: &Path) -> Result<AlwaysRules, CliError> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(AlwaysRules::default());
+        }
+        Err(error) => return Err(CliError::usage_from(error)),
+    };
+    toml::from_str(&text).map_err(|error| {
+        CliError::usage_from(error).context(format_args!("{} is not right", file.display()))
+    })
+}
+
+/// Adds the rules of the directory in which its calls work.
+///
+/// # Errors
+/// When the file is not right.
+pub(crate) fn apply(global: &Global, spec: &mut SessionSpec) -> Result<(), CliError> {
+    let rules = read(&file(global))?;
+    let dir = spec.working_dir.as_deref().and_then(Path::to_str);
+    if let Some(rules) = dir.and_then(|dir| rules.directories.get(dir)) {
+        spec.policy.allow.extend_from_slice(&rules.allow);
+    }
+    Ok(())
+}
+
+/// Writes a rule for a directory; gives back the file.
+///
+/// # Errors
+/// When the file is not right, or cannot be written.
+pub(crate) fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<PathBuf, CliError> {
+    let file = file(global);
+    let mut rules = read(&file)?;
+    let rule = rules
+        .directories
+        .entry(dir.display().to_string())
+        .or_default();
+    if !rule.allow.contains(pattern) {
+        rule.allow.push(pattern.clone());
+    }
+    let text = toml::to_string(&rules).map_err(CliError::host_from)?;
+    fs::write_atomic(&file, text.as_bytes()).map_err(CliError::host_from)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_holds_in_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("always.toml");
+        let pattern: Pattern = "local_bash_tool(cargo *)".parse().unwrap();
+        let mut rules = read(&file).unwrap();
+        let rule = rules.directories.entry("/work".to_owned()).or_default();
+        rule.allow.push(pattern.clone());
+        std::fs::write(&file, toml::to_string(&rules).unwrap()).unwrap();
+        let rules = read(&file).unwrap();
+        assert_eq!(rules.directories["/work"].allow, [pattern]);
+        std::fs::write(&file, "[\"/work\"]\nallow = [\"a b\"]\n").unwrap();
+        assert!(read(&file).is_err());
+    }
+}

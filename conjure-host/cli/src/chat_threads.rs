@@ -1,0 +1,173 @@
+//! The thread that a chat goes on with: the newest, or one that is picked; and which model it talks
+//! to where none is named.
+
+use std::collections::BTreeMap;
+
+use conjure_core::log::EntryBody;
+use conjure_store::{Log as _, SavedSession, Store, Thread, ThreadId};
+use conjure_terminal::{Choice, Picker, pick};
+
+use super::chat_face::has_colors;
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::clean;
+use super::spent::count;
+use super::thread_list::time;
+use super::transcript::one_line;
+
+/// What the list of them is called.
+pub(crate) const THREADS: &str = "threads";
+/// The most threads that are offered.
+const MOST: u64 = 1000;
+/// The most places in texts that are looked at.
+const MOST_FOUND: u64 = 200;
+
+/// The provider and the model that answered last in a thread.
+pub(crate) struct Answerer {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) auth: Option<String>,
+}
+
+/// The threads in which something was said, the one that grew last first.
+async fn threads(store: &Store) -> Result<Vec<Thread>, CliError> {
+    let mut threads = store.thread_page(None, MOST).await?;
+    threads.retain(|thread| thread.last_seq > 0);
+    threads.sort_by_key(|thread| std::cmp::Reverse(thread.updated_at_ms));
+    Ok(threads)
+}
+
+/// The thread that grew last.
+///
+/// # Errors
+/// When there is none.
+pub(crate) async fn newest(store: &Store) -> Result<ThreadId, CliError> {
+    let newest = threads(store).await?.into_iter().next();
+    newest.map(|thread| thread.id).ok_or_else(none)
+}
+
+fn none() -> CliError {
+    CliError::usage("there is no conversation to go on with").hint("`conjure chat` begins one")
+}
+
+/// The thread that the person picks; nothing where the list is left.
+///
+/// # Errors
+/// When there is none.
+pub(crate) async fn picked(store: &Store, letters: &str) -> Result<Option<ThreadId>, CliError> {
+    let Some(picker) = list(store, letters).await? else {
+        return Err(match letters {
+            "" => none(),
+            words => CliError::usage(format!(
+                "no conversation has `{}` in its name or its texts",
+                clean(words)
+            ))
+            .hint("`conjure --resume` lists all of them"),
+        });
+    };
+    let picked = pick(picker, has_colors()).await;
+    match picked.map_err(CliError::host_from)? {
+        Some(id) => Ok(Some(super::thread::id(&id)?)),
+        None => Ok(None),
+    }
+}
+
+/// The list of them, or of those with these words in their names or in what was said; nothing where
+/// there is none.
+pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, CliError> {
+    let words = words.trim();
+    let mut threads = threads(store).await?;
+    let mut excerpts: BTreeMap<ThreadId, String> = BTreeMap::new();
+    if !words.is_empty() {
+        for found in store.search(words, MOST_FOUND).await? {
+            let excerpt = found.excerpt.iter().map(|piece| piece.text.as_str());
+            let excerpt = excerpt.collect::<String>();
+            excerpts.entry(found.thread).or_insert(excerpt);
+        }
+        let letters = words.to_lowercase();
+        threads.retain(|thread| {
+            excerpts.contains_key(&thread.id) || thread.label.to_lowercase().contains(&letters)
+        });
+    }
+    if threads.is_empty() {
+        return Ok(None);
+    }
+    let choices = threads.iter().map(|thread| {
+        let turns = count(thread.last_turn, "turn");
+        let mut detail = format!("{}, {turns}", time(thread.updated_at_ms));
+        if let Some(excerpt) = excerpts.get(&thread.id) {
+            detail += &format!(": {}", one_line(excerpt, 100));
+        }
+        Choice {
+            id: thread.id.to_string(),
+            label: match thread.label.as_str() {
+                "" => "(no name)".to_owned(),
+                label => label.to_owned(),
+            },
+            detail,
+        }
+    });
+    let title = match words {
+        "" => "Go on with".to_owned(),
+        words => format!("Go on with (those with `{}`)", clean(words)),
+    };
+    Ok(Some(Picker::new(THREADS, title, choices.collect())))
+}
+
+/// The id of the saved session that goes on with a thread.
+pub(crate) async fn session_of(
+    store: &Store,
+    thread: &ThreadId,
+) -> Result<Option<String>, CliError> {
+    let mut after: Option<String> = None;
+    loop {
+        let page = store.sessions(after.as_deref(), 100).await?;
+        let Some(last) = page.last() else {
+            return Ok(None);
+        };
+        after = Some(last.id.clone());
+        let is_on = |row: &SavedSession| row.chat_thread_id.as_deref() == Some(thread.as_str());
+        if let Some(row) = page.into_iter().find(is_on) {
+            return Ok(Some(row.name.unwrap_or(row.id)));
+        }
+    }
+}
+
+/// Who answered last in a thread.
+pub(crate) async fn answerer(
+    store: &Store,
+    thread: &ThreadId,
+) -> Result<Option<Answerer>, CliError> {
+    let entries = store.read_entries(thread).await?;
+    Ok(entries
+        .into_iter()
+        .rev()
+        .find_map(|entry| match entry.body {
+            EntryBody::Message { message } => message.meta.map(|meta| Answerer {
+                provider: meta.provider,
+                model: meta.model,
+                auth: meta.auth_name,
+            }),
+            _ => None,
+        }))
+}
+
+/// Who answered last in any thread.
+pub(crate) async fn last_answerer(store: &Store) -> Result<Option<Answerer>, CliError> {
+    for thread in threads(store).await?.into_iter().take(20) {
+        if let Some(answerer) = answerer(store, &thread.id).await? {
+            return Ok(Some(answerer));
+        }
+    }
+    Ok(None)
+}
+
+/// What to do where nothing says which model is to answer.
+pub(crate) fn no_model() -> CliError {
+    CliError::new(
+        Exit::Usage,
+        "nothing says which model is to answer, and none has answered before",
+    )
+    .hint("name one: `conjure chat --provider anthropic --model claude-sonnet-4-5`")
+    .hint("`conjure auth add` saves a key, `conjure models` lists what there is")
+}

@@ -1,0 +1,209 @@
+//! A turn of a chat while it runs, in a session of its own or in a saved one: its events, and how it
+//! ended.
+
+use conjure_core::chat::{Event, EventId};
+use conjure_runtime::session::{ChatError, TurnSummary};
+use conjure_store::{Run, RunState};
+use tokio::task::JoinHandle;
+
+use super::attachments::Said;
+use super::chat_session::{ChatSession, OwnChat, SavedChat};
+use super::error::CliError;
+use super::exit::Exit;
+use super::session_following::before;
+use super::sessions::{EventFeed, StartedTurn};
+
+/// What happens next.
+pub(crate) enum Step {
+    Event(Box<Event>),
+    /// The turn is over; an error that no event told.
+    Over(Result<(), CliError>),
+}
+
+/// The turn that runs, if one does.
+pub(crate) enum ChatTurn {
+    None,
+    Own(OwnTurn),
+    Saved(Box<SavedTurn>),
+}
+
+/// A turn of a session of the chat's own.
+pub(crate) struct OwnTurn {
+    answer: JoinHandle<Result<TurnSummary, ChatError>>,
+    /// The error that an event told last.
+    told: Option<String>,
+}
+
+/// A turn of a saved session.
+pub(crate) struct SavedTurn {
+    turn: StartedTurn,
+    events: EventFeed,
+    over: JoinHandle<Result<Run, CliError>>,
+    /// Whether an event of it came.
+    has_begun: bool,
+    /// Whether its last event came.
+    has_ended: bool,
+    /// The error that an event told last.
+    told: Option<String>,
+}
+
+impl ChatTurn {
+    /// Says something.
+    pub(crate) async fn begin(chat: &ChatSession, said: Said) -> Result<Self, CliError> {
+        match chat {
+            ChatSession::Own(own) => {
+                let session = std::sync::Arc::clone(&own.session);
+                let answer = tokio::spawn(async move { session.say(said.message()).await });
+                Ok(Self::Own(OwnTurn { answer, told: None }))
+            }
+            ChatSession::Saved(saved) => {
+                let turn = SavedTurn::begin(saved, &said).await?;
+                Ok(Self::Saved(Box::new(turn)))
+            }
+        }
+    }
+
+    /// Whether one runs.
+    pub(crate) fn runs(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Ends it; what came so far is kept.
+    pub(crate) async fn stop(&self, chat: &ChatSession) -> Result<(), CliError> {
+        match (self, chat) {
+            (Self::Saved(running), ChatSession::Saved(saved)) => {
+                let turn = &running.turn.id;
+                saved.sessions.cancel_turn(&saved.id, turn).await
+            }
+            (_, ChatSession::Own(own)) => {
+                own.session.cancel(true).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What happens next: in the turn, or in a session of the chat's own between turns. May be
+    /// dropped and called again.
+    pub(crate) async fn next(&mut self, chat: &mut ChatSession) -> Step {
+        let step = match (&mut *self, chat) {
+            (Self::Own(turn), ChatSession::Own(own)) => turn.step(own).await,
+            (Self::Saved(turn), ChatSession::Saved(saved)) => turn.step(saved).await,
+            (_, ChatSession::Own(own)) => {
+                let event = own.events.next().await;
+                Step::Event(Box::new(event.event.clone()))
+            }
+            (_, ChatSession::Saved(_)) => std::future::pending().await,
+        };
+        if matches!(step, Step::Over(_)) {
+            *self = Self::None;
+        }
+        step
+    }
+}
+
+impl OwnTurn {
+    async fn step(&mut self, own: &mut OwnChat) -> Step {
+        tokio::select! {
+            biased;
+            event = own.events.next() => {
+                if let Event::Error(error) = &event.event {
+                    self.told = Some(error.error.clone());
+                }
+                Step::Event(Box::new(event.event.clone()))
+            }
+            // Its events have all come when it is the turn's turn here.
+            done = &mut self.answer => Step::Over(match done {
+                Ok(Ok(_) | Err(ChatError::Cancelled)) => Ok(()),
+                // A limit's event and its error say the same in other words.
+                Ok(Err(ChatError::Limit { .. })) if self.told.is_some() => Ok(()),
+                Ok(Err(error)) if self.told == Some(error.to_string()) => Ok(()),
+                Ok(Err(error)) => Err(error.into()),
+                Err(error) => Err(CliError::host_from(error)),
+            }),
+        }
+    }
+}
+
+impl SavedTurn {
+    async fn begin(saved: &SavedChat, said: &Said) -> Result<Self, CliError> {
+        let sessions = &saved.sessions;
+        let turn = sessions.say(&saved.id, said, &saved.terms).await?;
+        let after: Option<EventId> = before(sessions, &turn.thread).await?;
+        let events = sessions.events(&turn.thread, after, true).await?;
+        let (manager, id) = (sessions.manager().clone(), turn.id.clone());
+        let over = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
+        Ok(Self {
+            turn,
+            events,
+            over,
+            has_begun: false,
+            has_ended: false,
+            told: None,
+        })
+    }
+
+    async fn step(&mut self, saved: &SavedChat) -> Step {
+        loop {
+            if self.has_ended {
+                let run = (&mut self.over).await;
+                return Step::Over(self.ended(run));
+            }
+            let event = tokio::select! {
+                biased;
+                event = self.events.next() => event,
+                // A turn that was dropped while it waited for others tells nothing of itself.
+                run = &mut self.over, if !self.has_begun => {
+                    let never_began = matches!(&run, Ok(Ok(run)) if run.started_at_ms.is_none());
+                    if never_began || !matches!(run, Ok(Ok(_))) {
+                        return Step::Over(self.ended(run));
+                    }
+                    let (manager, id) = (saved.sessions.manager().clone(), self.turn.id.clone());
+                    self.over = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
+                    self.has_begun = true;
+                    continue;
+                }
+            };
+            let event = match event {
+                Ok(Some(stamped)) => stamped.event,
+                Ok(None) => {
+                    self.has_ended = true;
+                    continue;
+                }
+                Err(error) => return Step::Over(Err(error)),
+            };
+            self.has_begun |=
+                matches!(&event, Event::TurnStarted { turn_id } if *turn_id == self.turn.id);
+            if !self.has_begun {
+                continue;
+            }
+            match &event {
+                Event::Error(error) => self.told = Some(error.error.clone()),
+                Event::Done { turn_id, .. } if *turn_id == self.turn.id => self.has_ended = true,
+                _ => {}
+            }
+            return Step::Event(Box::new(event));
+        }
+    }
+
+    /// How it ended, as far as no event told.
+    fn ended(
+        &self,
+        run: Result<Result<Run, CliError>, tokio::task::JoinError>,
+    ) -> Result<(), CliError> {
+        let run = run.map_err(CliError::host_from)??;
+        match (&run.error, run.state) {
+            (_, RunState::Completed | RunState::Cancelled) => Ok(()),
+            (Some(error), _) if self.told.as_ref() == Some(error) => Ok(()),
+            (Some(error), _) => Err(CliError::new(Exit::Host, error.clone())),
+            (None, RunState::CutShort) => Err(CliError::new(
+                Exit::Limit,
+                "the answer was cut short by the provider; what came is above",
+            )),
+            (None, state) => {
+                let state = state.as_str().replace('_', " ");
+                Err(CliError::new(Exit::Host, format!("the turn was {state}")))
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the face and whoever holds the conversation tell each other.
+
+use conjure_core::chat::{Event, QuestionAsked};
+use serde_json::{Map, Value};
+
+use crate::picker::Picker;
+
+/// What the person wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Say this to the model.
+    Say(String),
+    /// Run this command of the host's: a line that begins with a slash.
+    Command(String),
+    /// Run this command of the person's own.
+    Shell(String),
+    /// Stop what runs.
+    Stop,
+    /// Decide about a call that waits.
+    Decide {
+        /// The call.
+        call_id: String,
+        /// Its tool.
+        name: String,
+        /// What is decided.
+        decision: Decision,
+    },
+    /// Answer a question.
+    Answer {
+        /// The question.
+        id: String,
+        /// The answer; nothing where the person does not want to.
+        content: Option<Map<String, Value>>,
+    },
+    /// Something was picked from a list.
+    Picked {
+        /// The list.
+        list: String,
+        /// What was picked of it; nothing where the list was left.
+        id: Option<String>,
+    },
+}
+
+/// What the person decided about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It runs.
+    Once,
+    /// It runs, and so do those in this session that fit the pattern.
+    Session(String),
+    /// It runs, and so do those from now on that fit the pattern.
+    Always(String),
+    /// It does not run; the model reads why.
+    No(String),
+}
+
+/// What whoever holds the conversation tells the face.
+#[derive(Debug, Clone)]
+pub enum Update {
+    /// What happens in the turn.
+    Event(Event),
+    /// Something of the program's own, with its styles.
+    Print(String),
+    /// How it is with the conversation.
+    Status(Status),
+    /// What was asked for is done, and something else can be.
+    Ready,
+    /// A question that is no event of the turn.
+    Question(QuestionAsked),
+    /// A list to pick from.
+    Pick(Picker),
+    /// A text to go on typing at.
+    Edit(String),
+    /// What was said before, the oldest first.
+    Before(Vec<Said>),
+    /// The end.
+    Quit,
+}
+
+/// Something that was said before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// By the person.
+    Person(String),
+    /// By the model.
+    Model(String),
+    /// A call, on a line.
+    Call {
+        /// The tool.
+        name: String,
+        /// What it did.
+        summary: String,
+        /// Whether it failed.
+        is_error: bool,
+    },
+    /// Something about what is shown.
+    Note(String),
+}
+
+/// How it is with the conversation, for the line below what is typed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Status {
+    /// The model, with its provider.
+    pub model: String,
+    /// Where calls work.
+    pub directory: String,
+    /// Tokens so far.
+    pub tokens: u64,
+    /// Dollars so far, as far as prices are known.
+    pub usd: f64,
+    /// Tokens of the last request.
+    pub context: u64,
+    /// Tokens that the model takes, where that is known.
+    pub window: Option<u64>,
+}

@@ -1,0 +1,560 @@
+//! What is being typed: a text of several lines, its cursor, and what was typed before.
+//!
+//! A long paste is one character of the text, shown by its size and put in its place when the text
+//! is taken. Knows keys and nothing of the conversation.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::history::History;
+use crate::text::{Color, Line, Style};
+
+/// From how many lines or characters on a paste is shown by its size.
+const LONG_PASTE: (usize, usize) = (6, 1000);
+/// The first of the characters that stand for pastes; the standard gives them no meaning.
+const FIRST_PASTE: u32 = 0xE000;
+/// How many there are.
+const MOST_PASTES: usize = 6400;
+
+/// What a key came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// The text may have changed.
+    Edited,
+    /// The text is to be taken.
+    Enter,
+    /// The key means nothing here.
+    Ignored,
+}
+
+/// A search through what was typed before.
+#[derive(Debug)]
+struct Search {
+    letters: String,
+    found: Option<usize>,
+    /// What was being typed.
+    before: (String, usize),
+}
+
+/// The text that is being typed.
+#[derive(Debug, Default)]
+pub(crate) struct Editor {
+    text: String,
+    /// A byte position.
+    cursor: usize,
+    pastes: Vec<String>,
+    /// What was cut last.
+    cut: String,
+    history: History,
+    /// The entry that is shown, and what was being typed before.
+    shown: Option<(usize, String)>,
+    search: Option<Search>,
+}
+
+impl Editor {
+    pub(crate) fn new(history: History) -> Self {
+        Self {
+            history,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The text before the cursor, and whether nothing follows it in its word.
+    pub(crate) fn before_cursor(&self) -> (&str, bool) {
+        let (before, after) = self.text.split_at(self.cursor);
+        (before, after.chars().next().is_none_or(char::is_whitespace))
+    }
+
+    /// Whether the text is this.
+    pub(crate) fn has(&self, text: &str) -> bool {
+        self.text == text
+    }
+
+    /// The text with pastes in their places.
+    pub(crate) fn whole(&self) -> String {
+        let mut whole = String::new();
+        for c in self.text.chars() {
+            match self.paste_of(c) {
+                Some(paste) => whole.push_str(paste),
+                None => whole.push(c),
+            }
+        }
+        whole
+    }
+
+    /// Takes the text, which is remembered.
+    pub(crate) fn take(&mut self) -> String {
+        let whole = self.whole();
+        self.history.add(&whole);
+        self.set("");
+        whole
+    }
+
+    /// Puts a text in place of what is there.
+    pub(crate) fn set(&mut self, text: &str) {
+        text.clone_into(&mut self.text);
+        self.cursor = self.text.len();
+        self.pastes.clear();
+        self.shown = None;
+        self.search = None;
+    }
+
+    /// Puts a text in place of so many bytes before the cursor.
+    pub(crate) fn complete(&mut self, bytes: usize, text: &str) {
+        let from = self.cursor.saturating_sub(bytes);
+        self.text.replace_range(from..self.cursor, text);
+        self.cursor = from + text.len();
+    }
+
+    /// Puts in what was pasted.
+    pub(crate) fn paste(&mut self, text: &str) {
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        let text: String = text.chars().filter(|c| !is_placeholder(*c)).collect();
+        let is_long = text.lines().count() >= LONG_PASTE.0 || text.chars().count() > LONG_PASTE.1;
+        let placeholder = u32::try_from(self.pastes.len())
+            .ok()
+            .and_then(|at| char::from_u32(FIRST_PASTE + at));
+        match placeholder {
+            Some(placeholder) if is_long && self.pastes.len() < MOST_PASTES => {
+                self.pastes.push(text);
+                self.insert(placeholder.encode_utf8(&mut [0; 4]));
+            }
+            _ => self.insert(&text),
+        }
+    }
+
+    fn paste_of(&self, c: char) -> Option<&str> {
+        let at = u32::from(c).checked_sub(FIRST_PASTE)?;
+        let paste = self.pastes.get(usize::try_from(at).ok()?)?;
+        Some(paste)
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
+    }
+
+    /// Does what a key says.
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Typed {
+        if self.search.is_some() && self.search_key(key) {
+            return Typed::Edited;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        let shift = key.modifiers.contains(KeyModifiers::SHIFT);
+        match key.code {
+            KeyCode::Enter if shift || alt || control => self.insert("\n"),
+            KeyCode::Enter => {
+                if self.text.split_at(self.cursor).0.ends_with('\\') {
+                    self.complete(1, "\n");
+                    return Typed::Edited;
+                }
+                return Typed::Enter;
+            }
+            KeyCode::Char('j') if control => self.insert("\n"),
+            KeyCode::Char('a') if control => self.cursor = self.line_start(),
+            KeyCode::Char('e') if control => self.cursor = self.line_end(),
+            KeyCode::Char('b') if control => self.left(),
+            KeyCode::Char('f') if control => self.right(),
+            KeyCode::Char('h') if control => drop(self.delete_to(self.before())),
+            KeyCode::Char('d') if control => drop(self.delete_to(self.behind())),
+            KeyCode::Char('k') if control => {
+                let end = self.line_end();
+                self.cut_to(if end == self.cursor {
+                    self.behind()
+                } else {
+                    end
+                });
+            }
+            KeyCode::Char('u') if control => self.cut_to(self.line_start()),
+            KeyCode::Char('w') if control => self.cut_to(self.word_start()),
+            KeyCode::Char('y') if control => {
+                let cut = self.cut.clone();
+                self.insert(&cut);
+            }
+            KeyCode::Char('p') if control => return self.up(),
+            KeyCode::Char('n') if control => return self.down(),
+            KeyCode::Char('r') if control => {
+                self.search = Some(Search {
+                    letters: String::new(),
+                    found: None,
+                    before: (self.text.clone(), self.cursor),
+                });
+            }
+            KeyCode::Char('b') if alt => self.cursor = self.word_start(),
+            KeyCode::Char('f') if alt => self.cursor = self.word_end(),
+            KeyCode::Char('d') if alt => self.cut_to(self.word_end()),
+            KeyCode::Backspace if alt || control => self.cut_to(self.word_start()),
+            KeyCode::Left if alt || control => self.cursor = self.word_start(),
+            KeyCode::Right if alt || control => self.cursor = self.word_end(),
+            KeyCode::Backspace => drop(self.delete_to(self.before())),
+            KeyCode::Delete => drop(self.delete_to(self.behind())),
+            KeyCode::Left => self.left(),
+            KeyCode::Right => self.right(),
+            KeyCode::Home => self.cursor = self.line_start(),
+            KeyCode::End => self.cursor = self.line_end(),
+            KeyCode::Up => return self.up(),
+            KeyCode::Down => return self.down(),
+            KeyCode::Char(c) if !control && !alt && !c.is_control() && !is_placeholder(c) => {
+                self.insert(c.encode_utf8(&mut [0; 4]));
+            }
+            _ => return Typed::Ignored,
+        }
+        Typed::Edited
+    }
+
+    fn before(&self) -> usize {
+        let (before, _) = self.text.split_at(self.cursor);
+        before
+            .grapheme_indices(true)
+            .next_back()
+            .map_or(0, |(at, _)| at)
+    }
+
+    fn behind(&self) -> usize {
+        let (_, behind) = self.text.split_at(self.cursor);
+        self.cursor + behind.graphemes(true).next().map_or(0, str::len)
+    }
+
+    fn left(&mut self) {
+        self.cursor = self.before();
+    }
+
+    fn right(&mut self) {
+        self.cursor = self.behind();
+    }
+
+    fn line_start(&self) -> usize {
+        let (before, _) = self.text.split_at(self.cursor);
+        before.rfind('\n').map_or(0, |at| at + 1)
+    }
+
+    fn line_end(&self) -> usize {
+        let (_, behind) = self.text.split_at(self.cursor);
+        self.cursor + behind.find('\n').unwrap_or(behind.len())
+    }
+
+    fn word_start(&self) -> usize {
+        let (before, _) = self.text.split_at(self.cursor);
+        let word = before.trim_end();
+        word.rfind(char::is_whitespace).map_or(0, |at| {
+            at + word
+                .get(at..)
+                .and_then(|rest| rest.chars().next())
+                .map_or(1, char::len_utf8)
+        })
+    }
+
+    fn word_end(&self) -> usize {
+        let (_, behind) = self.text.split_at(self.cursor);
+        let blank = behind.len() - behind.trim_start().len();
+        let word = behind.trim_start();
+        self.cursor + blank + word.find(char::is_whitespace).unwrap_or(word.len())
+    }
+
+    fn delete_to(&mut self, to: usize) -> String {
+        let (from, to) = (self.cursor.min(to), self.cursor.max(to));
+        let deleted = self.text.drain(from..to).collect();
+        self.cursor = from;
+        deleted
+    }
+
+    fn cut_to(&mut self, to: usize) {
+        let cut = self.delete_to(to);
+        if !cut.is_empty() {
+            self.cut = cut;
+        }
+    }
+
+    /// To the line above, or to what was typed before.
+    fn up(&mut self) -> Typed {
+        let start = self.line_start();
+        if let Some(end) = start.checked_sub(1) {
+            let column = self.cursor - start;
+            self.cursor = end;
+            self.to_column(column);
+            return Typed::Edited;
+        }
+        let at = self
+            .shown
+            .as_ref()
+            .map_or(self.history.len(), |(at, _)| *at);
+        match at.checked_sub(1) {
+            Some(at) => self.show(at),
+            None => return Typed::Ignored,
+        }
+        Typed::Edited
+    }
+
+    /// To the line below, or to what was typed after that.
+    fn down(&mut self) -> Typed {
+        let end = self.line_end();
+        if end < self.text.len() {
+            let column = self.cursor - self.line_start();
+            self.cursor = end + 1;
+            self.to_column(column);
+            return Typed::Edited;
+        }
+        let Some((at, _)) = &self.shown else {
+            return Typed::Ignored;
+        };
+        self.show(at + 1);
+        Typed::Edited
+    }
+
+    /// To this many bytes behind the start of the cursor's line, where a character begins.
+    fn to_column(&mut self, column: usize) {
+        let (start, end) = (self.line_start(), self.line_end());
+        let mut at = (start + column).min(end);
+        while !self.text.is_char_boundary(at) {
+            at -= 1;
+        }
+        self.cursor = at;
+    }
+
+    fn show(&mut self, at: usize) {
+        let draft = match self.shown.take() {
+            Some((_, draft)) => draft,
+            None => self.text.clone(),
+        };
+        let entry = self.history.get(at).map(str::to_owned);
+        if let Some(entry) = entry {
+            self.text = entry;
+            self.shown = Some((at, draft));
+        } else {
+            self.text = draft;
+        }
+        self.cursor = self.text.len();
+    }
+
+    /// Whether the key belonged to the search.
+    fn search_key(&mut self, key: KeyEvent) -> bool {
+        let Some(search) = &mut self.search else {
+            return false;
+        };
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let from = match key.code {
+            KeyCode::Char('r') if control => search.found,
+            KeyCode::Char('g' | 'c') if control => {
+                self.leave_search();
+                return true;
+            }
+            KeyCode::Esc => {
+                self.leave_search();
+                return true;
+            }
+            KeyCode::Backspace => {
+                search.letters.pop();
+                None
+            }
+            KeyCode::Char(c) if !control => {
+                search.letters.push(c);
+                None
+            }
+            // Anything else takes what was found and means what it means.
+            _ => {
+                self.search = None;
+                return key.code == KeyCode::Tab;
+            }
+        };
+        let before = from.unwrap_or(self.history.len());
+        let found = self.history.search(&search.letters, before);
+        if found.is_some() || from.is_none() {
+            search.found = found;
+        }
+        if let Some(entry) = search.found.and_then(|at| self.history.get(at)) {
+            entry.clone_into(&mut self.text);
+            self.cursor = self.text.len();
+        }
+        true
+    }
+
+    fn leave_search(&mut self) {
+        if let Some(search) = self.search.take() {
+            (self.text, self.cursor) = search.before;
+        }
+    }
+
+    /// Whether what was typed before is being searched.
+    pub(crate) fn is_searching(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// The text in at most so many lines, and the cursor's row and column in them.
+    pub(crate) fn render(
+        &self,
+        mark: &str,
+        hint: &str,
+        columns: usize,
+        most: usize,
+    ) -> (Vec<Line>, (usize, usize)) {
+        let mut lines = Vec::new();
+        if let Some(search) = &self.search {
+            let found = match search.found {
+                None if !search.letters.is_empty() => " (not found)",
+                _ => "",
+            };
+            let line = Line::of("search: ", Style::DIM)
+                .with(&search.letters, Style::PLAIN)
+                .with(found, Style::DIM);
+            lines.push(line);
+        }
+        let marked = Line::of(mark, Style::of(Color::Cyan).bold());
+        let indent = marked.width();
+        let mut line = marked;
+        let mut width = indent;
+        let mut cursor = (lines.len(), indent);
+        if self.text.is_empty() {
+            line.push(hint, Style::DIM);
+        }
+        for (at, piece) in self.text.grapheme_indices(true) {
+            if at == self.cursor {
+                cursor = (lines.len(), width);
+            }
+            if piece == "\n" {
+                lines.push(std::mem::replace(
+                    &mut line,
+                    Line::of(" ".repeat(indent), Style::PLAIN),
+                ));
+                width = indent;
+                continue;
+            }
+            let paste = piece.chars().next().and_then(|c| self.paste_of(c));
+            let (shown, style) = match paste {
+                Some(paste) => (
+                    format!("[{} pasted]", crate::words::lines(paste.lines().count())),
+                    Style::of(Color::Cyan),
+                ),
+                None => (piece.replace('\t', "    "), Style::PLAIN),
+            };
+            if width + shown.width() > columns && width > indent {
+                lines.push(std::mem::replace(
+                    &mut line,
+                    Line::of(" ".repeat(indent), Style::PLAIN),
+                ));
+                width = indent;
+                if at == self.cursor {
+                    cursor = (lines.len(), width);
+                }
+            }
+            width += shown.width();
+            line.push(shown, style);
+        }
+        if self.cursor == self.text.len() && !self.text.is_empty() {
+            cursor = (lines.len(), width);
+        }
+        lines.push(line);
+        let most = most.max(1);
+        let from = (cursor.0 + 1).saturating_sub(most);
+        let lines = lines.into_iter().skip(from).take(most).collect();
+        (lines, (cursor.0 - from, cursor.1))
+    }
+}
+
+fn is_placeholder(c: char) -> bool {
+    ('\u{e000}'..='\u{f8ff}').contains(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(editor: &mut Editor, text: &str) {
+        for c in text.chars() {
+            editor.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        }
+    }
+
+    fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> Typed {
+        editor.key(KeyEvent::new(code, modifiers))
+    }
+
+    const CTRL: KeyModifiers = KeyModifiers::CONTROL;
+
+    #[test]
+    fn several_lines_are_typed_in_three_ways() {
+        let mut editor = Editor::default();
+        typed(&mut editor, "a");
+        press(&mut editor, KeyCode::Enter, KeyModifiers::SHIFT);
+        typed(&mut editor, "b");
+        press(&mut editor, KeyCode::Enter, KeyModifiers::ALT);
+        typed(&mut editor, "c\\");
+        assert_eq!(
+            press(&mut editor, KeyCode::Enter, KeyModifiers::NONE),
+            Typed::Edited
+        );
+        typed(&mut editor, "d");
+        assert_eq!(
+            press(&mut editor, KeyCode::Enter, KeyModifiers::NONE),
+            Typed::Enter
+        );
+        assert_eq!(editor.take(), "a\nb\nc\nd");
+    }
+
+    #[test]
+    fn words_are_cut_and_put_back() {
+        let mut editor = Editor::default();
+        typed(&mut editor, "one two, drei");
+        press(&mut editor, KeyCode::Char('w'), CTRL);
+        press(&mut editor, KeyCode::Char('a'), CTRL);
+        press(&mut editor, KeyCode::Char('y'), CTRL);
+        assert_eq!(editor.take(), "dreione two, ");
+        typed(&mut editor, "e\u{301}x");
+        press(&mut editor, KeyCode::Left, KeyModifiers::NONE);
+        press(&mut editor, KeyCode::Backspace, KeyModifiers::NONE);
+        assert_eq!(editor.take(), "x");
+    }
+
+    #[test]
+    fn a_long_paste_is_shown_by_its_size_and_is_whole_when_it_is_taken() {
+        let mut editor = Editor::default();
+        let text: String = (0..20).map(|n| format!("line {n}\r\n")).collect();
+        typed(&mut editor, "look: ");
+        editor.paste(&text);
+        typed(&mut editor, "!");
+        let (lines, cursor) = editor.render("> ", "", 60, 5);
+        assert_eq!(lines[0].plain(), "> look: [20 lines pasted]!");
+        assert_eq!(cursor, (0, 26));
+        press(&mut editor, KeyCode::Left, KeyModifiers::NONE);
+        let taken = editor.take();
+        assert!(taken.starts_with("look: line 0\nline 1\n") && taken.ends_with("line 19\n!"));
+    }
+
+    #[test]
+    fn what_was_typed_before_comes_back_and_is_searched() {
+        let mut editor = Editor::default();
+        for text in ["first one", "second", "first two"] {
+            typed(&mut editor, text);
+            editor.take();
+        }
+        typed(&mut editor, "draft");
+        press(&mut editor, KeyCode::Up, KeyModifiers::NONE);
+        press(&mut editor, KeyCode::Up, KeyModifiers::NONE);
+        assert!(editor.has("second"));
+        press(&mut editor, KeyCode::Down, KeyModifiers::NONE);
+        press(&mut editor, KeyCode::Down, KeyModifiers::NONE);
+        assert!(editor.has("draft"));
+        press(&mut editor, KeyCode::Char('r'), CTRL);
+        typed(&mut editor, "first");
+        assert!(editor.has("first two"));
+        press(&mut editor, KeyCode::Char('r'), CTRL);
+        assert!(editor.has("first one"));
+        press(&mut editor, KeyCode::Esc, KeyModifiers::NONE);
+        assert!(editor.has("draft"));
+    }
+
+    #[test]
+    fn the_cursor_is_where_the_text_is_in_a_narrow_terminal() {
+        let mut editor = Editor::default();
+        typed(&mut editor, "世界世界abc");
+        let (lines, cursor) = editor.render("> ", "", 6, 9);
+        let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+        assert_eq!(lines, ["> 世界", "  世界", "  abc"]);
+        assert_eq!(cursor, (2, 5));
+    }
+}

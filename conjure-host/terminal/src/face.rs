@@ -1,0 +1,588 @@
+//! The face: what is shown and typed in a conversation, until it is left.
+//!
+//! One task that owns the screen. It hears keys and updates, asks for what the person wants, and
+//! draws at most thirty times a second, and at once what is typed. It holds what waits to be said, so that it can be taken back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use conjure_core::chat::Event;
+use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::sync::mpsc;
+
+use crate::approval::{self, ApprovalPrompt};
+use crate::completion::{Command, Files, Offer};
+use crate::conversation::{Decision, Request, Status, Update};
+use crate::editor::{Editor, Typed};
+use crate::history::History;
+use crate::keys::Keys;
+use crate::pick::size;
+use crate::picker::{Picked, Picker};
+use crate::question::{self, Filled, Form};
+use crate::screen::Screen;
+use crate::status;
+use crate::text::{Color, Line, Style};
+use crate::transcript::Transcript;
+use crate::{before, external};
+
+/// The time between two frames while much is told. What is typed does not wait for it.
+const FRAME: Duration = Duration::from_millis(33);
+/// How often what moves by itself is drawn.
+const STEP: Duration = Duration::from_millis(100);
+/// How long keys still go to the text when a call begins to wait: they were meant for it.
+const HEEDED_AFTER: Duration = Duration::from_millis(300);
+/// The most updates that are taken in before a frame.
+const MOST_UPDATES: usize = 4096;
+
+/// How the face is.
+#[derive(Debug, Clone)]
+pub struct FaceOptions {
+    /// Whether there are colours.
+    pub has_colors: bool,
+    /// Where what was typed is kept; nothing for nowhere.
+    pub history: Option<PathBuf>,
+    /// Where `@` looks for files.
+    pub directory: PathBuf,
+    /// The host's commands.
+    pub commands: Vec<Command>,
+    /// What is said first, with the program's own styles.
+    pub greeting: String,
+}
+
+/// What has the keys.
+enum Mode {
+    Approval(ApprovalPrompt, Instant),
+    Form(Form),
+    Picker(Picker),
+}
+
+/// Shows a conversation until it is left.
+///
+/// # Errors
+/// When there is no terminal, or it is gone.
+pub async fn converse(
+    options: FaceOptions,
+    updates: mpsc::Receiver<Update>,
+    requests: mpsc::Sender<Request>,
+) -> io::Result<()> {
+    let screen = Screen::new(Box::new(io::stdout()), options.has_colors, size()?);
+    let keys = Keys::read()?;
+    let mut transcript = Transcript::new(screen.columns());
+    transcript.print(&options.greeting);
+    let mut face = Face {
+        screen,
+        keys,
+        transcript,
+        editor: Editor::new(History::open(options.history)),
+        files: Files::below(options.directory),
+        commands: options.commands,
+        offer: None,
+        offer_left: false,
+        modes: VecDeque::new(),
+        queued: VecDeque::new(),
+        status: Status::default(),
+        is_busy: false,
+        leaves: false,
+        is_over: false,
+        requests,
+    };
+    let done = face.until_left(updates).await;
+    let left = face.leave();
+    done.and(left)
+}
+
+struct Face {
+    screen: Screen,
+    keys: Keys,
+    transcript: Transcript,
+    editor: Editor,
+    files: Files,
+    commands: Vec<Command>,
+    offer: Option<Offer>,
+    /// Whether the person left what was offered for this text.
+    offer_left: bool,
+    /// What waits for the person, the first in front.
+    modes: VecDeque<Mode>,
+    /// What was typed while something ran.
+    queued: VecDeque<String>,
+    status: Status,
+    /// Whether something runs that was asked for.
+    is_busy: bool,
+    /// Whether Ctrl-C was pressed, and the next one leaves.
+    leaves: bool,
+    is_over: bool,
+    requests: mpsc::Sender<Request>,
+}
+
+impl Face {
+    async fn until_left(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<()> {
+        let mut drawn = Instant::now();
+        self.draw()?;
+        while !self.is_over {
+            let step = if self.transcript.is_moving() {
+                STEP
+            } else {
+                Duration::from_secs(3600)
+            };
+            tokio::select! {
+                biased;
+                input = self.keys.next() => {
+                    let Some(input) = input else { return Ok(()) };
+                    self.input(input).await?;
+                    // A paste without brackets comes as many keys.
+                    while let Some(input) = self.keys.try_next() {
+                        self.input(input).await?;
+                    }
+                }
+                update = updates.recv() => {
+                    let Some(update) = update else { return Ok(()) };
+                    self.update(update).await;
+                    let until = drawn + FRAME;
+                    for _ in 0..MOST_UPDATES {
+                        let Ok(update) = updates.try_recv() else { break };
+                        self.update(update).await;
+                    }
+                    if Instant::now() < until {
+                        // More may come before the frame is due; keys do not wait for it.
+                        tokio::select! {
+                            biased;
+                            input = self.keys.next() => {
+                                let Some(input) = input else { return Ok(()) };
+                                self.input(input).await?;
+                            }
+                            () = tokio::time::sleep_until(until.into()) => {
+                                while let Ok(update) = updates.try_recv() {
+                                    self.update(update).await;
+                                }
+                            }
+                        }
+                    }
+                }
+                () = tokio::time::sleep(step) => {}
+            }
+            self.draw()?;
+            drawn = Instant::now();
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, request: Request) {
+        if self.requests.send(request).await.is_err() {
+            self.is_over = true;
+        }
+    }
+
+    /// Asks for something that has to be done before anything else is asked for.
+    async fn begin(&mut self, request: Request) {
+        self.is_busy = true;
+        self.transcript.begins();
+        self.ask(request).await;
+    }
+
+    async fn update(&mut self, update: Update) {
+        let columns = self.screen.columns();
+        match update {
+            Update::Event(event) => self.event(&event),
+            Update::Print(text) => self.transcript.print(&text),
+            Update::Status(status) => self.status = status,
+            Update::Ready => {
+                self.is_busy = false;
+                self.transcript.ends();
+                self.files.forget();
+                self.modes.retain(|mode| matches!(mode, Mode::Picker(_)));
+                if let Some(next) = self.queued.pop_front() {
+                    self.submit(next).await;
+                }
+            }
+            Update::Question(asked) => self.question(&asked),
+            Update::Pick(picker) => self.modes.push_back(Mode::Picker(picker)),
+            Update::Edit(text) => {
+                if self.editor.is_empty() {
+                    self.editor.set(&text);
+                }
+            }
+            Update::Before(said) => {
+                let lines = before::lines(&said, columns);
+                self.transcript.push(lines);
+            }
+            Update::Quit => self.is_over = true,
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.transcript.event(event);
+        let columns = self.screen.columns();
+        match event {
+            Event::Approval { call, reason } => {
+                self.transcript.push(approval::told(call, reason, columns));
+                let prompt = ApprovalPrompt::new(call);
+                self.modes.push_back(Mode::Approval(prompt, Instant::now()));
+            }
+            Event::Question(asked) => self.question(asked),
+            Event::QuestionOver { id, .. } => self.settle(id),
+            Event::CallStarted { call_id, .. } => self.settle(call_id),
+            Event::FunctionCallOutput(output) => self.settle(&output.call_id),
+            _ => {}
+        }
+    }
+
+    fn question(&mut self, asked: &conjure_core::chat::QuestionAsked) {
+        let told = question::told(asked, self.screen.columns());
+        self.transcript.push(told);
+        self.modes.push_back(Mode::Form(Form::new(asked)));
+    }
+
+    /// Something waits for the person no longer.
+    fn settle(&mut self, id: &str) {
+        self.modes.retain(|mode| match mode {
+            Mode::Approval(prompt, _) => prompt.call_id != id,
+            Mode::Form(form) => form.id != id,
+            Mode::Picker(_) => true,
+        });
+    }
+
+    async fn input(&mut self, input: Input) -> io::Result<()> {
+        match input {
+            Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
+            Input::Paste(text) => {
+                if let Some(Mode::Approval(prompt, _)) = self.modes.front_mut()
+                    && self.editor.is_empty()
+                {
+                    prompt.paste(&text);
+                } else {
+                    self.editor.paste(&text);
+                    self.offers();
+                }
+            }
+            Input::Resize(columns, rows) => {
+                self.screen
+                    .resize(usize::from(columns.max(1)), usize::from(rows.max(2)))?;
+                self.transcript.resize(self.screen.columns());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn key(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let is_interrupt = control && key.code == KeyCode::Char('c');
+        if !is_interrupt {
+            self.leaves = false;
+        }
+        if self.mode_key(key).await {
+            return;
+        }
+        if self.offer.is_some() && self.offer_key(key) {
+            return;
+        }
+        match key.code {
+            KeyCode::Char('c') if control => self.interrupt().await,
+            KeyCode::Char('d') if control && self.editor.is_empty() => self.is_over = true,
+            KeyCode::Char('z') if control => self.suspend(),
+            KeyCode::Char('t') if control => self.transcript.toggle_thoughts(),
+            KeyCode::Char('o') if control => self.transcript.show_output(),
+            KeyCode::Char('g') if control && !self.editor.is_searching() => self.external(),
+            KeyCode::Esc if !self.editor.is_searching() => {
+                if self.is_busy {
+                    self.ask(Request::Stop).await;
+                }
+            }
+            KeyCode::Up if self.editor.is_empty() && !self.queued.is_empty() => {
+                // What waits is taken back to be changed.
+                if let Some(text) = self.queued.pop_back() {
+                    self.editor.set(&text);
+                }
+            }
+            _ => match self.editor.key(key) {
+                Typed::Enter => self.enter().await,
+                Typed::Edited => self.offers(),
+                Typed::Ignored => {}
+            },
+        }
+    }
+
+    /// Whether what waits for the person took the key.
+    async fn mode_key(&mut self, key: KeyEvent) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let is_interrupt = control && key.code == KeyCode::Char('c');
+        let is_typing = !self.editor.is_empty();
+        match self.modes.front_mut() {
+            Some(Mode::Picker(picker)) => {
+                let id = match picker.key(key) {
+                    Picked::Goes => return true,
+                    Picked::One(id) => Some(id),
+                    Picked::None => None,
+                };
+                let list = std::mem::take(&mut picker.list);
+                self.modes.pop_front();
+                self.begin(Request::Picked { list, id }).await;
+                true
+            }
+            Some(Mode::Approval(prompt, since)) if !is_interrupt => {
+                // Keys that were on their way to a text decide nothing.
+                if is_typing && key.code == KeyCode::Tab {
+                    *since = Instant::now() - HEEDED_AFTER;
+                    let text = self.editor.whole();
+                    self.editor.set("");
+                    self.queued.push_front(text);
+                    return true;
+                }
+                if is_typing || since.elapsed() < HEEDED_AFTER {
+                    return false;
+                }
+                let (call_id, name) = (prompt.call_id.clone(), prompt.name.clone());
+                if let Some(decision) = prompt.key(key) {
+                    self.modes.pop_front();
+                    self.decided(&decision);
+                    self.ask(Request::Decide {
+                        call_id,
+                        name,
+                        decision,
+                    })
+                    .await;
+                }
+                true
+            }
+            Some(Mode::Form(form)) => {
+                let id = form.id.clone();
+                let filled = match key.code {
+                    KeyCode::Esc => Filled::Declined,
+                    KeyCode::Enter if key.modifiers.is_empty() => {
+                        let text = self.editor.whole();
+                        self.editor.set("");
+                        form.answer(&text)
+                    }
+                    _ => return false,
+                };
+                let content = match filled {
+                    Filled::Goes => return true,
+                    Filled::Whole(content) => Some(content),
+                    Filled::Declined => None,
+                };
+                self.modes.pop_front();
+                self.ask(Request::Answer { id, content }).await;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Says what was decided where it stays.
+    fn decided(&mut self, decision: &Decision) {
+        let text = match decision {
+            Decision::Once => "yes, once".to_owned(),
+            Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
+            Decision::Always(pattern) => format!("yes, and always: {pattern}"),
+            Decision::No(reason) if reason.is_empty() => "no".to_owned(),
+            Decision::No(reason) => format!("no: {reason}"),
+        };
+        let first = Line::of("  ↳ ", Style::of(Color::Yellow));
+        let indent = Line::of("    ", Style::PLAIN);
+        let line = Line::of(text, Style::PLAIN);
+        let lines = line.wrap(self.screen.columns(), &first, &indent);
+        self.transcript.push(lines);
+    }
+
+    fn offer_key(&mut self, key: KeyEvent) -> bool {
+        let Some(offer) = &mut self.offer else {
+            return false;
+        };
+        match key.code {
+            KeyCode::Down => offer.next(),
+            KeyCode::Up => offer.previous(),
+            KeyCode::Tab => self.take_offer(),
+            // A command that is whole is meant; one that is not becomes so.
+            KeyCode::Enter
+                if key.modifiers.is_empty() && !self.editor.has(offer.chosen().0.trim_end()) =>
+            {
+                self.take_offer();
+            }
+            KeyCode::Esc => {
+                self.offer = None;
+                self.offer_left = true;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_offer(&mut self) {
+        if let Some(offer) = self.offer.take() {
+            let (text, replaced) = offer.chosen();
+            self.editor.complete(replaced, text);
+        }
+    }
+
+    /// Looks for what can be offered at the cursor.
+    fn offers(&mut self) {
+        let (before, at_end) = self.editor.before_cursor();
+        let is_word = before.starts_with('/') || before.contains('@');
+        if !is_word || !at_end || self.editor.is_searching() {
+            self.offer = None;
+            self.offer_left = false;
+        } else if !self.offer_left {
+            self.offer = Offer::at(before, &self.commands, &mut self.files);
+        }
+    }
+
+    async fn enter(&mut self) {
+        if self.editor.whole().trim().is_empty() {
+            return;
+        }
+        self.offer = None;
+        self.offer_left = false;
+        let text = self.editor.take();
+        if self.is_busy {
+            self.queued.push_back(text);
+        } else {
+            self.submit(text).await;
+        }
+    }
+
+    async fn submit(&mut self, text: String) {
+        let trimmed = text.trim();
+        if matches!(trimmed, "/quit" | "/exit") {
+            self.is_over = true;
+            return;
+        }
+        self.transcript.said(trimmed);
+        let request = if let Some(command) = trimmed.strip_prefix('!') {
+            Request::Shell(command.trim().to_owned())
+        } else if trimmed.starts_with('/') {
+            Request::Command(trimmed.to_owned())
+        } else {
+            Request::Say(trimmed.to_owned())
+        };
+        self.begin(request).await;
+    }
+
+    /// Ctrl-C: clears what is typed, else stops what runs, and the second one leaves.
+    async fn interrupt(&mut self) {
+        if !self.editor.is_empty() {
+            self.editor.set("");
+            self.offer = None;
+            return;
+        }
+        if std::mem::replace(&mut self.leaves, true) {
+            self.is_over = true;
+        } else if self.is_busy {
+            self.ask(Request::Stop).await;
+        }
+    }
+
+    /// Lets another editor have the text.
+    fn external(&mut self) {
+        let text = self.editor.whole();
+        match self.lend(|| external::edit(&text)) {
+            Ok(text) => self.editor.set(text.trim_end()),
+            Err(error) => self
+                .transcript
+                .note("note: ", Color::Yellow, &error.to_string()),
+        }
+    }
+
+    /// Stops the program until the shell lets it go on.
+    fn suspend(&mut self) {
+        let stopped = self.lend(|| {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::TSTP)
+        });
+        if let Err(error) = stopped {
+            self.transcript
+                .note("note: ", Color::Yellow, &error.to_string());
+        }
+    }
+
+    /// Lets something else have the terminal.
+    fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        // A terminal that is gone is found out by the next frame.
+        let _ = self.screen.clear();
+        let done = self.keys.lend(work);
+        if let Ok((columns, rows)) = size() {
+            let _ = self.screen.resize(columns, rows);
+            self.transcript.resize(self.screen.columns());
+        }
+        done
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        let (columns, rows) = (self.screen.columns(), self.screen.rows());
+        let (mut below, mut cursor) = self.below(columns, rows);
+        let room = rows.saturating_sub(below.len() + 1).max(1);
+        let (above, mut region) = self.transcript.frame(room);
+        region.push(Line::new());
+        cursor.0 += region.len();
+        region.append(&mut below);
+        // The lowest lines count where not all fit.
+        let over = region.len().saturating_sub(rows);
+        region.drain(..over);
+        cursor.0 = cursor.0.saturating_sub(over);
+        self.screen.draw(&above, &region, cursor)
+    }
+
+    /// What stands below the turn: what waits, what is typed, what is offered, and the status.
+    fn below(&self, columns: usize, rows: usize) -> (Vec<Line>, (usize, usize)) {
+        let mut lines = Vec::new();
+        for text in &self.queued {
+            let first = text.lines().next().unwrap_or_default();
+            let line = Line::of("⧗ ", Style::DIM).with(first, Style::DIM);
+            lines.push(line.cut(columns));
+        }
+        if !self.queued.is_empty() {
+            let hint = "  waits for the answer (Up takes it back)";
+            lines.push(Line::of(hint, Style::DIM).cut(columns));
+        }
+        let most = (rows / 2).max(3);
+        let mut at_text = true;
+        let mut cursor = (0, 0);
+        match self.modes.front() {
+            Some(Mode::Approval(prompt, _)) => {
+                let (prompt, at) = prompt.render(columns);
+                cursor = (lines.len() + at.0, at.1);
+                lines.extend(prompt);
+                at_text = !self.editor.is_empty();
+                if at_text {
+                    let hint = "You are typing: Tab sets that aside and decides.";
+                    lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
+                }
+            }
+            Some(Mode::Picker(picker)) => {
+                let (picker, at) = picker.render(columns, most.max(6));
+                cursor = (lines.len() + at.0, at.1);
+                lines.extend(picker);
+                at_text = false;
+            }
+            Some(Mode::Form(form)) => lines.extend(form.render(columns)),
+            None => {}
+        }
+        if at_text {
+            let hint = if self.is_busy {
+                "type what comes next"
+            } else {
+                "Ask something, or / for commands"
+            };
+            let (text, at) = self.editor.render("› ", hint, columns, most);
+            cursor = (lines.len() + at.0, at.1);
+            lines.extend(text);
+            if let Some(offer) = &self.offer {
+                lines.extend(offer.render(columns, most));
+            }
+        }
+        lines.push(if self.leaves {
+            Line::of("Ctrl-C once more leaves", Style::of(Color::Yellow))
+        } else {
+            status::line(&self.status, columns)
+        });
+        (lines, cursor)
+    }
+
+    /// Takes the region away; what was said stays.
+    fn leave(&mut self) -> io::Result<()> {
+        self.transcript.ends();
+        let (above, _) = self.transcript.frame(0);
+        self.screen.draw(&above, &[], (0, 0))
+    }
+}

@@ -1,0 +1,114 @@
+//! Keys, pastes and sizes, read on a thread of their own.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossterm::event::{self, Event};
+use crossterm::terminal;
+use tokio::sync::mpsc;
+
+/// How often the reader looks whether it is to pause.
+const LOOKS: Duration = Duration::from_millis(100);
+/// Pastes come in brackets; keys are told apart as far as the terminal can: Shift-Enter from Enter.
+const BEGIN: &str = "\u{1b}[?2004h\u{1b}[>1u\u{1b}[>4;1m";
+/// As the terminal was.
+const END: &str = "\u{1b}[>4;0m\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h";
+
+/// Reads the keyboard while it lives; the terminal is as it was before when it is dropped.
+pub(crate) struct Keys {
+    events: mpsc::Receiver<Event>,
+    is_paused: Arc<AtomicBool>,
+    /// Whether the reader waits.
+    waits: Arc<AtomicBool>,
+}
+
+impl Keys {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// When there is no terminal.
+    pub(crate) fn read() -> std::io::Result<Self> {
+        begin()?;
+        let (found, events) = mpsc::channel(256);
+        let is_paused = Arc::new(AtomicBool::new(false));
+        let waits = Arc::new(AtomicBool::new(false));
+        let (pause, waiting) = (Arc::clone(&is_paused), Arc::clone(&waits));
+        std::thread::spawn(move || {
+            loop {
+                if found.is_closed() {
+                    return;
+                }
+                if pause.load(Ordering::Acquire) {
+                    waiting.store(true, Ordering::Release);
+                    std::thread::sleep(LOOKS / 4);
+                    continue;
+                }
+                waiting.store(false, Ordering::Release);
+                match event::poll(LOOKS) {
+                    Ok(false) => {}
+                    Ok(true) => match event::read() {
+                        Ok(event) => {
+                            if found.blocking_send(event).is_err() {
+                                return;
+                            }
+                        }
+                        Err(_) => return,
+                    },
+                    Err(_) => return,
+                }
+            }
+        });
+        Ok(Self {
+            events,
+            is_paused,
+            waits,
+        })
+    }
+
+    /// The next event; nothing when the terminal is gone.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        self.events.recv().await
+    }
+
+    /// One that is there already.
+    pub(crate) fn try_next(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    /// Lets something else have the terminal while `work` runs.
+    pub(crate) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.is_paused.store(true, Ordering::Release);
+        // The reader looks every so often, and then reads no more.
+        while !self.waits.load(Ordering::Acquire) && !self.events.is_closed() {
+            std::thread::sleep(LOOKS / 10);
+        }
+        end();
+        let done = work();
+        let _ = begin();
+        self.is_paused.store(false, Ordering::Release);
+        done
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.events.close();
+        end();
+    }
+}
+
+fn begin() -> std::io::Result<()> {
+    terminal::enable_raw_mode()?;
+    let mut out = std::io::stdout();
+    out.write_all(BEGIN.as_bytes())?;
+    out.flush()
+}
+
+fn end() {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(END.as_bytes());
+    let _ = out.flush();
+    let _ = terminal::disable_raw_mode();
+}

@@ -1,0 +1,38 @@
+//! A conversation at a terminal: what is said, rendered as it comes, and what is typed meanwhile.
+//!
+//! What is finished goes to the terminal's own scrollback once; a region below it is redrawn. The
+//! face knows events, keys and lines, and nothing of sessions or models: it asks for what the person
+//! wants with a [`Request`] and is told with an [`Update`]. Begin at [`converse`]; `screen` writes,
+//! `transcript` makes lines of events, `editor` is what is typed. A leaf: only the command line
+//! depends on it. Why there is no library for it: `conjure-core/docs/adr/0009-a-region-of-our-own.md`.
+
+mod approval;
+mod before;
+mod call;
+mod completion;
+mod conversation;
+mod diff;
+mod editor;
+mod external;
+mod face;
+mod highlight;
+mod history;
+mod keys;
+mod markdown;
+mod pick;
+mod picker;
+mod question;
+mod screen;
+mod status;
+mod stream;
+mod table;
+mod text;
+mod transcript;
+mod words;
+
+pub use call::summary;
+pub use completion::Command;
+pub use conversation::{Decision, Request, Said, Status, Update};
+pub use face::{FaceOptions, converse};
+pub use pick::pick;
+pub use picker::{Choice, Picker};

@@ -1,0 +1,279 @@
+//! Markdown as lines of a terminal.
+//!
+//! Reads with comrak and writes lines of at most so many columns. Knows nothing of streams: what
+//! comes in pieces is [`crate::stream`]'s affair.
+
+use comrak::nodes::{ListType, Node, NodeList, NodeValue};
+use comrak::{Arena, Options, parse_document};
+
+use crate::highlight::CodeLines;
+use crate::table;
+use crate::text::{Color, Line, Style};
+
+/// The narrowest that text is set to.
+const LEAST_COLUMNS: usize = 16;
+
+/// A text's top-level blocks.
+pub(crate) struct Block {
+    /// The line of the source that it begins on, counted from 0.
+    pub(crate) starts_at: usize,
+    /// Its lines.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// Renders Markdown into lines of at most so many columns.
+pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for block in blocks(text, columns, &mut CodeLines::default()) {
+        if !lines.is_empty() {
+            lines.push(Line::new());
+        }
+        lines.extend(block.lines);
+    }
+    lines
+}
+
+/// Renders each top-level block on its own; `code` is what is known of the code that was read last.
+pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<Block> {
+    let columns = columns.max(LEAST_COLUMNS);
+    let arena = Arena::new();
+    let document = parse_document(&arena, text, &options());
+    let mut blocks = Vec::new();
+    for node in document.children() {
+        let mut writer = Writer {
+            columns,
+            lines: Vec::new(),
+            prefix: Line::new(),
+            first: None,
+            code: &mut *code,
+        };
+        writer.block(node);
+        let starts_at = node.data().sourcepos.start.line.saturating_sub(1);
+        blocks.push(Block {
+            starts_at,
+            lines: writer.lines,
+        });
+    }
+    blocks
+}
+
+fn options() -> Options<'static> {
+    let mut options = Options::default();
+    options.extension.table = true;
+    options.extension.strikethrough = true;
+    options.extension.tasklist = true;
+    options
+}
+
+/// Writes blocks below each other.
+struct Writer<'a> {
+    columns: usize,
+    lines: Vec<Line>,
+    /// What every line begins with: bars of quotes, the indentation of items.
+    prefix: Line,
+    /// What the next line begins with in place of that: an item's mark.
+    first: Option<Line>,
+    code: &'a mut CodeLines,
+}
+
+impl Writer<'_> {
+    fn block(&mut self, node: Node<'_>) {
+        match &node.data().value {
+            NodeValue::Paragraph => self.paragraph(node, Style::PLAIN),
+            NodeValue::Heading(heading) => self.heading(node, heading.level),
+            NodeValue::ThematicBreak => {
+                let width = self.columns.saturating_sub(self.prefix.width()).min(40);
+                self.line(&Line::of("─".repeat(width), Style::DIM));
+            }
+            NodeValue::CodeBlock(code) => self.code(&code.info, &code.literal),
+            NodeValue::HtmlBlock(html) => self.code("html", &html.literal),
+            NodeValue::BlockQuote => {
+                let before = self.prefix.clone();
+                self.prefix.push("│ ", Style::DIM);
+                if let Some(first) = &mut self.first {
+                    first.push("│ ", Style::DIM);
+                }
+                self.blocks(node, true);
+                self.prefix = before;
+            }
+            NodeValue::List(list) => self.list(node, list),
+            NodeValue::Table(aligned) => {
+                let columns = self.columns.saturating_sub(self.prefix.width());
+                for line in table::render(&rows(node), &aligned.alignments, columns) {
+                    self.line(&line);
+                }
+            }
+            _ => self.blocks(node, true),
+        }
+    }
+
+    /// The blocks within a block, with a line between them where it is loose.
+    fn blocks(&mut self, node: Node<'_>, is_loose: bool) {
+        for (at, child) in node.children().enumerate() {
+            if at > 0 && is_loose {
+                self.lines.push(self.prefix.clone());
+            }
+            self.block(child);
+        }
+    }
+
+    fn paragraph(&mut self, node: Node<'_>, style: Style) {
+        for text in inlines(node, style) {
+            self.wrapped(&text);
+        }
+    }
+
+    fn heading(&mut self, node: Node<'_>, level: u8) {
+        let style = Style {
+            bold: true,
+            underline: level == 1,
+            color: (level > 1).then_some(Color::Blue),
+            ..Style::PLAIN
+        };
+        self.paragraph(node, style);
+    }
+
+    fn code(&mut self, info: &str, code: &str) {
+        let mut indented = self.prefix.clone();
+        indented.push("  ", Style::PLAIN);
+        let mut first = self.first.take();
+        if let Some(first) = &mut first {
+            first.push("  ", Style::PLAIN);
+        }
+        for line in self.code.of(info, code) {
+            let first = first.take().unwrap_or_else(|| indented.clone());
+            let lines = line.chunks(self.columns, &first, &indented);
+            self.lines.extend(lines);
+        }
+    }
+
+    fn list(&mut self, node: Node<'_>, list: &NodeList) {
+        let before = self.prefix.clone();
+        for (at, item) in node.children().enumerate() {
+            if at > 0 && !list.tight {
+                self.lines.push(before.clone());
+            }
+            let mark = match &item.data().value {
+                NodeValue::TaskItem(task) => match task.symbol {
+                    Some(_) => "☑ ".to_owned(),
+                    None => "☐ ".to_owned(),
+                },
+                _ if list.list_type == ListType::Ordered => {
+                    format!("{}. ", list.start + at)
+                }
+                _ => "• ".to_owned(),
+            };
+            let mut first = self.first.take().unwrap_or_else(|| before.clone());
+            first.push(&mark, Style::DIM);
+            let width = Line::of(&mark, Style::PLAIN).width();
+            self.first = Some(first);
+            self.prefix.push(" ".repeat(width), Style::PLAIN);
+            self.blocks(item, !list.tight);
+            // An item with nothing in it shows its mark.
+            if let Some(first) = self.first.take() {
+                self.lines.push(first);
+            }
+            self.prefix.clone_from(&before);
+        }
+    }
+
+    fn wrapped(&mut self, text: &Line) {
+        let first = self.first.take().unwrap_or_else(|| self.prefix.clone());
+        let lines = text.wrap(self.columns, &first, &self.prefix);
+        self.lines.extend(lines);
+    }
+
+    fn line(&mut self, line: &Line) {
+        let mut whole = self.first.take().unwrap_or_else(|| self.prefix.clone());
+        whole.extend(line);
+        self.lines.push(whole);
+    }
+}
+
+/// The cells of a table, its head first.
+fn rows(node: Node<'_>) -> Vec<Vec<Line>> {
+    let cells = |row: Node<'_>| {
+        let cells = row.children();
+        cells
+            .map(|cell| {
+                let mut text = Line::new();
+                for part in inlines(cell, Style::PLAIN) {
+                    text.extend(&part);
+                }
+                text
+            })
+            .collect()
+    };
+    node.children().map(cells).collect()
+}
+
+/// What stands in a paragraph: a line for each that the writer broke himself.
+fn inlines(node: Node<'_>, style: Style) -> Vec<Line> {
+    let mut lines = vec![Line::new()];
+    for child in node.children() {
+        inline(child, style, &mut lines);
+    }
+    lines
+}
+
+fn inline(node: Node<'_>, style: Style, lines: &mut Vec<Line>) {
+    let mut push = |text: &str, style| {
+        if let Some(line) = lines.last_mut() {
+            line.push(text, style);
+        }
+    };
+    let inner = match &node.data().value {
+        NodeValue::Text(text) => return push(text, style),
+        NodeValue::SoftBreak => return push(" ", style),
+        NodeValue::LineBreak => return lines.push(Line::new()),
+        NodeValue::Code(code) => {
+            let code_style = Style {
+                color: Some(Color::Cyan),
+                ..style
+            };
+            return push(&code.literal, code_style);
+        }
+        NodeValue::HtmlInline(html) | NodeValue::Raw(html) => return push(html, style),
+        NodeValue::Emph => Style {
+            italic: true,
+            ..style
+        },
+        NodeValue::Strong => Style {
+            bold: true,
+            ..style
+        },
+        NodeValue::Strikethrough => Style {
+            strike: true,
+            ..style
+        },
+        NodeValue::Link(link) | NodeValue::Image(link) => {
+            let url = link.url.clone();
+            let shown = Style {
+                underline: true,
+                ..style
+            };
+            let before = lines.last().map(Line::plain).unwrap_or_default().len();
+            for child in node.children() {
+                inline(child, shown, lines);
+            }
+            let text = lines.last().map(Line::plain).unwrap_or_default();
+            let text = text.get(before..).unwrap_or_default();
+            // Where a link leads is said: a terminal shows no more than this.
+            if text != url && !url.is_empty() && url.trim_start_matches("mailto:") != text {
+                let dim = Style { dim: true, ..style };
+                let url = match text {
+                    "" => url,
+                    _ => format!(" ({url})"),
+                };
+                if let Some(line) = lines.last_mut() {
+                    line.push(url, dim);
+                }
+            }
+            return;
+        }
+        _ => style,
+    };
+    for child in node.children() {
+        inline(child, inner, lines);
+    }
+}

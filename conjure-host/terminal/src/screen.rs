@@ -1,0 +1,219 @@
+//! The region at the bottom of the terminal that is redrawn, and the lines above it that never are.
+//!
+//! What is finished is written above the region once, and from there on is the terminal's own: it
+//! scrolls, is copied and searched as any other output. A frame is one write. Lines that did not
+//! change are not written again, and none is erased before it is written, so nothing flickers. No
+//! line is as wide as the terminal: no terminal breaks one by itself.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use crate::text::Line;
+
+/// Begins and ends a frame, for terminals that show it as a whole.
+const FRAME: (&str, &str) = ("\u{1b}[?2026h\u{1b}[?25l", "\u{1b}[?25h\u{1b}[?2026l");
+
+/// Draws the region.
+pub(crate) struct Screen {
+    out: Box<dyn Write + Send>,
+    has_colors: bool,
+    columns: usize,
+    rows: usize,
+    /// The region's lines as they were written, and how wide each is.
+    drawn: Vec<(String, usize)>,
+    /// The cursor's row and column in it.
+    cursor: (usize, usize),
+}
+
+impl Screen {
+    /// A region at the cursor, in a terminal of so many columns and rows.
+    pub(crate) fn new(
+        out: Box<dyn Write + Send>,
+        has_colors: bool,
+        (columns, rows): (usize, usize),
+    ) -> Self {
+        Self {
+            out,
+            has_colors,
+            columns,
+            rows,
+            drawn: Vec::new(),
+            cursor: (0, 0),
+        }
+    }
+
+    /// How many columns a line may have.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns.saturating_sub(1).max(1)
+    }
+
+    /// How many lines the region may have.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.saturating_sub(1).max(1)
+    }
+
+    /// Writes lines above the region, and the region with the cursor in this row and column of it.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub(crate) fn draw(
+        &mut self,
+        above: &[Line],
+        region: &[Line],
+        cursor: (usize, usize),
+    ) -> io::Result<()> {
+        let columns = self.columns();
+        let encode = |line: &Line| {
+            let line = line.cut(columns);
+            (line.to_terminal(self.has_colors), line.width())
+        };
+        let region: Vec<(String, usize)> = region.iter().take(self.rows()).map(encode).collect();
+        let cursor = (
+            cursor.0.min(region.len().saturating_sub(1)),
+            cursor.1.min(columns),
+        );
+        if above.is_empty() && region == self.drawn && cursor == self.cursor {
+            return Ok(());
+        }
+        let mut out = String::from(FRAME.0);
+        up(&mut out, self.cursor.0);
+        out.push('\r');
+        for line in above {
+            let _ = write!(out, "{}\u{1b}[K\r\n", encode(line).0);
+        }
+        let shrinks = region.len() < self.drawn.len() || !above.is_empty();
+        for (at, (line, _)) in region.iter().enumerate() {
+            if at > 0 {
+                out.push_str("\r\n");
+            }
+            let is_same =
+                above.is_empty() && self.drawn.get(at).is_some_and(|(drawn, _)| drawn == line);
+            let is_last = at + 1 == region.len();
+            if !is_same || (is_last && shrinks) {
+                let _ = write!(out, "{line}\u{1b}[K");
+            }
+            if is_last && shrinks {
+                out.push_str("\u{1b}[J");
+            }
+        }
+        if region.is_empty() {
+            out.push_str("\u{1b}[J");
+        }
+        up(&mut out, region.len().saturating_sub(1) - cursor.0);
+        out.push('\r');
+        if cursor.1 > 0 {
+            let _ = write!(out, "\u{1b}[{}C", cursor.1);
+        }
+        out.push_str(FRAME.1);
+        self.drawn = region;
+        self.cursor = cursor;
+        self.out.write_all(out.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// The terminal has another size. What was drawn is taken away: terminals break lines anew that
+    /// do not fit any more, so its rows are counted in the new width.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub(crate) fn resize(&mut self, columns: usize, rows: usize) -> io::Result<()> {
+        let columns = columns.max(1);
+        let above = self.drawn.iter().take(self.cursor.0);
+        let above: usize = above.map(|(_, width)| width.div_ceil(columns).max(1)).sum();
+        let above = above + self.cursor.1 / columns;
+        (self.columns, self.rows) = (columns, rows.max(2));
+        self.take_away(above.min(self.rows))
+    }
+
+    /// Takes the region away; the cursor stands where it began.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        self.take_away(self.cursor.0)
+    }
+
+    fn take_away(&mut self, above: usize) -> io::Result<()> {
+        let mut out = String::new();
+        up(&mut out, above);
+        out.push_str("\r\u{1b}[J");
+        self.drawn.clear();
+        self.cursor = (0, 0);
+        self.out.write_all(out.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+fn up(out: &mut String, rows: usize) {
+    if rows > 0 {
+        let _ = write!(out, "\u{1b}[{rows}A");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::text::Style;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Written {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    fn lines(texts: &[&str]) -> Vec<Line> {
+        texts
+            .iter()
+            .map(|text| Line::of(text, Style::PLAIN))
+            .collect()
+    }
+
+    #[test]
+    fn only_what_changed_is_written() {
+        let written = Written::default();
+        let mut screen = Screen::new(Box::new(written.clone()), true, (40, 10));
+        screen.draw(&[], &lines(&["one", "two"]), (1, 3)).unwrap();
+        written.take();
+        screen.draw(&[], &lines(&["one", "two"]), (1, 3)).unwrap();
+        assert_eq!(written.take(), "");
+        screen.draw(&[], &lines(&["one", "twos"]), (1, 4)).unwrap();
+        let frame = written.take();
+        assert!(!frame.contains("one"), "{frame:?}");
+        assert!(frame.contains("twos\u{1b}[K"), "{frame:?}");
+        screen
+            .draw(&lines(&["done"]), &lines(&["two"]), (0, 0))
+            .unwrap();
+        let frame = written.take();
+        assert!(
+            frame.contains("done\u{1b}[K\r\ntwo\u{1b}[K\u{1b}[J"),
+            "{frame:?}"
+        );
+    }
+
+    #[test]
+    fn a_narrower_terminal_has_broken_what_was_drawn() {
+        let written = Written::default();
+        let mut screen = Screen::new(Box::new(written.clone()), true, (40, 10));
+        let wide = "x".repeat(39);
+        screen.draw(&[], &lines(&[&wide, "two"]), (1, 3)).unwrap();
+        written.take();
+        screen.resize(20, 10).unwrap();
+        assert_eq!(written.take(), "\u{1b}[2A\r\u{1b}[J");
+    }
+}

@@ -1,0 +1,211 @@
+//! A program in a terminal of tmux: keys go to it, and what a person would see comes back.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Cli, KitError, Workspace};
+
+/// How long something may take to be seen.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How often the screen is looked at.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// How many were started, so that each has a socket of its own.
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
+/// A terminal with a program in it. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Tmux {
+    socket: PathBuf,
+    workspace: Workspace,
+}
+
+impl Tmux {
+    /// Starts a program in a terminal of so many columns and rows.
+    ///
+    /// # Errors
+    /// When there is no tmux.
+    pub fn start(cli: Cli, columns: u16, rows: u16) -> Result<Self, KitError> {
+        let (workspace, words) = cli.in_tmux()?;
+        let config = workspace.root().join("tmux.conf");
+        let text = "set -g status off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\n\
+                    set -g history-limit 10000\nset -s escape-time 0\nset -s extended-keys on\n";
+        std::fs::write(&config, text).map_err(|source| KitError::File {
+            path: config.clone(),
+            source,
+        })?;
+        let tmux = Self {
+            // A socket's path is short.
+            socket: std::env::temp_dir().join(format!(
+                "conjure-tmux-{}-{}",
+                std::process::id(),
+                STARTED.fetch_add(1, Ordering::Relaxed)
+            )),
+            workspace,
+        };
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        let mut args: Vec<OsString> = vec!["-f".into(), config.into()];
+        for word in ["new-session", "-d", "-x", &columns, "-y", &rows, "-c"] {
+            args.push(word.into());
+        }
+        args.push(tmux.workspace.work().into());
+        args.push("--".into());
+        args.extend(words);
+        tmux.run(&args)?;
+        Ok(tmux)
+    }
+
+    fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, KitError> {
+        let mut command = Command::new("tmux");
+        command
+            .env_remove("TMUX")
+            .env("LANG", "C.UTF-8")
+            .arg("-S")
+            .arg(&self.socket);
+        let output = command
+            .args(args)
+            .output()
+            .map_err(|source| KitError::Start {
+                program: "tmux".into(),
+                source,
+            })?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Presses keys, by the names that tmux has for them: `Enter`, `Escape`, `C-c`, `y`.
+    ///
+    /// # Errors
+    /// When tmux is gone.
+    pub fn press(&self, keys: &[&str]) -> Result<(), KitError> {
+        let mut args = vec!["send-keys"];
+        args.extend(keys);
+        self.run(&args).map(drop)
+    }
+
+    /// Types a text, letter by letter.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn types(&self, text: &str) -> Result<(), KitError> {
+        self.run(&["send-keys", "-l", text]).map(drop)
+    }
+
+    /// Pastes a text, in brackets where the program asked for them.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn pastes(&self, text: &str) -> Result<(), KitError> {
+        self.run(&["set-buffer", text])?;
+        self.run(&["paste-buffer", "-p"]).map(drop)
+    }
+
+    /// Gives the terminal another size.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn resize(&self, columns: u16, rows: u16) -> Result<(), KitError> {
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        self.run(&["resize-window", "-x", &columns, "-y", &rows])
+            .map(drop)
+    }
+
+    /// What is on the screen, without empty lines at its end.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn screen(&self) -> Result<String, KitError> {
+        Ok(self.run(&["capture-pane", "-p"])?.trim_end().to_owned())
+    }
+
+    /// What is on the screen with its colours, as escape sequences.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn colors(&self) -> Result<String, KitError> {
+        self.run(&["capture-pane", "-p", "-e"])
+    }
+
+    /// Everything from the first line on, also what has left the screen.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn everything(&self) -> Result<String, KitError> {
+        let all = self.run(&["capture-pane", "-p", "-S", "-"])?;
+        Ok(all.trim_end().to_owned())
+    }
+
+    /// Waits until the screen is as wanted, and gives it back.
+    ///
+    /// # Errors
+    /// [`KitError::Deadline`] with the last screen.
+    pub fn wait_until(
+        &self,
+        what: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<String, KitError> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let screen = self.screen()?;
+            if is_there(&screen) {
+                return Ok(screen);
+            }
+            if Instant::now() > until {
+                return Err(KitError::Deadline {
+                    what: what.to_owned(),
+                    limit: LIMIT,
+                    seen: screen,
+                });
+            }
+            thread::sleep(LOOKS);
+        }
+    }
+
+    /// Waits until a text is on the screen.
+    ///
+    /// # Errors
+    /// As [`Tmux::wait_until`].
+    pub fn wait_for(&self, text: &str) -> Result<String, KitError> {
+        self.wait_until(text, |screen| screen.contains(text))
+    }
+
+    /// Waits for the program's end: its exit code.
+    ///
+    /// # Errors
+    /// [`KitError::Deadline`] with the last screen.
+    pub fn ended(&self) -> Result<i32, KitError> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let status =
+                self.run(&["display-message", "-p", "#{pane_dead} #{pane_dead_status}"])?;
+            if let Some(code) = status.trim().strip_prefix("1 ") {
+                return Ok(code.parse().unwrap_or(-1));
+            }
+            if Instant::now() > until {
+                return Err(KitError::Deadline {
+                    what: "the program's end".to_owned(),
+                    limit: LIMIT,
+                    seen: self.screen()?,
+                });
+            }
+            thread::sleep(LOOKS);
+        }
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        // A server that has gone needs no end.
+        let _ = self.run(&["kill-server"]);
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
