@@ -31,8 +31,9 @@ function put(piece) {
   const how = piece.dataset.swap;
   if (how === "outer" || how === "inner") keep(target, content);
   const focused = target.contains(document.activeElement) ? document.activeElement.id : "";
-  // A browser holds the reader's place only where there is something above it.
-  if ((how === "prepend" || target.id === "older") && scroller.scrollTop < 2) scroller.scrollTop = 2;
+  // What comes above the reader moves nothing of what they read.
+  const mark = target.id === "older" ? target.nextElementSibling : null;
+  const top = mark?.getBoundingClientRect().top;
   switch (how) {
     case "outer": target.replaceWith(content); break;
     case "inner": target.replaceChildren(content); break;
@@ -40,6 +41,7 @@ function put(piece) {
     case "prepend": target.prepend(content); break;
     case "remove": target.remove(); break;
   }
+  if (mark) scroller.scrollTop += mark.getBoundingClientRect().top - top;
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
   if (target.tagName === "DIALOG") target.childElementCount ? show(target) : target.close();
   if (target.id === "toasts") setTimeout(() => target.firstElementChild?.remove(), 9000);

@@ -10,7 +10,7 @@ use super::place::Place;
 use super::{card, code, markdown, question, render};
 
 /// Elements that the page is made of.
-const ELEMENTS: [&str; 44] = [
+const ELEMENTS: [&str; 45] = [
     "a",
     "article",
     "blockquote",
@@ -55,6 +55,7 @@ const ELEMENTS: [&str; 44] = [
     "th",
     "thead",
     "tr",
+    "ul",
 ];
 
 /// What others may say.
@@ -160,6 +161,7 @@ fn cases() -> Vec<String> {
         "\u{e0041}\u{e0042}tags",
         "\u{ff1c}script\u{ff1e}alert(1)\u{ff1c}/script\u{ff1e}",
         "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
+        "&#x202e;reversed&#8203;&#x2066;",
         "&lt;script&gt;alert(1)&lt;/script&gt;",
         "&#x3c;script&#x3e;alert(1)&#x3c;/script&#x3e;",
         "%3Cscript%3Ealert(1)%3C/script%3E",
@@ -311,40 +313,68 @@ fn everywhere(words: &str) -> Vec<(&'static str, String)> {
 
 /// What is wrong with some HTML.
 fn wrong(html: &str) -> Option<String> {
-    for rest in html.split('<').skip(1) {
-        let Some(tag) = tag_of(rest) else {
-            let start: String = rest.chars().take(40).collect();
+    let mut rest = html;
+    loop {
+        let (text, behind) = rest.split_once('<').unwrap_or((rest, ""));
+        if let Some(c) = text.chars().find(|c| is_hidden(*c)) {
+            return Some(format!("a hidden {c:?}"));
+        }
+        if behind.is_empty() {
+            return None;
+        }
+        let Some(tag) = tag_of(behind) else {
+            let start: String = behind.chars().take(40).collect();
             return Some(format!("`<{start}` is no tag"));
         };
-        let closing = tag.strip_prefix('/');
-        let name = closing.unwrap_or(tag).split([' ', '\n']).next().unwrap();
+        rest = behind.get(tag.len() + 1..).unwrap_or_default();
+        let name = tag.trim_start_matches('/');
+        let name = name.split([' ', '\n']).next().unwrap();
         if !ELEMENTS.contains(&name) {
             return Some(format!("an element `{name}`"));
         }
         for (attribute, value) in attributes(tag.get(name.len()..).unwrap_or_default()) {
-            let attribute = attribute.to_ascii_lowercase();
-            if attribute.starts_with("on")
-                || ["style", "srcdoc", "formaction"].contains(&attribute.as_str())
-            {
-                return Some(format!("an attribute `{attribute}` of `{name}`"));
-            }
-            if ["href", "src", "action"].contains(&attribute.as_str()) {
-                let own = value.starts_with("/sessions/")
-                    || value.starts_with("/api/")
-                    || value.starts_with("#e");
-                let web = ["https://", "http://", "mailto:"]
-                    .iter()
-                    .any(|scheme| value.starts_with(scheme));
-                if !own && !(web && name == "a") {
-                    return Some(format!("`{attribute}` of `{name}` leads to {value}"));
-                }
+            if let Some(wrong) = wrong_attribute(name, attribute, value) {
+                return Some(wrong);
             }
         }
     }
-    let hidden = |c: char| matches!(c, '\u{0}'..='\u{8}' | '\u{1b}' | '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-    html.chars()
-        .find(|c| hidden(*c))
-        .map(|c| format!("a hidden {c:?}"))
+}
+
+/// What is wrong with an attribute of an element.
+fn wrong_attribute(name: &str, attribute: &str, value: &str) -> Option<String> {
+    let attribute = attribute.to_ascii_lowercase();
+    let acts = ["style", "srcdoc", "formaction"].contains(&attribute.as_str());
+    if attribute.starts_with("on") || acts {
+        return Some(format!("an attribute `{attribute}` of `{name}`"));
+    }
+    // What is sent as it is: nobody sees it.
+    let is_sent = ["name", "value"].contains(&attribute.as_str());
+    if !is_sent && let Some(c) = value.chars().find(|c| is_hidden(*c)) {
+        return Some(format!("a hidden {c:?} in `{attribute}` of `{name}`"));
+    }
+    if ["href", "src", "action"].contains(&attribute.as_str()) {
+        let begins = |with: &[&str]| with.iter().any(|start| value.starts_with(start));
+        let is_own = begins(&["/sessions/", "/api/", "#e"]);
+        let is_web = name == "a" && begins(&["https://", "http://", "mailto:"]);
+        if !is_own && !is_web {
+            return Some(format!("`{attribute}` of `{name}` leads to {value}"));
+        }
+    }
+    None
+}
+
+/// Whether nobody sees a character, or it turns others.
+fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{0}'..='\u{8}'
+            | '\u{1b}'
+            | '\u{200b}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// The tag that a text begins with, up to its end; quotation marks may hold a `>`.

@@ -117,7 +117,8 @@ pub(crate) fn render(text: &str) -> Markup {
     if format_html(root, &OPTIONS, &mut out).is_err() {
         return plain(&text);
     }
-    PreEscaped(sanitised(&out))
+    // A character may also have been written as its number.
+    PreEscaped(clean(&sanitised(&out)).into_owned())
 }
 
 /// HTML without what this file does not make.

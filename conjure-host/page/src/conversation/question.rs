@@ -104,17 +104,18 @@ impl Asked<'_> {
             Some(value) if !value.is_null() => value.to_string(),
             _ => String::new(),
         };
+        let shown = clean(&text);
         if let Some(choices) = self.choices() {
             return field.select(&text, &choices);
         }
         match self.word("type") {
             "boolean" => field.checkbox(default == Some(&Value::Bool(true))),
-            "integer" | "number" => field.input("number", &text),
+            "integer" | "number" => field.input("number", &shown),
             _ => match self.word("format") {
-                "email" => field.input("email", &text),
-                "uri" => field.input("url", &text),
-                "date" => field.input("date", &text),
-                _ => field.input("text", &text),
+                "email" => field.input("email", &shown),
+                "uri" => field.input("url", &shown),
+                "date" => field.input("date", &shown),
+                _ => field.input("text", &shown),
             },
         }
     }
