@@ -128,6 +128,12 @@ fn an_answer_that_never_fits_is_an_error_and_nothing_is_printed() {
     assert_eq!(output.stdout, "");
     assert!(output.stderr.contains("answered 3 times"), "{output:?}");
     assert_eq!(model.requests().len(), 3);
+    // A limit of the turn holds for what is asked again.
+    model.says(Message::new().text("In Oslo."));
+    let limited = "--provider anthropic --model m --max-iterations 1";
+    let output = run(&workspace, limited).model(&model).run().unwrap();
+    assert_eq!((output.code, &*output.stdout), (Some(4), ""), "{output:?}");
+    assert_eq!(model.requests().len(), 4);
     // In events too.
     for _ in 0..3 {
         model.says(Message::new().text("In Oslo."));
