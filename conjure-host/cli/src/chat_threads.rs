@@ -58,8 +58,11 @@ pub(crate) async fn picked(store: &Store, letters: &str) -> Result<Option<Thread
     let Some(picker) = list(store, letters).await? else {
         return Err(match letters {
             "" => none(),
-            words => CliError::usage(format!("no conversation has `{}` in its name or its texts", clean(words)))
-                .hint("`conjure --resume` lists all of them"),
+            words => CliError::usage(format!(
+                "no conversation has `{}` in its name or its texts",
+                clean(words)
+            ))
+            .hint("`conjure --resume` lists all of them"),
         });
     };
     let picked = pick(picker, has_colors()).await;

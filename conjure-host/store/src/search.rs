@@ -96,7 +96,7 @@ impl Store {
                       WHERE t.removed = FALSE AND t.last_seq > COALESCE(s.upto, 0) \
                       ORDER BY t.id LIMIT $1";
         // Most searches find nothing new, and write nothing.
-        let some = self.all(behind, [1.into()]).await?;
+        let some = self.all(behind, [1u64.into()]).await?;
         if some.is_empty() {
             return Ok(false);
         }
