@@ -259,7 +259,7 @@ async fn patch(saved: &SavedChat, provider: &str, model: &str) -> Result<Session
         let auth = auths.into_iter().find(|auth| auth.provider == provider);
         let Some(auth) = auth else {
             let error = CliError::usage(format!("there is no saved auth for `{provider}`"));
-            return Err(error.hint("`conjure auth add` saves one"));
+            return Err(error.hint("`conjure auth create` saves one"));
         };
         patch.auth = Some(auth.id);
     }

@@ -274,7 +274,11 @@ impl Editor {
     /// To the line above, or to what was typed before.
     fn up(&mut self) -> Typed {
         let start = self.line_start();
-        if let Some(end) = start.checked_sub(1) {
+        // An entry that was not moved in gives way to the one before it, however long it is.
+        let is_untouched = self.shown.is_some() && self.cursor == self.text.len();
+        if let Some(end) = start.checked_sub(1)
+            && !is_untouched
+        {
             let column = self.cursor - start;
             self.cursor = end;
             self.to_column(column);

@@ -22,7 +22,6 @@ use crate::pick::size;
 use crate::picker::{Picked, Picker};
 use crate::question::{self, Filled, Form};
 use crate::screen::Screen;
-use crate::status;
 use crate::text::{Color, Line, Style};
 use crate::transcript::Transcript;
 use crate::{before, external};
@@ -52,7 +51,7 @@ pub struct FaceOptions {
 }
 
 /// What has the keys.
-enum Mode {
+pub(crate) enum Mode {
     Approval(ApprovalPrompt, Instant),
     Form(Form),
     Picker(Picker),
@@ -81,6 +80,7 @@ pub async fn converse(
         offer: None,
         offer_left: false,
         modes: VecDeque::new(),
+        draft: None,
         queued: VecDeque::new(),
         status: Status::default(),
         is_busy: false,
@@ -93,25 +93,27 @@ pub async fn converse(
     done.and(left)
 }
 
-struct Face {
-    screen: Screen,
+pub(crate) struct Face {
+    pub(crate) screen: Screen,
     keys: Keys,
-    transcript: Transcript,
-    editor: Editor,
+    pub(crate) transcript: Transcript,
+    pub(crate) editor: Editor,
     files: Files,
     commands: Vec<Command>,
-    offer: Option<Offer>,
+    pub(crate) offer: Option<Offer>,
     /// Whether the person left what was offered for this text.
     offer_left: bool,
     /// What waits for the person, the first in front.
-    modes: VecDeque<Mode>,
+    pub(crate) modes: VecDeque<Mode>,
+    /// What was being typed when something else needed the line.
+    draft: Option<String>,
     /// What was typed while something ran.
-    queued: VecDeque<String>,
-    status: Status,
+    pub(crate) queued: VecDeque<String>,
+    pub(crate) status: Status,
     /// Whether something runs that was asked for.
-    is_busy: bool,
+    pub(crate) is_busy: bool,
     /// Whether Ctrl-C was pressed, and the next one leaves.
-    leaves: bool,
+    pub(crate) leaves: bool,
     is_over: bool,
     requests: mpsc::Sender<Request>,
 }
@@ -192,6 +194,7 @@ impl Face {
                 self.transcript.ends();
                 self.files.forget();
                 self.modes.retain(|mode| matches!(mode, Mode::Picker(_)));
+                self.take_up();
                 if let Some(next) = self.queued.pop_front() {
                     self.submit(next).await;
                 }
@@ -232,6 +235,7 @@ impl Face {
         let told = question::told(asked, self.screen.columns());
         self.transcript.push(told);
         self.modes.push_back(Mode::Form(Form::new(asked)));
+        self.take_up();
     }
 
     /// Something waits for the person no longer.
@@ -241,6 +245,30 @@ impl Face {
             Mode::Form(form) => form.id != id,
             Mode::Picker(_) => true,
         });
+        self.take_up();
+    }
+
+    /// Puts what is being typed aside.
+    fn set_aside(&mut self) {
+        if !self.editor.is_empty() {
+            self.draft = Some(self.editor.whole());
+            self.editor.set("");
+        }
+    }
+
+    /// Gives the line to what waits for an answer in words, or back to what was being typed.
+    fn take_up(&mut self) {
+        match self.modes.front() {
+            Some(Mode::Form(_)) if self.draft.is_none() => self.set_aside(),
+            Some(_) => {}
+            None => {
+                if let Some(draft) = self.draft.take()
+                    && self.editor.is_empty()
+                {
+                    self.editor.set(&draft);
+                }
+            }
+        }
     }
 
     async fn input(&mut self, input: Input) -> io::Result<()> {
@@ -318,16 +346,15 @@ impl Face {
                 };
                 let list = std::mem::take(&mut picker.list);
                 self.modes.pop_front();
+                self.take_up();
                 self.begin(Request::Picked { list, id }).await;
                 true
             }
             Some(Mode::Approval(prompt, since)) if !is_interrupt => {
                 // Keys that were on their way to a text decide nothing.
                 if is_typing && key.code == KeyCode::Tab {
-                    *since = Instant::now() - HEEDED_AFTER;
-                    let text = self.editor.whole();
-                    self.editor.set("");
-                    self.queued.push_front(text);
+                    *since = since.checked_sub(HEEDED_AFTER).unwrap_or(*since);
+                    self.set_aside();
                     return true;
                 }
                 if is_typing || since.elapsed() < HEEDED_AFTER {
@@ -336,6 +363,7 @@ impl Face {
                 let (call_id, name) = (prompt.call_id.clone(), prompt.name.clone());
                 if let Some(decision) = prompt.key(key) {
                     self.modes.pop_front();
+                    self.take_up();
                     self.decided(&decision);
                     self.ask(Request::Decide {
                         call_id,
@@ -363,6 +391,7 @@ impl Face {
                     Filled::Declined => None,
                 };
                 self.modes.pop_front();
+                self.take_up();
                 self.ask(Request::Answer { id, content }).await;
                 true
             }
@@ -506,83 +535,5 @@ impl Face {
             self.transcript.resize(self.screen.columns());
         }
         done
-    }
-
-    fn draw(&mut self) -> io::Result<()> {
-        let (columns, rows) = (self.screen.columns(), self.screen.rows());
-        let (mut below, mut cursor) = self.below(columns, rows);
-        let room = rows.saturating_sub(below.len() + 1).max(1);
-        let (above, mut region) = self.transcript.frame(room);
-        region.push(Line::new());
-        cursor.0 += region.len();
-        region.append(&mut below);
-        // The lowest lines count where not all fit.
-        let over = region.len().saturating_sub(rows);
-        region.drain(..over);
-        cursor.0 = cursor.0.saturating_sub(over);
-        self.screen.draw(&above, &region, cursor)
-    }
-
-    /// What stands below the turn: what waits, what is typed, what is offered, and the status.
-    fn below(&self, columns: usize, rows: usize) -> (Vec<Line>, (usize, usize)) {
-        let mut lines = Vec::new();
-        for text in &self.queued {
-            let first = text.lines().next().unwrap_or_default();
-            let line = Line::of("⧗ ", Style::DIM).with(first, Style::DIM);
-            lines.push(line.cut(columns));
-        }
-        if !self.queued.is_empty() {
-            let hint = "  waits for the answer (Up takes it back)";
-            lines.push(Line::of(hint, Style::DIM).cut(columns));
-        }
-        let most = (rows / 2).max(3);
-        let mut at_text = true;
-        let mut cursor = (0, 0);
-        match self.modes.front() {
-            Some(Mode::Approval(prompt, _)) => {
-                let (prompt, at) = prompt.render(columns);
-                cursor = (lines.len() + at.0, at.1);
-                lines.extend(prompt);
-                at_text = !self.editor.is_empty();
-                if at_text {
-                    let hint = "You are typing: Tab sets that aside and decides.";
-                    lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
-                }
-            }
-            Some(Mode::Picker(picker)) => {
-                let (picker, at) = picker.render(columns, most.max(6));
-                cursor = (lines.len() + at.0, at.1);
-                lines.extend(picker);
-                at_text = false;
-            }
-            Some(Mode::Form(form)) => lines.extend(form.render(columns)),
-            None => {}
-        }
-        if at_text {
-            let hint = if self.is_busy {
-                "type what comes next"
-            } else {
-                "Ask something, or / for commands"
-            };
-            let (text, at) = self.editor.render("› ", hint, columns, most);
-            cursor = (lines.len() + at.0, at.1);
-            lines.extend(text);
-            if let Some(offer) = &self.offer {
-                lines.extend(offer.render(columns, most));
-            }
-        }
-        lines.push(if self.leaves {
-            Line::of("Ctrl-C once more leaves", Style::of(Color::Yellow))
-        } else {
-            status::line(&self.status, columns)
-        });
-        (lines, cursor)
-    }
-
-    /// Takes the region away; what was said stays.
-    fn leave(&mut self) -> io::Result<()> {
-        self.transcript.ends();
-        let (above, _) = self.transcript.frame(0);
-        self.screen.draw(&above, &[], (0, 0))
     }
 }

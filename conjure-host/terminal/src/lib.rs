@@ -15,6 +15,7 @@ mod diff;
 mod editor;
 mod external;
 mod face;
+mod frame;
 mod highlight;
 mod history;
 mod keys;

@@ -1,0 +1,88 @@
+//! A frame of the face: the turn, and below it what waits, what is typed, what is offered, and the
+//! status.
+
+use std::io;
+
+use crate::face::{Face, Mode};
+use crate::status;
+use crate::text::{Color, Line, Style};
+
+impl Face {
+    pub(crate) fn draw(&mut self) -> io::Result<()> {
+        let (columns, rows) = (self.screen.columns(), self.screen.rows());
+        let (mut below, mut cursor) = self.below(columns, rows);
+        let room = rows.saturating_sub(below.len() + 1).max(1);
+        let (above, mut region) = self.transcript.frame(room);
+        region.push(Line::new());
+        cursor.0 += region.len();
+        region.append(&mut below);
+        // The lowest lines count where not all fit.
+        let over = region.len().saturating_sub(rows);
+        region.drain(..over);
+        cursor.0 = cursor.0.saturating_sub(over);
+        self.screen.draw(&above, &region, cursor)
+    }
+
+    /// What stands below the turn: what waits, what is typed, what is offered, and the status.
+    fn below(&self, columns: usize, rows: usize) -> (Vec<Line>, (usize, usize)) {
+        let mut lines = Vec::new();
+        for text in &self.queued {
+            let first = text.lines().next().unwrap_or_default();
+            let line = Line::of("⧗ ", Style::DIM).with(first, Style::DIM);
+            lines.push(line.cut(columns));
+        }
+        if !self.queued.is_empty() {
+            let hint = "  waits for the answer (Up takes it back)";
+            lines.push(Line::of(hint, Style::DIM).cut(columns));
+        }
+        let most = (rows / 2).max(3);
+        let mut at_text = true;
+        let mut cursor = (0, 0);
+        match self.modes.front() {
+            Some(Mode::Approval(prompt, _)) => {
+                let (prompt, at) = prompt.render(columns);
+                cursor = (lines.len() + at.0, at.1);
+                lines.extend(prompt);
+                at_text = !self.editor.is_empty();
+                if at_text {
+                    let hint = "You are typing: Tab sets that aside and decides.";
+                    lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
+                }
+            }
+            Some(Mode::Picker(picker)) => {
+                let (picker, at) = picker.render(columns, most.max(6));
+                cursor = (lines.len() + at.0, at.1);
+                lines.extend(picker);
+                at_text = false;
+            }
+            Some(Mode::Form(form)) => lines.extend(form.render(columns)),
+            None => {}
+        }
+        if at_text {
+            let hint = if self.is_busy {
+                "type what comes next"
+            } else {
+                "Ask something, or / for commands"
+            };
+            let (text, at) = self.editor.render("› ", hint, columns, most);
+            cursor = (lines.len() + at.0, at.1);
+            lines.extend(text);
+            if let Some(offer) = &self.offer {
+                lines.extend(offer.render(columns, most));
+            }
+        }
+        lines.push(if self.leaves {
+            Line::of("Ctrl-C once more leaves", Style::of(Color::Yellow))
+        } else {
+            status::line(&self.status, columns)
+        });
+        (lines, cursor)
+    }
+
+    /// Takes the region away; what was said stays.
+    pub(crate) fn leave(&mut self) -> io::Result<()> {
+        self.transcript.ends();
+        let (above, _) = self.transcript.frame(0);
+        self.screen.draw(&above, &[], (0, 0))
+    }
+}
