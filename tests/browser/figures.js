@@ -13,31 +13,26 @@ const print = (name, value, goal) => console.log(`figure\t${name}\t${value}\t(${
 const percentile = (all, share) => all.sort((a, b) => a - b)[Math.floor(all.length * share)];
 
 // A thread with many entries: one turn that was really made, exported, and written out again and again.
-async function longThread(server, model, thread, entries) {
+async function longThread(server, thread, entries) {
   const answer = await fetch(`${server.url}/api/v1/threads/${thread}/export`, { headers: server.token });
   const lines = (await answer.text()).trim().split('\n').map((line) => JSON.parse(line));
-  const records = lines.filter((line) => line.seq);
-  const head = lines.filter((line) => !line.seq);
-  const out = head.slice(0, 1);
-  let [seq, turn] = [0, 0];
-  while (seq < entries) {
-    turn += 1;
-    const ids = JSON.stringify(records).matchAll(/"(call_id|turn_id|id)":"([^"]+)"/g);
+  const [first, ...records] = lines.filter(({ entry }) => entry).map(({ entry }) => entry);
+  if (records.length === 0) throw new Error('the export has no entries of a turn');
+  const ids = JSON.stringify(records).matchAll(/"(?:call_id|turn_id)":"([^"]+)"/g);
+  const unique = new Set([...ids].map(([, id]) => id));
+  const out = [first];
+  for (let turn = 1; out.length < entries; turn += 1) {
     let text = JSON.stringify(records);
-    for (const id of new Set([...ids].map((found) => found[2]))) text = text.replaceAll(`"${id}"`, `"${id}-${turn}"`);
-    for (const record of JSON.parse(text)) {
-      seq += 1;
-      out.push({ ...record, seq, turn: record.turn ? turn : 0 });
-    }
+    for (const id of unique) text = text.replaceAll(`"${id}"`, `"${id}-${turn}"`);
+    for (const record of JSON.parse(text)) out.push({ ...record, seq: out.length + 1, turn });
   }
-  out.push(...head.slice(1));
   const made = await fetch(`${server.url}/api/v1/threads/import`, {
     method: 'POST',
     headers: { ...server.token, 'content-type': 'application/jsonl' },
-    body: out.map((line) => JSON.stringify(line)).join('\n') + '\n',
+    body: out.map((entry) => `${JSON.stringify({ entry })}\n`).join(''),
   });
   if (!made.ok) throw new Error(`the import was refused: ${await made.text()}`);
-  return { id: (await made.json()).id, entries: seq };
+  return { id: (await made.json()).id, entries: out.length };
 }
 
 test('a long thread: first paint and nodes; bytes of script and style', async ({ page, server, model, session }) => {
@@ -46,7 +41,7 @@ test('a long thread: first paint and nodes; bytes of script and style', async ({
   await model.says('# Done\n\n- one\n- two\n\n```rust\nfn main() {}\n```\n');
   const said = await server.api('POST', '/sessions/site/turns', { text: 'Look, and say what is there' });
   await server.api('GET', `/turns/${said.turn}?wait=20`);
-  const long = await longThread(server, model, said.thread, 5000);
+  const long = await longThread(server, said.thread, 5000);
   const url = `/sessions/site/threads/${long.id}`;
   await page.goto(url);
   const paints = [];
