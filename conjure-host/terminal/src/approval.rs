@@ -143,8 +143,7 @@ pub(crate) fn told(call: &CallAnnounced, reason: &str, columns: usize) -> Vec<Li
         .with(" wants to run ", Style::PLAIN)
         .with(format!("({reason})"), Style::DIM);
     let indent = Line::of("  ", Style::PLAIN);
-    let mut lines = vec![Line::new()];
-    lines.extend(head.wrap(columns, &Line::new(), &indent));
+    let mut lines = head.wrap(columns, &Line::new(), &indent);
     let bar = Line::of("  │ ", Style::of(Color::Yellow));
     for line in whole(&call.arguments) {
         lines.extend(line.chunks(columns, &bar, &bar));

@@ -59,7 +59,9 @@ impl RunningCall {
 
     /// It while it runs.
     pub(crate) fn live(&self, spinner: &str, columns: usize) -> Vec<Line> {
-        let mut line = Line::of(spinner, Style::of(Color::Cyan))
+        // What waits does not turn.
+        let mark = if self.began.is_some() { spinner } else { "·" };
+        let mut line = Line::of(mark, Style::of(Color::Cyan))
             .with(" ", Style::PLAIN)
             .with(&self.name, Style::BOLD)
             .with(" ", Style::PLAIN);

@@ -219,7 +219,8 @@ impl Face {
         let columns = self.screen.columns();
         match event {
             Event::Approval { call, reason } => {
-                self.transcript.push(approval::told(call, reason, columns));
+                self.transcript
+                    .push_apart(approval::told(call, reason, columns));
                 let prompt = ApprovalPrompt::new(call);
                 self.modes.push_back(Mode::Approval(prompt, Instant::now()));
             }
@@ -233,7 +234,7 @@ impl Face {
 
     fn question(&mut self, asked: &conjure_core::chat::QuestionAsked) {
         let told = question::told(asked, self.screen.columns());
-        self.transcript.push(told);
+        self.transcript.push_apart(told);
         self.modes.push_back(Mode::Form(Form::new(asked)));
         self.take_up();
     }

@@ -110,8 +110,7 @@ pub(crate) fn told(asked: &QuestionAsked, columns: usize) -> Vec<Line> {
         .with(" asks: ", Style::PLAIN);
     let indent = Line::of("  ", Style::PLAIN);
     let message = Line::of(&asked.message, Style::PLAIN);
-    let mut lines = vec![Line::new()];
-    lines.extend(message.wrap(columns, &head, &indent));
+    let mut lines = message.wrap(columns, &head, &indent);
     if let Some(url) = &asked.url {
         let url = Line::of(format!("Open {url}"), Style::of(Color::Cyan));
         lines.extend(url.chunks(columns, &indent, &indent));

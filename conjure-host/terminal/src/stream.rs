@@ -91,7 +91,6 @@ fn from_line(text: &str, line: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::highlight::CodeLines;
     use crate::markdown::render;
 
     const TEXT: &str = "# Title\n\nA paragraph with **bold** words\nand a second line.\n\n\

@@ -42,6 +42,8 @@ pub(crate) struct Transcript {
     began: Option<Instant>,
     /// Whether the last finished line belongs to a call.
     is_after_call: bool,
+    /// Whether the last line that was taken is empty.
+    ends_empty: bool,
 }
 
 impl Transcript {
@@ -57,6 +59,7 @@ impl Transcript {
             last_output: None,
             began: None,
             is_after_call: false,
+            ends_empty: true,
         }
     }
 
@@ -196,9 +199,16 @@ impl Transcript {
 
     /// An empty line, unless there is one or nothing is above.
     fn space(&mut self) {
-        if self.done.last().is_none_or(|line| !line.is_empty()) {
+        if !self.done.last().map_or(self.ends_empty, Line::is_empty) {
             self.done.push(Line::new());
         }
+    }
+
+    /// Finished lines, apart from what is above.
+    pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
+        self.flush();
+        self.space();
+        self.done.extend(lines);
     }
 
     fn flush(&mut self) {
@@ -237,11 +247,11 @@ impl Transcript {
     pub(crate) fn toggle_thoughts(&mut self) {
         self.shows_thoughts = !self.shows_thoughts;
         if !self.shows_thoughts {
-            return self.push([Line::of("Reasoning is folded.", Style::DIM)]);
+            return self.push_apart([Line::of("Reasoning is folded.", Style::DIM)]);
         }
         let text = self.last_thoughts.clone();
         if self.thoughts.began.is_none() {
-            self.push(if text.is_empty() {
+            self.push_apart(if text.is_empty() {
                 vec![Line::of("Reasoning is shown from now on.", Style::DIM)]
             } else {
                 thought(&text, self.columns)
@@ -254,8 +264,7 @@ impl Transcript {
         let Some(result) = self.last_output.clone() else {
             return self.push([Line::of("No call has a result yet.", Style::DIM)]);
         };
-        self.flush();
-        self.done.push(Line::of(&result.name, Style::BOLD));
+        self.push_apart([Line::of(&result.name, Style::BOLD)]);
         let indent = Line::of("  ", Style::PLAIN);
         for line in lines_of(&result.output, Style::DIM) {
             self.done
@@ -313,6 +322,9 @@ impl Transcript {
                 .with(" Working", Style::PLAIN)
                 .with(format!("{time}  Esc stops"), Style::DIM);
             live.push(line.cut(self.columns));
+        }
+        if let Some(last) = self.done.last() {
+            self.ends_empty = last.is_empty();
         }
         (std::mem::take(&mut self.done), live)
     }
