@@ -60,15 +60,21 @@ fn is_plain_inside(path: &Path, working_dir: &Path) -> bool {
     let Ok(inner) = path.strip_prefix(working_dir) else {
         return false;
     };
-    let plain = inner.components().all(|part| match part {
-        Component::Normal(name) => !name.to_string_lossy().starts_with(['.', '~']),
-        _ => false,
-    });
-    // Where it leads: a link in the directory may lead out of it.
+    // Where it leads: a link in the directory may lead out of it, or into what is hidden in it.
     let Ok(root) = working_dir.canonicalize() else {
         return false;
     };
-    plain && real(path).is_some_and(|real| real.starts_with(&root))
+    let real = real(path);
+    let inside = real.as_deref().map(|real| real.strip_prefix(&root));
+    is_plain(inner) && inside.is_some_and(|inside| inside.is_ok_and(is_plain))
+}
+
+/// Whether nothing on the way is hidden.
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|part| match part {
+        Component::Normal(name) => !name.to_string_lossy().starts_with(['.', '~']),
+        _ => false,
+    })
 }
 
 /// Where a path leads, of which the last parts need not be there.

@@ -182,7 +182,9 @@ fn taken(id: &str, data_dir: &Path, artifacts: &Artifacts) -> Option<Artifact> {
     let path = dir.join(BYTES);
     let taken = artifacts.take_over(SOURCE, &path, &upload.name, &upload.media_type);
     let taken = taken.inspect_err(|error| tracing::warn!("an attached file is lost: {error}"));
-    let _ = conjure_config::fs::remove_dir_all(&dir);
+    if taken.is_ok() {
+        let _ = conjure_config::fs::remove_dir_all(&dir);
+    }
     taken.ok()
 }
 

@@ -1,7 +1,7 @@
 //! The bytes of the files that a request shows to the model.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,26 +10,34 @@ use conjure_core::request::{Attachment, MOST_TOTAL, ModelRequest, media};
 
 use crate::artifacts::{Artifacts, is_lookable, sniffed};
 
+/// The most images of a request; of more the oldest are named only. Providers take larger ones where
+/// there are no more.
+const MOST_IMAGES: usize = 20;
+
 /// What can be shown of the files that a request names, by handle. A file that is not to be had, or
 /// is too long, is missing: then the model reads its name.
 pub(super) async fn request_media(
     request: &ModelRequest,
     artifacts: &Artifacts,
 ) -> BTreeMap<String, Attachment> {
-    let mut left = MOST_TOTAL;
+    let (mut left, mut images) = (MOST_TOTAL, 0);
     let mut attachments = BTreeMap::new();
     for artifact in media(request) {
         let most = artifact.most_bytes().min(left);
         if artifact.size.is_some_and(|size| size > most) {
             continue;
         }
+        if artifact.is_image() && images == MOST_IMAGES {
+            continue;
+        }
         let Ok(path) = artifacts.resolve(&artifact.id).await else {
             continue;
         };
         let media_type = artifact.media_type.clone();
-        let read = tokio::task::spawn_blocking(move || read(path, media_type, most));
+        let read = tokio::task::spawn_blocking(move || read(&path, media_type, most));
         if let Ok(Some((attachment, bytes))) = read.await {
             left -= bytes;
+            images += usize::from(artifact.is_image());
             attachments.insert(artifact.id.clone(), attachment);
         }
     }
@@ -37,12 +45,12 @@ pub(super) async fn request_media(
 }
 
 /// A file of at most so many bytes, and how many it has.
-fn read(path: PathBuf, media_type: String, most: u64) -> Option<(Attachment, u64)> {
-    let size = conjure_config::fs::size(&path).ok()?;
+fn read(path: &Path, media_type: String, most: u64) -> Option<(Attachment, u64)> {
+    let size = conjure_config::fs::size(path).ok()?;
     if size > most {
         return None;
     }
-    let bytes = conjure_config::fs::read(&path).ok()?;
+    let bytes = conjure_config::fs::read(path).ok()?;
     let size = u64::try_from(bytes.len())
         .ok()
         .filter(|size| *size <= most)?;
