@@ -110,6 +110,8 @@ mod tests {
         let root = dir.path();
         std::fs::create_dir(root.join("src")).unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("out")).unwrap();
+        std::fs::create_dir(root.join(".git")).unwrap();
+        std::os::unix::fs::symlink(".git", root.join("plain")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("none"), root.join("dangling")).unwrap();
         let inside = |path: &str| is_plain_inside(&root.join(path), root);
         for good in ["a.rs", "src/a.rs", "new/deep/a.rs"] {
@@ -122,6 +124,7 @@ mod tests {
             ".git/hooks/pre-commit",
             "src/.env",
             "~/a.rs",
+            "plain/config",
             "out/a.rs",
             "dangling",
         ] {

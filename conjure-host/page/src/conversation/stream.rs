@@ -35,6 +35,9 @@ use crate::respond::{Swap, piece};
 const GATHER: Duration = Duration::from_millis(100);
 /// How long what the session says of itself gathers.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How often a thread may have been opened since a host ended in the middle of its turn: whoever
+/// looks after what was left opens it too.
+const OPENINGS: u64 = 8;
 /// How often it is looked whether the thread was named or cleared, of which no word comes.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a browser waits before it comes back.
@@ -103,7 +106,7 @@ async fn begin(app: &App, thread: &ThreadId, seen: u64) -> Result<EventStream, F
     let known = app.manager.store().thread(thread).await?;
     // What the host had shown of a turn when it ended is in the events of that time.
     if model::open_turn(&entries).is_some() && !known.is_open {
-        let before = known.epoch.checked_sub(1).map(|epoch| EventId {
+        let before = known.epoch.checked_sub(OPENINGS).map(|epoch| EventId {
             epoch,
             seq: u64::MAX,
         });

@@ -178,12 +178,10 @@ impl Hub {
         self.subscribe(newest, log, thread)
     }
 
-    /// The last event before the turn that runs, or before now where none does; nothing where the
-    /// thread has none before that.
+    /// The last event before the turn that runs, or before now where none does, if there is one.
     pub(crate) fn before_turn(&self) -> Option<EventId> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let begin = held.turn.saturating_sub(held.dropped);
-        let begin = usize::try_from(begin).unwrap_or(usize::MAX);
+        let begin = usize::try_from(held.turn.saturating_sub(held.dropped)).unwrap_or(usize::MAX);
         let is_over = |stamped: &Arc<Stamped>| matches!(stamped.event, Event::Done { .. });
         let runs = held.events.get(begin).is_some_and(|first| {
             matches!(first.event, Event::TurnStarted { .. })

@@ -88,17 +88,14 @@ async fn who_comes_into_a_turn_follows_from_its_beginning_and_else_from_now() {
             text: String::new(),
         },
     };
-    assert_eq!(thread.hub.before_turn(), None);
     thread.publish(vec![turn(1), stamped(2)]).await;
     assert_eq!(thread.hub.before_turn(), None);
     thread.publish(vec![done(3)]).await;
-    assert_eq!(thread.hub.before_turn(), Some(id(3)));
     thread.publish(vec![turn(4), stamped(5)]).await;
     assert_eq!(thread.hub.before_turn(), Some(id(3)));
     thread.publish(vec![done(6), stamped(7)]).await;
     assert_eq!(thread.hub.before_turn(), Some(id(7)));
     thread.hub.rest();
-    assert_eq!(thread.hub.before_turn(), Some(id(7)));
     thread.publish(vec![turn(8)]).await;
     assert_eq!(thread.hub.before_turn(), Some(id(7)));
 }
