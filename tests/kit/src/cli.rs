@@ -3,19 +3,24 @@
 //! No key, no configuration and no plugin of the developer reaches the program. It runs in a process
 //! group of its own, which ends with the test.
 
+mod environment;
+mod piped;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
+
+use environment::environment;
 
 use crate::{KitError, Model, Redactor, Workspace, conjure_bin, terminal};
 
@@ -134,29 +139,6 @@ impl Cli {
         Ok(running)
     }
 
-    /// Starts it with its standard input and output in the test's hands: what [`Cli::stdin`] gave is
-    /// not sent, and only standard error is seen by [`Running`].
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn start_piped(self) -> Result<(Running, ChildStdin, ChildStdout), KitError> {
-        let (mut child, deadline, workspace) = self.spawn()?;
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Running::new(child, deadline, workspace, None);
-        running.seen.update(|now| now.ended += 1);
-        if let Some(stderr) = stderr {
-            Seen::read(&running.seen, stderr, |now| &mut now.stderr);
-        }
-        match (stdin, stdout) {
-            (Some(stdin), Some(stdout)) => Ok((running, stdin, stdout)),
-            _ => Err(KitError::Ended {
-                what: "it had a standard input and output".to_owned(),
-                seen: String::new(),
-            }),
-        }
-    }
-
     fn launch(self) -> Result<Running, KitError> {
         if !self.terminal {
             let (mut child, deadline, workspace) = self.spawn()?;
@@ -193,20 +175,6 @@ impl Cli {
         Ok(running)
     }
 
-    /// Starts it with pipes.
-    fn spawn(self) -> Result<(Child, Duration, Workspace), KitError> {
-        let deadline = self.deadline;
-        let (mut command, program, workspace) = self.command()?;
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .map_err(|source| KitError::Start { program, source })?;
-        Ok((child, deadline, workspace))
-    }
-
     fn command(self) -> Result<(Command, PathBuf, Workspace), KitError> {
         let workspace = match self.workspace {
             Some(workspace) => workspace,
@@ -226,31 +194,6 @@ impl Cli {
             .process_group(0);
         Ok((command, program, workspace))
     }
-}
-
-/// Everything that a program may see, apart from what a test adds.
-fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
-    let home = workspace.home();
-    let root = workspace.root();
-    let mut environment: Vec<(&str, OsString)> = vec![
-        ("HOME", home.clone().into()),
-        ("XDG_CONFIG_HOME", home.join(".config").into()),
-        ("XDG_DATA_HOME", home.join(".local/share").into()),
-        ("XDG_STATE_HOME", home.join(".local/state").into()),
-        ("XDG_CACHE_HOME", home.join(".cache").into()),
-        ("XDG_RUNTIME_DIR", root.join("run").into()),
-        ("TMPDIR", root.join("tmp").into()),
-        ("CONJURE_PLUGIN_PATH", workspace.plugins().into()),
-        ("LANG", "C.UTF-8".into()),
-        ("TZ", "UTC".into()),
-        ("TERM", "dumb".into()),
-        ("NO_COLOR", "1".into()),
-    ];
-    // The system's tools, and where a coverage build writes its figures.
-    for name in ["PATH", "LLVM_PROFILE_FILE"] {
-        environment.extend(std::env::var_os(name).map(|value| (name, value)));
-    }
-    environment
 }
 
 /// A program that runs. Its process group is ended when this is dropped.
