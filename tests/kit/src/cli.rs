@@ -3,19 +3,24 @@
 //! No key, no configuration and no plugin of the developer reaches the program. It runs in a process
 //! group of its own, which ends with the test.
 
+mod environment;
+mod piped;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
+
+use environment::environment;
 
 use crate::{KitError, Model, Redactor, Workspace, conjure_bin, terminal};
 
@@ -134,57 +139,6 @@ impl Cli {
         Ok(running)
     }
 
-    /// Starts it with its standard input and output in the test's hands: what [`Cli::stdin`] gave is
-    /// not sent, and only standard error is seen by [`Running`].
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn start_piped(self) -> Result<(Running, ChildStdin, ChildStdout), KitError> {
-        let (mut child, deadline, workspace) = self.spawn()?;
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Running::new(child, deadline, workspace, None);
-        running.seen.update(|now| now.ended += 1);
-        if let Some(stderr) = stderr {
-            Seen::read(&running.seen, stderr, |now| &mut now.stderr);
-        }
-        match (stdin, stdout) {
-            (Some(stdin), Some(stdout)) => Ok((running, stdin, stdout)),
-            _ => Err(KitError::Ended {
-                what: "it had a standard input and output".to_owned(),
-                seen: String::new(),
-            }),
-        }
-    }
-
-    /// What tmux is to run: where, and as which words of a command line that says the whole
-    /// environment.
-    pub(crate) fn in_tmux(self) -> Result<(Workspace, Vec<OsString>), KitError> {
-        let workspace = match self.workspace {
-            Some(workspace) => workspace,
-            None => Workspace::new()?,
-        };
-        let mut environment: BTreeMap<OsString, OsString> = environment(&workspace)
-            .into_iter()
-            .map(|(name, value)| (name.into(), value))
-            .collect();
-        environment.insert("TERM".into(), "tmux-256color".into());
-        environment.extend(self.env);
-        let mut words: Vec<OsString> = vec!["env".into(), "-i".into()];
-        for (name, value) in environment {
-            let mut word = name;
-            word.push("=");
-            word.push(value);
-            words.push(word);
-        }
-        words.push(match self.program {
-            Some(program) => program.into(),
-            None => conjure_bin()?.into(),
-        });
-        words.extend(self.args);
-        Ok((workspace, words))
-    }
-
     fn launch(self) -> Result<Running, KitError> {
         if !self.terminal {
             let (mut child, deadline, workspace) = self.spawn()?;
@@ -221,20 +175,6 @@ impl Cli {
         Ok(running)
     }
 
-    /// Starts it with pipes.
-    fn spawn(self) -> Result<(Child, Duration, Workspace), KitError> {
-        let deadline = self.deadline;
-        let (mut command, program, workspace) = self.command()?;
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .map_err(|source| KitError::Start { program, source })?;
-        Ok((child, deadline, workspace))
-    }
-
     fn command(self) -> Result<(Command, PathBuf, Workspace), KitError> {
         let workspace = match self.workspace {
             Some(workspace) => workspace,
@@ -254,31 +194,6 @@ impl Cli {
             .process_group(0);
         Ok((command, program, workspace))
     }
-}
-
-/// Everything that a program may see, apart from what a test adds.
-fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
-    let home = workspace.home();
-    let root = workspace.root();
-    let mut environment: Vec<(&str, OsString)> = vec![
-        ("HOME", home.clone().into()),
-        ("XDG_CONFIG_HOME", home.join(".config").into()),
-        ("XDG_DATA_HOME", home.join(".local/share").into()),
-        ("XDG_STATE_HOME", home.join(".local/state").into()),
-        ("XDG_CACHE_HOME", home.join(".cache").into()),
-        ("XDG_RUNTIME_DIR", root.join("run").into()),
-        ("TMPDIR", root.join("tmp").into()),
-        ("CONJURE_PLUGIN_PATH", workspace.plugins().into()),
-        ("LANG", "C.UTF-8".into()),
-        ("TZ", "UTC".into()),
-        ("TERM", "dumb".into()),
-        ("NO_COLOR", "1".into()),
-    ];
-    // The system's tools, and where a coverage build writes its figures.
-    for name in ["PATH", "LLVM_PROFILE_FILE"] {
-        environment.extend(std::env::var_os(name).map(|value| (name, value)));
-    }
-    environment
 }
 
 /// A program that runs. Its process group is ended when this is dropped.
@@ -336,18 +251,11 @@ impl Running {
     /// # Errors
     /// When the program no longer reads.
     pub fn send_line(&mut self, line: &str) -> Result<(), KitError> {
-        self.send(&format!("{line}\n"))
-    }
-
-    /// Sends a text as it is.
-    ///
-    /// # Errors
-    /// When the program no longer reads.
-    pub fn send(&mut self, line: &str) -> Result<(), KitError> {
-        let sent = self
-            .stdin
-            .as_mut()
-            .is_some_and(|stdin| write!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok());
+        let sent = self.stdin.as_mut().is_some_and(|stdin| {
+            writeln!(stdin, "{line}")
+                .and_then(|()| stdin.flush())
+                .is_ok()
+        });
         if sent {
             return Ok(());
         }
@@ -569,4 +477,105 @@ impl Output {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Cli {
+        Cli::program("/bin/sh", ["-c", script])
+    }
+
+    #[test]
+    fn output_and_code_are_kept() {
+        let output = sh("read line; echo \"got $line in $PWD\"; echo oops >&2; exit 3")
+            .stdin("a\nb\n")
+            .run()
+            .unwrap();
+        assert_eq!(
+            output.snapshot(),
+            "exit code 3\n--- stdout\ngot a in [WORKSPACE]/work\n--- stderr\noops\n"
+        );
+    }
+
+    #[test]
+    fn nothing_of_this_machine_is_in_the_environment() {
+        let output = sh("env").env("EXTRA", "1").run().unwrap();
+        let mut names: Vec<&str> = output
+            .stdout
+            .lines()
+            .filter_map(|line| line.split('=').next())
+            .collect();
+        // What a shell adds, and what a coverage build needs.
+        names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_", "LLVM_PROFILE_FILE"].contains(name));
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "CONJURE_PLUGIN_PATH",
+                "EXTRA",
+                "HOME",
+                "LANG",
+                "NO_COLOR",
+                "PATH",
+                "TERM",
+                "TMPDIR",
+                "TZ",
+                "XDG_CACHE_HOME",
+                "XDG_CONFIG_HOME",
+                "XDG_DATA_HOME",
+                "XDG_RUNTIME_DIR",
+                "XDG_STATE_HOME",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_conversation_waits_for_what_is_said() {
+        let mut running = sh("echo ready; while read line; do echo \"you said $line\"; done")
+            .start()
+            .unwrap();
+        running.wait_for_stdout("ready").unwrap();
+        running.send_line("one").unwrap();
+        assert_eq!(running.wait_for_lines(2).unwrap(), "ready\nyou said one\n");
+        running.close_stdin();
+        assert_eq!(running.wait().unwrap().stdout, "ready\nyou said one\n");
+    }
+
+    #[test]
+    fn a_program_that_ends_early_is_told_from_one_that_is_late() {
+        let running = sh("echo bye").start().unwrap();
+        let error = running.wait_for_stdout("hello").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the program ended before `hello`; it had said:\n--- stdout\nbye\n\n--- stderr\n"
+        );
+    }
+
+    #[test]
+    fn a_terminal_is_one_and_what_is_typed_arrives() {
+        let script =
+            "test -t 0 && test -t 1 && test -t 2 && echo ready; read line; echo got $line >&2";
+        let mut running = sh(script).on_terminal().start().unwrap();
+        running.wait_for_stdout("ready").unwrap();
+        running.send_line("yes").unwrap();
+        let output = running.wait().unwrap();
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+        assert!(output.stdout.ends_with("got yes\r\n"), "{}", output.stdout);
+    }
+
+    #[test]
+    fn input_that_nobody_reads_holds_nothing_up() {
+        let output = sh("echo done").stdin("x".repeat(1 << 20)).run().unwrap();
+        assert_eq!(output.stdout, "done\n");
+    }
+
+    #[test]
+    fn a_late_program_is_ended_with_its_children() {
+        let mut running = sh("tail -f /dev/null & echo ready; wait").start().unwrap();
+        running.wait_for_stdout("ready").unwrap();
+        running.until = Instant::now();
+        let seen = Arc::clone(&running.seen);
+        assert!(matches!(running.wait(), Err(KitError::Deadline { .. })));
+        // Both outputs end only when no process of the group holds them any more.
+        assert!(seen.wait(Instant::now() + DEADLINE, Now::is_over).is_over());
+    }
+}
