@@ -31,12 +31,12 @@ pub fn cli<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Cli {
 #[derive(Debug)]
 pub struct Cli {
     /// `None`: `conjure`, built when it is needed.
-    program: Option<PathBuf>,
-    args: Vec<OsString>,
-    env: BTreeMap<OsString, OsString>,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: BTreeMap<OsString, OsString>,
     stdin: Vec<u8>,
     deadline: Duration,
-    workspace: Option<Workspace>,
+    pub(crate) workspace: Option<Workspace>,
     terminal: bool,
 }
 
@@ -134,34 +134,6 @@ impl Cli {
         Ok(running)
     }
 
-    /// What tmux is to run: where, and as which words of a command line that says the whole
-    /// environment.
-    pub(crate) fn in_tmux(self) -> Result<(Workspace, Vec<OsString>), KitError> {
-        let workspace = match self.workspace {
-            Some(workspace) => workspace,
-            None => Workspace::new()?,
-        };
-        let mut environment: BTreeMap<OsString, OsString> = environment(&workspace)
-            .into_iter()
-            .map(|(name, value)| (name.into(), value))
-            .collect();
-        environment.insert("TERM".into(), "tmux-256color".into());
-        environment.extend(self.env);
-        let mut words: Vec<OsString> = vec!["env".into(), "-i".into()];
-        for (name, value) in environment {
-            let mut word = name;
-            word.push("=");
-            word.push(value);
-            words.push(word);
-        }
-        words.push(match self.program {
-            Some(program) => program.into(),
-            None => conjure_bin()?.into(),
-        });
-        words.extend(self.args);
-        Ok((workspace, words))
-    }
-
     fn launch(self) -> Result<Running, KitError> {
         let workspace = match self.workspace {
             Some(workspace) => workspace,
@@ -218,7 +190,7 @@ impl Cli {
 }
 
 /// Everything that a program may see, apart from what a test adds.
-fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
+pub(crate) fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
     let home = workspace.home();
     let root = workspace.root();
     let mut environment: Vec<(&str, OsString)> = vec![
@@ -292,18 +264,12 @@ impl Running {
         }
     }
 
-    /// Sends a line.
-    ///
-    /// # Errors
-    /// When the program no longer reads.
+    /// Sends a line. An error when the program no longer reads.
     pub fn send_line(&mut self, line: &str) -> Result<(), KitError> {
         self.send(&format!("{line}\n"))
     }
 
-    /// Sends a text as it is.
-    ///
-    /// # Errors
-    /// When the program no longer reads.
+    /// Sends a text as it is. An error when the program no longer reads.
     pub fn send(&mut self, line: &str) -> Result<(), KitError> {
         let sent = self
             .stdin

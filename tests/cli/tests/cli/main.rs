@@ -100,6 +100,8 @@ mod telemetry;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod terminal_going_on;
+#[cfg(test)]
 mod thread_entries;
 #[cfg(test)]
 mod threads;
