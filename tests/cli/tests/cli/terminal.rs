@@ -41,7 +41,13 @@ pub(crate) fn chat(workspace: &Workspace, model: &Model, args: &str) -> Cli {
 }
 
 /// A chat that waits for what is typed.
-pub(crate) fn started(workspace: &Workspace, model: &Model, args: &str, columns: u16, rows: u16) -> Tmux {
+pub(crate) fn started(
+    workspace: &Workspace,
+    model: &Model,
+    args: &str,
+    columns: u16,
+    rows: u16,
+) -> Tmux {
     let tmux = Tmux::start(chat(workspace, model, args), columns, rows).unwrap();
     tmux.wait_for("/ for commands").unwrap();
     tmux
