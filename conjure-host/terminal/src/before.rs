@@ -10,7 +10,8 @@ pub(crate) fn lines(said: &[Said], columns: usize) -> Vec<Line> {
     let mut is_call = false;
     for said in said {
         let call = matches!(said, Said::Call { .. });
-        if !lines.is_empty() && !(call && is_call) {
+        let goes_on = call && is_call;
+        if !lines.is_empty() && !goes_on {
             lines.push(Line::new());
         }
         is_call = call;

@@ -281,7 +281,7 @@ impl Editor {
         {
             let column = self.cursor - start;
             self.cursor = end;
-            self.to_column(column);
+            self.move_to_column(column);
             return Typed::Edited;
         }
         let at = self
@@ -301,7 +301,7 @@ impl Editor {
         if end < self.text.len() {
             let column = self.cursor - self.line_start();
             self.cursor = end + 1;
-            self.to_column(column);
+            self.move_to_column(column);
             return Typed::Edited;
         }
         let Some((at, _)) = &self.shown else {
@@ -312,7 +312,7 @@ impl Editor {
     }
 
     /// To this many bytes behind the start of the cursor's line, where a character begins.
-    fn to_column(&mut self, column: usize) {
+    fn move_to_column(&mut self, column: usize) {
         let (start, end) = (self.line_start(), self.line_end());
         let mut at = (start + column).min(end);
         while !self.text.is_char_boundary(at) {

@@ -332,13 +332,13 @@ impl<'a> Wrapping<'a> {
         if word.chars().all(char::is_whitespace) {
             self.flush();
             // A space at the end of a line, or before its first word, shows nothing.
-            if self.width > self.indent && self.width + word.width() < self.columns {
+            let has_words = self.width > self.indent;
+            let fits = self.width + word.width() < self.columns;
+            let leads = !has_words && self.done.is_empty();
+            if leads || (has_words && fits) {
                 self.line.push(word, style);
                 self.width += word.width();
-            } else if self.width == self.indent && self.done.is_empty() {
-                self.line.push(word, style);
-                self.width += word.width();
-            } else if self.width > self.indent {
+            } else if has_words {
                 self.next_line();
             }
             return;

@@ -1,5 +1,6 @@
 //! A program in a terminal of tmux: keys go to it, and what a person would see comes back.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Cli, KitError, Workspace};
+use crate::cli::environment;
+use crate::{Cli, KitError, Workspace, conjure_bin};
 
 /// How long something may take to be seen.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -199,6 +201,36 @@ impl Tmux {
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
+    }
+}
+
+impl Cli {
+    /// What tmux is to run: where, and as which words of a command line that says the whole
+    /// environment.
+    fn in_tmux(self) -> Result<(Workspace, Vec<OsString>), KitError> {
+        let workspace = match self.workspace {
+            Some(workspace) => workspace,
+            None => Workspace::new()?,
+        };
+        let mut environment: BTreeMap<OsString, OsString> = environment(&workspace)
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect();
+        environment.insert("TERM".into(), "tmux-256color".into());
+        environment.extend(self.env);
+        let mut words: Vec<OsString> = vec!["env".into(), "-i".into()];
+        for (name, value) in environment {
+            let mut word = name;
+            word.push("=");
+            word.push(value);
+            words.push(word);
+        }
+        words.push(match self.program {
+            Some(program) => program.into(),
+            None => conjure_bin()?.into(),
+        });
+        words.extend(self.args);
+        Ok((workspace, words))
     }
 }
 

@@ -106,6 +106,8 @@ mod telemetry;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod terminal_going_on;
+#[cfg(test)]
 mod thread_entries;
 #[cfg(test)]
 mod threads;

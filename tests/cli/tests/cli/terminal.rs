@@ -36,19 +36,25 @@ fn main() {
 The end.";
 
 /// A chat in a workspace.
-fn chat(workspace: &Workspace, model: &Model, args: &str) -> Cli {
+pub(crate) fn chat(workspace: &Workspace, model: &Model, args: &str) -> Cli {
     asks(workspace, model, &format!("chat {args}"), "").env("HOME", workspace.root().as_os_str())
 }
 
 /// A chat that waits for what is typed.
-fn started(workspace: &Workspace, model: &Model, args: &str, columns: u16, rows: u16) -> Tmux {
+pub(crate) fn started(
+    workspace: &Workspace,
+    model: &Model,
+    args: &str,
+    columns: u16,
+    rows: u16,
+) -> Tmux {
     let tmux = Tmux::start(chat(workspace, model, args), columns, rows).unwrap();
     tmux.wait_for("/ for commands").unwrap();
     tmux
 }
 
 /// Says something, and waits for the end of the answer.
-fn says(tmux: &Tmux, text: &str, answer: &str) -> String {
+pub(crate) fn says(tmux: &Tmux, text: &str, answer: &str) -> String {
     tmux.types(text).unwrap();
     tmux.press(&["Enter"]).unwrap();
     let is_over = |screen: &str| {
@@ -568,144 +574,4 @@ fn what_would_steer_the_terminal_is_text() {
         "{screen}"
     );
     assert!(screen.contains("› Hello"), "{screen}");
-}
-
-#[test]
-fn a_screen_reader_gets_lines_that_nobody_redraws() {
-    let workspace = workspace(&[]);
-    let model = Model::start().unwrap();
-    model.says(Message::new().text("**Plain** words."));
-    let cli = chat(&workspace, &model, "").env("CONJURE_SCREEN_READER", "1");
-    let tmux = Tmux::start(cli, 80, 24).unwrap();
-    tmux.wait_for("`/help` shows what else there is.").unwrap();
-    tmux.types("Hello").unwrap();
-    tmux.press(&["Enter"]).unwrap();
-    tmux.wait_for("**Plain** words.").unwrap();
-}
-
-#[test]
-fn the_persons_own_editor_has_the_text() {
-    let workspace = workspace(&[]);
-    let model = Model::start().unwrap();
-    model.says(Message::new().text("Read."));
-    let cli = chat(&workspace, &model, "").env("EDITOR", "sed -i s/draft/edited/");
-    let tmux = Tmux::start(cli, 80, 24).unwrap();
-    tmux.wait_for("/ for commands").unwrap();
-    tmux.types("a draft").unwrap();
-    tmux.press(&["C-g"]).unwrap();
-    tmux.wait_for("› a edited").unwrap();
-    says(&tmux, "", "Read.");
-    assert!(model.last_request().body.to_string().contains("a edited"));
-}
-
-/// A saved session on the mock, which a key opens.
-fn saved(workspace: &Workspace, model: &Model) {
-    let with_key = |args: &str| {
-        crate::stage::conjure(workspace, args)
-            .env("ANTHROPIC_BASE_URL", model.base_url())
-            .env(
-                "CONJURE_KEY",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-            )
-    };
-    for args in [
-        &format!(
-            "auth create key --provider anthropic --base-url {}",
-            model.base_url()
-        ),
-        "session create work --auth key --model a-model",
-    ] {
-        let output = with_key(args).stdin("a-key-of-nobody\n").run().unwrap();
-        assert_eq!(output.code, Some(0), "{output:?}");
-    }
-}
-
-#[test]
-fn a_saved_session_has_the_same_face_and_the_same_commands() {
-    let workspace = workspace(&[]);
-    let model = Model::start().unwrap();
-    saved(&workspace, &model);
-    model.says(Message::new().text("**Hello**, Ada."));
-    let start = |args: &str| {
-        let cli = crate::stage::conjure(&workspace, args)
-            .env("ANTHROPIC_BASE_URL", model.base_url())
-            .env(
-                "CONJURE_KEY",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-            );
-        let tmux = Tmux::start(cli, 90, 40).unwrap();
-        tmux.wait_for("/ for commands").unwrap();
-        tmux
-    };
-    let tmux = start("chat --session work");
-    says(&tmux, "I am Ada.", "Hello, Ada.");
-    for (command, shown) in [
-        ("/session", "anthropic/api_key/key"),
-        ("/check anthropic/another", "about"),
-        ("/cost", "tokens in"),
-        ("/model anthropic/another", "Now anthropic/another answers."),
-        ("/rename Meeting Ada", "It is named Meeting Ada."),
-        ("/new", "A fresh thread."),
-    ] {
-        let screen = says(&tmux, command, shown);
-        assert!(!screen.contains("There is no"), "{command}: {screen}");
-    }
-    tmux.types("/resume").unwrap();
-    tmux.press(&["Enter"]).unwrap();
-    tmux.wait_for("▸ Meeting Ada").unwrap();
-    tmux.press(&["Enter"]).unwrap();
-    tmux.wait_for("› I am Ada.").unwrap();
-}
-
-#[test]
-fn conjure_alone_goes_on_with_the_model_that_answered_last() {
-    let workspace = workspace(&[]);
-    let model = Model::start().unwrap();
-    model.says(Message::new().text("The first answer."));
-    model.says(Message::new().text("The second answer."));
-    model.says(Message::new().text("The third answer."));
-    let tmux = started(&workspace, &model, "", 90, 30);
-    says(&tmux, "First question.", "The first answer.");
-    drop(tmux);
-    let alone = |args: &[&str]| {
-        let cli = conjure_kit::cli(args.iter().copied())
-            .workspace(&workspace)
-            .model(&model);
-        Tmux::start(cli, 90, 30).unwrap()
-    };
-    let tmux = alone(&[]);
-    tmux.wait_for("anthropic/a-model").unwrap();
-    let screen = says(&tmux, "Second question.", "The second answer.");
-    assert!(
-        !screen.contains("First question."),
-        "it is another thread: {screen}"
-    );
-    drop(tmux);
-    let tmux = alone(&["--continue"]);
-    tmux.wait_for("The second answer.").unwrap();
-    drop(tmux);
-    let tmux = alone(&["--resume", "second answer"]);
-    let screen = tmux.wait_for("Go on with").unwrap();
-    assert!(screen.contains("1 of 1;"), "texts are searched: {screen}");
-    tmux.press(&["Escape"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
-    drop(tmux);
-    let tmux = alone(&["--resume"]);
-    tmux.wait_for("Go on with:").unwrap();
-    tmux.press(&["Down", "Enter"]).unwrap();
-    tmux.wait_for("The first answer.").unwrap();
-    tmux.types("/fork").unwrap();
-    tmux.press(&["Enter"]).unwrap();
-    tmux.wait_for("▸ First question.").unwrap();
-    tmux.press(&["Enter"]).unwrap();
-    let is_edited = |screen: &str| screen.lines().rev().nth(1) == Some("› First question.");
-    tmux.wait_until("the message, to be changed", is_edited)
-        .unwrap();
-    says(&tmux, " Again?", "The third answer.");
-    assert_eq!(model.last_request().last_text(), "First question. Again?");
-    assert_eq!(
-        model.last_request().messages().len(),
-        1,
-        "in a fork that ends before it"
-    );
 }
