@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 
-use environment::environment;
+pub(crate) use environment::environment;
 
 use crate::{KitError, Model, Redactor, Workspace, conjure_bin, terminal};
 
@@ -36,12 +36,12 @@ pub fn cli<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Cli {
 #[derive(Debug)]
 pub struct Cli {
     /// `None`: `conjure`, built when it is needed.
-    program: Option<PathBuf>,
-    args: Vec<OsString>,
-    env: BTreeMap<OsString, OsString>,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: BTreeMap<OsString, OsString>,
     stdin: Vec<u8>,
     deadline: Duration,
-    workspace: Option<Workspace>,
+    pub(crate) workspace: Option<Workspace>,
     terminal: bool,
 }
 
