@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::Workspace;
 
 /// Everything that a program may see, apart from what a test adds.
-pub(super) fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
+pub(crate) fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
     let home = workspace.home();
     let root = workspace.root();
     let mut environment: Vec<(&str, OsString)> = vec![
