@@ -395,7 +395,7 @@ impl Cli {
                         CliVerb::Session(args) => Box::pin(session::run(&global, args)).await,
                         CliVerb::Persona(args) => persona::run(&global, args).await,
                         CliVerb::Thread(args) => thread::run(&global, args).await,
-                        CliVerb::Serve(args) => serve::run(&global, args).await,
+                        CliVerb::Serve(args) => Box::pin(serve::run(&global, args)).await,
                         CliVerb::Db(args) => db::run(&global, args).await,
                         CliVerb::Files(args) => files::run(&global, args).await,
                         CliVerb::Auth(args) => auth::run(&global, args).await,

@@ -148,7 +148,7 @@ fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<El
         schema: question.schema.clone(),
         url: question.url.clone(),
     };
-    output::tell_face(Update::Question(asked)).ok()?;
+    output::tell_face(Update::Question(asked)).then_some(())?;
     waiting.insert(id, answer);
     Some(answered)
 }

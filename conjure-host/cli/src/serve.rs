@@ -103,7 +103,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     };
     let mut signals = Signals::listen()?;
     let server = signals
-        .unless(async {
+        .unless(Box::pin(async {
             let store = global.store().await?;
             let auths = Auths::over(
                 store.clone(),
@@ -128,7 +128,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
             };
             let listening = api.listen(args.listen, access).await;
             Ok(listening?)
-        })
+        }))
         .await?;
     let announced = Announced::new(&global.data_dir(), server.address());
     let announced = announced.map_err(CliError::host_from)?;

@@ -36,7 +36,7 @@ pub struct PageParts {
 /// Takes a place among the open streams, which dropping what it gives frees; the response says why
 /// there is none.
 pub type FollowStream =
-    Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Response> + Send + Sync>;
+    Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Box<Response>> + Send + Sync>;
 
 /// A page for browsers.
 pub struct Page {
@@ -73,7 +73,7 @@ pub(super) fn follow(app: &App) -> FollowStream {
         let place = app.streams.follow(&client);
         place
             .map(|place| Box::new(place) as Box<dyn Any + Send + Sync>)
-            .map_err(axum::response::IntoResponse::into_response)
+            .map_err(|problem| Box::new(problem.into_response()))
     })
 }
 

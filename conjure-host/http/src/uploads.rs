@@ -121,7 +121,7 @@ pub(super) fn attached(app: &App, ids: &[String]) -> Result<Vec<Upload>, Problem
         )));
     }
     let known = ids.iter().enumerate().map(|(at, id)| {
-        if ids[..at].contains(id) {
+        if ids.iter().take(at).any(|before| before == id) {
             return Err(Problem::invalid(format!(
                 "`attachments` names `{id}` twice"
             )));

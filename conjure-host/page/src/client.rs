@@ -47,7 +47,7 @@ pub(crate) struct ApiProblem {
     pub(crate) detail: String,
     /// What the kind has beside these, such as `sessions` of `in-use`.
     #[serde(flatten)]
-    pub(crate) more: Map<String, Value>,
+    pub(crate) more: Box<Map<String, Value>>,
 }
 
 impl ApiProblem {
@@ -62,7 +62,7 @@ impl ApiProblem {
             title: status.canonical_reason().unwrap_or("Failed").to_owned(),
             status: status.as_u16(),
             detail: format!("the host answered {status} without saying why"),
-            more: Map::new(),
+            more: Box::default(),
         })
     }
 }
@@ -218,7 +218,7 @@ fn internal(error: &dyn std::error::Error) -> ApiProblem {
         title: "Host".to_owned(),
         status: 500,
         detail: format!("the page could not call the host: {error}"),
-        more: Map::new(),
+        more: Box::default(),
     }
 }
 
@@ -251,7 +251,9 @@ mod tests {
             (StatusCode::CONFLICT, Json(body))
         };
         let echo = |headers: HeaderMap, Json(body): Json<Value>| async move {
-            let seen = headers.get(http::header::IF_MATCH).map(|seen| seen.len());
+            let seen = headers
+                .get(http::header::IF_MATCH)
+                .map(http::HeaderValue::len);
             (
                 [(http::header::ETAG, "\"2\"")],
                 Json(json!({ "body": body, "seen": seen })),

@@ -68,7 +68,7 @@ pub struct PageParts {
 
 /// Begins a stream, or says why there is none.
 pub type FollowStream =
-    Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Response> + Send + Sync>;
+    Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Box<Response>> + Send + Sync>;
 
 /// What all requests share. Cloning it is cheap.
 #[derive(Clone)]

@@ -24,7 +24,7 @@ pub(crate) fn live(
 ) -> Response {
     let place = match (app.follow)(extensions) {
         Ok(place) => place,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let ended = app.ended.clone();
     let begin = stream::iter([Ok::<_, Infallible>(Event::default().retry(RETRY))]);

@@ -362,7 +362,7 @@ async fn put_back(
     }
 }
 
-fn question(name: &str, error: Option<String>, request: &PageRequest) -> Response {
+fn question(name: &str, error: Option<&str>, request: &PageRequest) -> Response {
     Question {
         title: "Remove plugin",
         words: html! {
@@ -371,7 +371,7 @@ fn question(name: &str, error: Option<String>, request: &PageRequest) -> Respons
         action: format!("/plugins/of/{}/remove", segment(name)),
         button: "Remove",
         id: "plugin-remove-yes",
-        error: error.as_deref(),
+        error,
     }
     .ask(request, Nav::Plugins)
 }
@@ -387,7 +387,7 @@ async fn remove(
 ) -> Response {
     match app.api.bare::<Value>(Method::DELETE, &at(&name, "")).await {
         Ok(_) => go_to(&request, "/plugins"),
-        Err(problem) => question(&name, Some(problem.detail), &request),
+        Err(problem) => question(&name, Some(&problem.detail), &request),
     }
 }
 

@@ -252,9 +252,8 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        use axum::response::IntoResponse as _;
         let sent = Form::<Vec<(String, String)>>::from_request(request, state).await;
-        let Form(sent) = sent.map_err(|error| error.into_response())?;
+        let Form(sent) = sent.map_err(axum::response::IntoResponse::into_response)?;
         Ok(Self(sent))
     }
 }
@@ -315,7 +314,7 @@ pub(crate) fn invalid(detail: impl Into<String>) -> ApiProblem {
         title: "Invalid".to_owned(),
         status: 422,
         detail: detail.into(),
-        more: Map::new(),
+        more: Box::default(),
     }
 }
 

@@ -344,7 +344,7 @@ async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem>
                     // It was saved with a form whose rest was refused then.
                     Err(problem) => saved_before(app, &body)
                         .await?
-                        .ok_or_else(|| of_persona(problem))?,
+                        .ok_or_else(|| of_persona(&problem))?,
                 }
             } else {
                 app.api
@@ -370,6 +370,6 @@ async fn saved_before(app: &App, body: &Value) -> Result<Option<Persona>, ApiPro
 }
 
 /// A problem with a persona that is to be saved, at the choice of the persona.
-fn of_persona(problem: ApiProblem) -> ApiProblem {
+fn of_persona(problem: &ApiProblem) -> ApiProblem {
     invalid(format!("`persona` could not be saved: {}", problem.detail))
 }

@@ -228,13 +228,13 @@ pub(crate) fn mcps_of(
 mod tests {
     use super::*;
 
-    fn map(value: Value) -> Map<String, Value> {
+    fn map(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
     #[test]
     fn fields_keep_what_they_do_not_show() {
-        let before = map(json!({
+        let before = map(&json!({
             "backend": [{ "kind": "local", "name": "shell" }, { "kind": "docker" }],
             "policy": { "allow": ["*"], "default": "ask" },
             "budget": { "usd": 1 },
@@ -258,11 +258,11 @@ mod tests {
 
     #[test]
     fn a_server_that_the_session_has_stays_as_it_is_there() {
-        let before = map(json!({ "notes": { "command": "old" } }));
+        let before = map(&json!({ "notes": { "command": "old" } }));
         let servers = [McpServer {
             id: "1".to_owned(),
             name: "notes".to_owned(),
-            settings: map(json!({ "command": "new" })),
+            settings: map(&json!({ "command": "new" })),
             enabled: true,
         }];
         let sent = Sent::from([("mcp", "notes".to_owned())]);

@@ -180,7 +180,7 @@ fn over_time(usage: &Usage) -> Markup {
         }
         details #usage-days {
             summary { "The days as a table" }
-            (table("Days", &["Day", "Replies", "Input", "Cache read", "Cache write", "Output", "Money"], html! {
+            (table("Days", &["Day", "Replies", "Input", "Cache read", "Cache write", "Output", "Money"], &html! {
                 @for one in &usage.days {
                     tr {
                         th scope="row" { (day(one.day_ms)) }
@@ -213,7 +213,7 @@ fn each_day(days: &[Day], column: impl Fn(&str, Option<&Spent>) -> Column) -> Ve
 }
 
 /// A table whose first column has words and whose others have numbers.
-fn table(label: &str, heads: &[&str], rows: Markup) -> Markup {
+fn table(label: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {
         section.scroll tabindex="0" aria-label=(label) {
             table.table {
@@ -231,7 +231,7 @@ fn by_thread(threads: &[Thread]) -> Markup {
     html! {
         section {
             h2 #usage-threads { "By chat" }
-            (table("By chat", &["Chat", "Replies", "Tokens", "Money"], html! {
+            (table("By chat", &["Chat", "Replies", "Tokens", "Money"], &html! {
                 @for one in threads.iter().take(50) {
                     tr {
                         th scope="row" {
@@ -259,7 +259,7 @@ fn by_model(models: &[Model]) -> Markup {
     html! {
         section {
             h2 #usage-models { "By model" }
-            (table("By model", &["Model", "Replies", "Tokens", "Money"], html! {
+            (table("By model", &["Model", "Replies", "Tokens", "Money"], &html! {
                 @for one in models {
                     tr {
                         th scope="row" { (clean(&one.model)) " " span.muted { (clean(&one.provider)) } (bar(one.spent.total as f64, most)) }
@@ -277,7 +277,7 @@ fn by_tool(tools: &[Tool]) -> Markup {
         @if !tools.is_empty() {
             section {
                 h2 #usage-tools { "By tool" }
-                (table("By tool", &["Tool", "Calls", "Failed", "Average", "Tokens of results"], html! {
+                (table("By tool", &["Tool", "Calls", "Failed", "Average", "Tokens of results"], &html! {
                     @for one in tools {
                         tr {
                             th scope="row" { code { (clean(&one.name)) } (bar(one.result_tokens as f64, most)) }
@@ -300,7 +300,7 @@ fn by_cause(causes: &[Cause]) -> Markup {
             section {
                 h2 #usage-causes { "By cause" }
                 p.muted { "Parts of the whole that have a cause; they may overlap." }
-                (table("By cause", &["Cause", "Times", "Tokens", "Money"], html! {
+                (table("By cause", &["Cause", "Times", "Tokens", "Money"], &html! {
                     @for one in causes {
                         tr {
                             th scope="row" { (cause(&one.cause)) (bar(one.tokens as f64, most)) }

@@ -251,11 +251,18 @@ impl Running {
     /// # Errors
     /// When the program no longer reads.
     pub fn send_line(&mut self, line: &str) -> Result<(), KitError> {
-        let sent = self.stdin.as_mut().is_some_and(|stdin| {
-            writeln!(stdin, "{line}")
-                .and_then(|()| stdin.flush())
-                .is_ok()
-        });
+        self.send(&format!("{line}\n"))
+    }
+
+    /// Sends a text as it is.
+    ///
+    /// # Errors
+    /// When the program no longer reads.
+    pub fn send(&mut self, line: &str) -> Result<(), KitError> {
+        let sent = self
+            .stdin
+            .as_mut()
+            .is_some_and(|stdin| write!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok());
         if sent {
             return Ok(());
         }

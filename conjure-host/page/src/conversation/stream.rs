@@ -64,7 +64,7 @@ pub(crate) async fn follow(
     let thread = talk.thread()?.id.clone();
     let place = match (app.follow)(&extensions) {
         Ok(place) => place,
-        Err(full) => return Ok(full),
+        Err(full) => return Ok(*full),
     };
     let last = headers.get("last-event-id");
     let last = last.and_then(|last| last.to_str().ok()?.parse().ok());

@@ -28,7 +28,7 @@ fn run(workspace: &Workspace, model: &Model, args: &str) -> Output {
     let run = conjure(workspace, &args);
     let run = keys
         .iter()
-        .fold(run, |run, name| run.env(&format!("{name}_API_KEY"), "k"));
+        .fold(run, |run, name| run.env(format!("{name}_API_KEY"), "k"));
     run.run().unwrap()
 }
 

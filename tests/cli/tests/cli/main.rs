@@ -8,6 +8,7 @@
 mod acp;
 #[cfg(test)]
 mod approval;
+#[cfg(test)]
 mod attachments;
 #[cfg(test)]
 mod auth;
