@@ -299,6 +299,11 @@ pub(crate) async fn decide(
     Form(decided): Form<Decided>,
 ) -> Result<Response, Failure> {
     let talk = Talk::find(&app, &session, None).await?;
+    if decided.decision != "deny" && !decided.reason.trim().is_empty() {
+        let words = "a reason goes with a refusal only: nothing was decided; press “Deny”, or \
+                     allow it without a reason";
+        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
+    }
     let body = match decided.decision.as_str() {
         "allow" => json!({ "decision": "allow" }),
         "allow-tool" => json!({ "decision": "allow", "scope": { "kind": "tool" } }),
