@@ -43,7 +43,7 @@ pub(crate) async fn thread(
     if request.pieces
         && let Some(before) = which.before
     {
-        let entries = talk::page(&app, &talk.thread()?.id, Some(before)).await?;
+        let entries = talk::page(app.manager.store(), &talk.thread()?.id, Some(before)).await?;
         let earlier = html! { (older(&talk, &entries)) (shown(&talk, &entries)) };
         return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
     }
@@ -58,7 +58,7 @@ async fn whole(
 ) -> Result<Response, Failure> {
     let place = &talk.place;
     let entries = match &place.thread {
-        Some(thread) => talk::page(app, thread, before).await?,
+        Some(thread) => talk::page(app.manager.store(), thread, before).await?,
         None => Entries {
             entries: Vec::new(),
             has_earlier: false,
