@@ -73,7 +73,9 @@ async fn whole(
     };
     let is_newest = before.is_none();
     let follows = is_newest && place.thread.is_some();
-    let stream = follows.then(|| place.of_thread("live"));
+    let cleared = talk.thread.as_ref().map(|thread| thread.cleared_upto);
+    let cleared = cleared.unwrap_or_default();
+    let stream = follows.then(|| place.of_thread(&format!("live?cleared={cleared}")));
     let body = html! {
         (head::head(talk))
         (head::strip(app, talk).await?)
