@@ -126,8 +126,9 @@ fn buttons(session: &Session, asks_when: bool) -> Markup {
             fieldset #config-when {
                 legend { "A reply is streaming. When is the change to hold?" }
                 div.row {
-                    button #config-now name="apply" value="now" { "Apply now (restart stream)" }
+                    // The first one is what Enter in a field presses.
                     button.primary #config-next name="apply" value="next_turn" { "Apply on next turn (defer)" }
+                    button #config-now name="apply" value="now" { "Apply now (restart stream)" }
                 }
                 p.hint { "Now: the stream is stopped, what came is kept, and the model is asked again." }
             }
