@@ -159,6 +159,7 @@ async fn changes(
             "auth" => session.auth.id.clone().into(),
             "model" => session.model.clone().into(),
             "working_dir" => session.working_dir.clone().into(),
+            "persona" => session.persona.as_value(),
             "memory" => session.memory.clone().into(),
             "tools" => session.tools.clone().into(),
             "mcps" => session.mcps.clone().into(),
