@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
@@ -175,8 +175,13 @@ async fn create_link(State(app): State<App>) -> Response {
         headers(("Location" = String, description = "What it sees first")))))]
 async fn login(
     State(app): State<App>,
+    method: Method,
     code: Result<Query<Code>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
+    // Programs look at links with HEAD before a person opens them: that uses none up.
+    if method == Method::HEAD {
+        return Ok(StatusCode::OK.into_response());
+    }
     let is_good = code.is_ok_and(|Query(code)| app.browsers.take(&code.code));
     let Some(cookie) = app.browsers.set().filter(|_| is_good) else {
         return Err(Problem::new(

@@ -126,8 +126,9 @@ fn buttons(session: &Session, asks_when: bool) -> Markup {
             fieldset #config-when {
                 legend { "A reply is streaming. When is the change to hold?" }
                 div.row {
-                    button #config-now name="apply" value="now" { "Apply now (restart stream)" }
+                    // The first one is what Enter in a field presses.
                     button.primary #config-next name="apply" value="next_turn" { "Apply on next turn (defer)" }
+                    button #config-now name="apply" value="now" { "Apply now (restart stream)" }
                 }
                 p.hint { "Now: the stream is stopped, what came is kept, and the model is asked again." }
             }
@@ -158,6 +159,7 @@ async fn changes(
             "auth" => session.auth.id.clone().into(),
             "model" => session.model.clone().into(),
             "working_dir" => session.working_dir.clone().into(),
+            "persona" => session.persona.as_value(),
             "memory" => session.memory.clone().into(),
             "tools" => session.tools.clone().into(),
             "mcps" => session.mcps.clone().into(),

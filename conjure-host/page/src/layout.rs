@@ -81,7 +81,7 @@ pub(crate) fn layout(request: &PageRequest, view: &View<'_>, body: &Markup) -> R
                 main #main tabindex="-1" { (body) }
                 p #announce.unseen role="status" aria-live="polite" {}
                 p #lost role="alert" { "Connection lost. It is tried again; nothing is lost." }
-                div #toasts role="status" aria-live="polite" {}
+                div #toasts popover="manual" role="status" aria-live="polite" {}
                 dialog #dialog aria-label="Dialog" {}
                 (shortcuts(view))
             }

@@ -167,7 +167,9 @@ fn form(
 ) -> Markup {
     let wrong = Wrong::of(
         problem,
-        &["name", "url", "command", "env", "headers", "settings"],
+        &[
+            "name", "url", "command", "args", "env", "headers", "settings",
+        ],
     );
     let was_sent = sent.has("settings_mode");
     let text_of = |field: &str, now: String| if was_sent { sent.text(field) } else { now };
@@ -187,18 +189,18 @@ fn form(
         div.by-command {
             (Field::new("mcp-command", "command", "Command").error(wrong.at("command"))
                 .input("text", &text_of("command", text(now, "command").to_owned())))
-            (Field::new("mcp-args", "args", "Arguments").hint("One a line")
-                .textarea(2, &text_of("args", words(now, "args").join("\n"))))
+            (Field::new("mcp-args", "args", "Arguments").error(wrong.at("args")).hint("One a line")
+                .textarea(2, &text_of("args", shown(now, "args"))))
             (Field::new("mcp-env", "env", "Environment").error(wrong.at("env"))
                 .hint("Lines of NAME=value; what is typed here is sealed, and named from then on")
-                .textarea(2, &text_of("env", pairs(now, "env", "="))))
+                .textarea(2, &text_of("env", shown(now, "env"))))
         }
         div.by-url {
             (Field::new("mcp-url", "url", "URL").error(wrong.at("url"))
                 .input("text", &text_of("url", text(now, "url").to_owned())))
             (Field::new("mcp-headers", "headers", "Headers").error(wrong.at("headers"))
                 .hint("Lines of Name: value; sealed as well")
-                .textarea(2, &text_of("headers", pairs(now, "headers", ": "))))
+                .textarea(2, &text_of("headers", shown(now, "headers"))))
         }
     };
     let tabs = Tabs::new("mcp", "settings", "Settings", sent);
@@ -213,6 +215,55 @@ fn form(
     }
 }
 
+/// A setting as its field shows it.
+fn shown(settings: &Map<String, Value>, name: &str) -> String {
+    match name {
+        "args" => words(settings, name).join("\n"),
+        "env" => pairs(settings, name, "="),
+        "headers" => pairs(settings, name, ": "),
+        _ => text(settings, name).to_owned(),
+    }
+}
+
+/// What a field says, as a setting; none where it says nothing.
+fn said(name: &str, text: &str) -> Result<Option<Value>, ApiProblem> {
+    let lines: Vec<String> = text.lines().map(str::trim).map(str::to_owned).collect();
+    let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    Ok(match name {
+        _ if lines.is_empty() => None,
+        "args" => Some(lines.into()),
+        "env" => Some(object_of(name, &lines, '=')?.into()),
+        "headers" => Some(object_of(name, &lines, ':')?.into()),
+        _ => Some(text.trim().into()),
+    })
+}
+
+/// What a setting becomes. What stayed as it was shown stays as it was, also where the field cannot
+/// say it; what was changed must be all that the setting is.
+fn value_of(
+    name: &str,
+    sent: &str,
+    before: &Map<String, Value>,
+) -> Result<Option<Value>, ApiProblem> {
+    // As browsers send it: they leave out the first line break of a field.
+    let as_sent = |text: &str| {
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        text.strip_prefix('\n').map(str::to_owned).unwrap_or(text)
+    };
+    let (was, kept) = (shown(before, name), before.get(name));
+    if as_sent(sent) == as_sent(&was) {
+        return Ok(kept.cloned());
+    }
+    let is_line = matches!(name, "command" | "url");
+    if !is_line && kept.is_some() && said(name, &was).ok().flatten().as_ref() != kept {
+        return Err(invalid(format!(
+            "`{name}` holds what lines cannot say, such as a line break, an empty value or blanks \
+             at the ends: change it under “Advanced”"
+        )));
+    }
+    said(name, sent)
+}
+
 /// The settings that a form asks for. A form of fields keeps what they do not show.
 fn settings_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
     if sent.text("settings_mode") == "json" {
@@ -222,30 +273,18 @@ fn settings_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, V
     for name in ["command", "args", "env", "url", "headers"] {
         settings.remove(name);
     }
-    let mut put = |name: &str, value: Value, is_empty: bool| {
-        if !is_empty {
-            settings.insert(name.to_owned(), value);
-        }
+    let (needed, fields) = match sent.text("reach") == "url" {
+        true => ("url", &["url", "headers"][..]),
+        false => ("command", &["command", "args", "env"][..]),
     };
-    if sent.text("reach") == "url" {
-        put("url", sent.line("url").into(), false);
-        let headers = object_of("headers", &sent.lines("headers"), ':')?;
-        put("headers", headers.clone().into(), headers.is_empty());
-    } else {
-        put("command", sent.line("command").into(), false);
-        let args = sent.lines("args");
-        put("args", args.clone().into(), args.is_empty());
-        let env = object_of("env", &sent.lines("env"), '=')?;
-        put("env", env.clone().into(), env.is_empty());
+    for name in fields {
+        if let Some(value) = value_of(name, &sent.text(name), before)? {
+            settings.insert((*name).to_owned(), value);
+        }
     }
-    let named = ["command", "url"].map(|name| settings.get(name).and_then(Value::as_str));
-    if named == [Some(""), None] || named == [None, Some("")] {
-        let name = if named == [Some(""), None] {
-            "command"
-        } else {
-            "url"
-        };
-        return Err(invalid(format!("`{name}` is needed")));
+    let given = settings.get(needed).and_then(Value::as_str);
+    if given.is_none_or(str::is_empty) {
+        return Err(invalid(format!("`{needed}` is needed")));
     }
     Ok(settings)
 }
@@ -438,6 +477,24 @@ mod tests {
                 .detail
                 .starts_with("`headers`")
         );
+        // What a field cannot say stays where only the rest is changed, and is not changed by it.
+        let odd = json!({ "command": "run ", "args": ["", " a\nb", 5], "env": { "A": " x " } });
+        let odd = odd.as_object().unwrap().clone();
+        let of = |args: &str| {
+            let sent = Sent::from([
+                ("reach", "command".to_owned()),
+                ("command", "run ".to_owned()),
+                ("args", args.to_owned()),
+                ("env", shown(&odd, "env")),
+            ]);
+            settings_of(&sent, &odd)
+        };
+        let args = shown(&odd, "args");
+        assert_eq!(of(&args).unwrap(), odd);
+        // A browser leaves out the first line break.
+        assert_eq!(of(args.trim_start_matches('\n')).unwrap(), odd);
+        let refused = of("new").unwrap_err().detail;
+        assert!(refused.starts_with("`args`") && refused.contains("Advanced"));
         let sent = Sent::from([("reach", "url".to_owned())]);
         assert_eq!(
             settings_of(&sent, &before).unwrap_err().detail,

@@ -44,18 +44,14 @@ function put(piece) {
   if (mark) scroller.scrollTop += mark.getBoundingClientRect().top - top;
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
   if (target.tagName === "DIALOG") target.childElementCount ? show(target) : target.close();
-  if (target.id === "toasts") setTimeout(() => target.firstElementChild?.remove(), 9000);
+  if (target.id === "toasts") raise(target.lastElementChild);
 }
 
 // What the person opened stays open, and what they wrote stays written.
 function keep(target, content) {
-  for (const old of target.querySelectorAll("details[id]")) {
-    const fresh = content.getElementById(old.id);
+  for (const old of [target, ...target.querySelectorAll("details[id]")]) {
+    const fresh = old.tagName === "DETAILS" && content.getElementById(old.id);
     if (fresh) fresh.open = old.open;
-  }
-  if (target.tagName === "DETAILS" && target.id) {
-    const fresh = content.getElementById(target.id);
-    if (fresh) fresh.open = target.open;
   }
   for (const old of target.querySelectorAll("textarea[id], input[id]:not([type=hidden])")) {
     const fresh = content.getElementById(old.id);
@@ -65,11 +61,17 @@ function keep(target, content) {
 }
 
 function say(words) {
-  const toast = document.createElement("p");
-  toast.className = "toast";
-  toast.textContent = words;
+  const toast = Object.assign(document.createElement("p"), { className: "toast", textContent: words });
   byId("toasts").append(toast);
-  setTimeout(() => toast.remove(), 9000);
+  raise(toast);
+}
+
+// Toasts are over everything, also over a dialog that is open.
+function raise(fresh) {
+  const toasts = byId("toasts");
+  if (fresh) setTimeout(() => fresh.remove(), 9000);
+  if (toasts.matches(":popover-open")) toasts.hidePopover();
+  if (toasts.childElementCount) toasts.showPopover();
 }
 
 async function ask(url, options = {}) {
@@ -99,25 +101,30 @@ addEventListener("submit", async (event) => {
   if (form.dataset.swap === undefined) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy")) return;
+  if (uploads && form.querySelector("[data-attach]")) return say("A file is still on its way.");
   form.setAttribute("aria-busy", "true");
   const data = new FormData(form, event.submitter);
-  const isMultipart = form.getAttribute("enctype") === "multipart/form-data";
-  const body = isMultipart ? data : new URLSearchParams(data);
+  const body = form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data);
   const action = event.submitter?.getAttribute("formaction") || form.getAttribute("action");
   const isGet = form.getAttribute("method")?.toLowerCase() === "get";
   const draft = form.querySelector("[data-draft]");
+  const written = draft?.value;
+  const attached = [...form.querySelectorAll("[data-clear] > *")];
   const done = await (isGet ? ask(`${action}?${body}`) : ask(action, { method: "POST", body }));
   form.removeAttribute("aria-busy");
   if (!done) return;
-  if (form.dataset.swap === "reset") form.reset();
-  for (const list of form.querySelectorAll("[data-clear]")) list.replaceChildren();
+  // What was written or attached meanwhile was not sent, and stays.
+  const isSame = draft?.value === written;
+  if (form.dataset.swap === "reset" && isSame) form.reset();
+  for (const file of attached) file.remove();
   if (form.dataset.swap === "close") form.closest("dialog")?.close();
-  if (draft) sessionStorage.removeItem(draft.dataset.draft);
+  if (draft && isSame) sessionStorage.removeItem(draft.dataset.draft);
 });
 
 // What depends on a choice: `data-change=URL` on a select, asked with the values of all of its form.
 
 addEventListener("change", ({ target }) => {
+  if (target.dataset?.attach) attach([...target.files]).then(() => { target.value = ""; });
   if (!target.dataset?.change) return;
   const all = [...target.form.querySelectorAll("[data-change]")].map((one) => [one.name, one.value]);
   ask(`${target.dataset.change}?${new URLSearchParams(all)}`);
@@ -141,7 +148,12 @@ function follow(element) {
   source.onerror = () => {
     document.body.setAttribute("data-lost", "");
     if (mine.readyState !== EventSource.CLOSED) return;
-    setTimeout(() => { if (source === mine && !document.hidden) follow(element); }, 2000);
+    setTimeout(async () => {
+      if (source !== mine || document.hidden) return;
+      const refused = await fetch(url, { method: "HEAD" }).then(({ status }) => status, () => 0);
+      if ([401, 403, 404, 410].includes(refused)) location.reload();
+      else if (source === mine) follow(element);
+    }, 2000);
   };
 }
 
@@ -180,6 +192,7 @@ function arm(part) {
 
 function show(dialog) {
   if (!dialog.open) dialog.showModal();
+  raise();
   dialog.querySelector("[autofocus], input:not([type=hidden]), textarea, select")?.focus();
 }
 
@@ -230,8 +243,7 @@ addEventListener("keydown", (event) => {
   const writes = target.matches?.("input, textarea, select");
   if (key === "Enter" && target.matches?.("[data-enter]") && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
-    const files = target.form.querySelector("[data-clear]")?.childElementCount;
-    if (target.value.trim() || files) target.form.requestSubmit();
+    if (target.value.trim() || target.form.querySelector("[data-clear] > *")) target.form.requestSubmit();
   }
   if (key === "Escape") {
     const undone = target.closest?.("[data-escape]");
@@ -250,26 +262,20 @@ addEventListener("keydown", (event) => {
 
 // Files: `data-attach=URL` on the field that chooses them; also dropped and pasted ones.
 
+let uploads = 0;
 async function attach(files) {
   const field = document.querySelector("[data-attach]");
   for (const file of field ? files : []) {
     const name = encodeURIComponent(file.name || "file");
-    await ask(`${field.dataset.attach}?name=${name}`, { method: "POST", body: file });
+    uploads += 1;
+    await ask(`${field.dataset.attach}?name=${name}`, { method: "POST", body: file }).finally(() => { uploads -= 1; });
   }
 }
-addEventListener("change", ({ target }) => {
-  if (target.dataset?.attach) attach([...target.files]).then(() => { target.value = ""; });
-});
 addEventListener("dragover", (event) => {
   if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
 });
-addEventListener("drop", (event) => {
-  if (!event.dataTransfer?.files.length) return;
-  event.preventDefault();
-  attach([...event.dataTransfer.files]);
-});
-addEventListener("paste", (event) => {
-  const files = [...event.clipboardData?.files ?? []];
+for (const how of ["drop", "paste"]) addEventListener(how, (event) => {
+  const files = [...(event.dataTransfer ?? event.clipboardData)?.files ?? []];
   if (!files.length) return;
   event.preventDefault();
   attach(files);
@@ -291,5 +297,4 @@ addEventListener("scroll", () => {
 document.documentElement.dataset.script = "";
 if (follows() && !location.hash) toEnd();
 arm(document);
-const stream = document.querySelector("[data-stream]");
-if (stream) follow(stream);
+document.querySelectorAll("[data-stream]").forEach((element) => follow(element));

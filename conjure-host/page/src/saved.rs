@@ -8,7 +8,7 @@ use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::SessionState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::client::{ApiClient, ApiProblem, segment};
 
@@ -114,6 +114,17 @@ pub(crate) struct PersonaCopy {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) persona_text: String,
+}
+
+impl PersonaCopy {
+    /// As a form asks for it.
+    pub(crate) fn as_value(&self) -> Value {
+        json!({
+            "name": self.name,
+            "version": self.version,
+            "persona_text": self.persona_text,
+        })
+    }
 }
 
 /// The thread of a session.

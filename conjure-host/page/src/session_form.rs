@@ -332,9 +332,9 @@ impl Wanted {
 /// The copy of the persona that a form chose; nothing where the session's own stays.
 async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem> {
     let choice = sent.text("persona");
-    let (name, version, text) = match choice.as_str() {
+    let copy = match choice.as_str() {
         KEEP => return Ok(None),
-        "" => (String::new(), String::new(), String::new()),
+        "" => PersonaCopy::default(),
         id => {
             let persona: Persona = if id == NEW {
                 let body = personas::body(sent);
@@ -351,12 +351,14 @@ async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem>
                     .get(&format!("/api/v1/personas/{}", segment(id)))
                     .await?
             };
-            (persona.name, persona.version, persona.persona_text)
+            PersonaCopy {
+                name: persona.name,
+                version: persona.version,
+                persona_text: persona.persona_text,
+            }
         }
     };
-    Ok(Some(
-        json!({ "name": name, "version": version, "persona_text": text }),
-    ))
+    Ok(Some(copy.as_value()))
 }
 
 /// The persona of the list that is just this one.

@@ -142,16 +142,20 @@ fn not_run(reason: &NotRun) -> String {
     }
 }
 
-/// The decision that a call waits for.
+/// The decision that a call waits for. What is written says why not: it is in a form of its own,
+/// where Enter refuses.
 fn decision(place: &Place, call: &Call, reason: &str, id: &str) -> Markup {
     let action = place.of_session(&format!("approvals/{}", crate::client::segment(&call.id)));
     html! {
-        form.ask id={ (id) "-ask" } method="post" action=(action) data-swap="" {
+        div.ask id={ (id) "-ask" } {
             p { strong { "May it run?" } " " span.muted { (clean(reason)) } }
-            div.row {
+            form.row method="post" action=(action) data-swap="" {
                 button.primary id={ (id) "-allow" } name="decision" value="allow" { "Allow" }
                 button id={ (id) "-allow-tool" } name="decision" value="allow-tool" { "Always allow this tool" }
-                button.danger id={ (id) "-deny" } name="decision" value="deny" { "Deny" }
+            }
+            form.row method="post" action=(action) data-swap="" {
+                input type="hidden" name="decision" value="deny";
+                button.danger id={ (id) "-deny" } { "Deny" }
                 input.grow id={ (id) "-why" } name="reason" placeholder="Why not (the model reads it)" aria-label="Why not" autocomplete="off";
             }
         }
@@ -236,6 +240,12 @@ mod tests {
         };
         let shown = call(&place(), &one).into_string();
         assert!(shown.contains("/sessions/s/approvals/c1"), "{shown}");
+        // What says why not is sent with nothing that allows.
+        let forms: Vec<&str> = shown.split("<form").collect();
+        let why: Vec<&&str> = forms.iter().filter(|form| form.contains("-why")).collect();
+        assert_eq!(why.len(), 1, "{shown}");
+        assert!(!why.iter().any(|form| form.contains("allow")), "{shown}");
+        assert!(why.iter().all(|form| form.contains("deny")), "{shown}");
         one.state = CallState::Over(CallEnd::Done);
         one.output = "é".repeat(SHOWN);
         one.ended_seq = Some(7);

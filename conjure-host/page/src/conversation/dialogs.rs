@@ -3,6 +3,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
+use conjure_core::chat::Message;
 use conjure_core::foreign_text::clean;
 use conjure_core::log::{Entry, EntryBody};
 use conjure_store::{ThreadId, Window};
@@ -65,11 +66,15 @@ pub(crate) async fn edit(
         return Err(Failure::not_found(format!("entry {seq} is no message")));
     };
     let at = talk.place.of_thread(&format!("edit/{seq}"));
+    let files = files_of(message);
     let body = html! {
         form method="post" action=(at) data-swap="close" {
             (Field::new("edit-text", "text", "Message").required()
                 .hint("It is said in a new chat that forks before this message. This one stays as it is.")
                 .textarea(6, &message.text()))
+            @if files > 0 {
+                p.hint #edit-files { "What it attaches is not sent again (" (counted(files)) "): attach what is needed in the new chat." }
+            }
             div.row { button.primary #edit-send { "Fork and send" } }
         }
     };
@@ -84,18 +89,24 @@ pub(crate) async fn queued(
 ) -> Result<Response, Failure> {
     let talk = Talk::find(&app, &session, None).await?;
     let run = app.manager.run(&turn).await?;
-    let text = run
-        .message
-        .map(|message| message.text())
-        .unwrap_or_default();
+    let text = run.message.as_ref().map(Message::text).unwrap_or_default();
+    let files = run.message.as_ref().map_or(0, files_of);
+    let hint = match files {
+        0 => "What is changed goes to the end of what waits.".to_owned(),
+        _ => format!(
+            "What is changed goes to the end of what waits, with its {}.",
+            counted(files)
+        ),
+    };
+    let field = Field::new("queued-text", "text", "Message").hint(&hint);
+    let field = if files == 0 { field.required() } else { field };
+    let field = field.textarea(6, &text);
     let at = talk
         .place
         .of_session(&format!("queue/{}", crate::client::segment(&turn)));
     let body = html! {
         form method="post" action=(at) data-swap="close" {
-            (Field::new("queued-text", "text", "Message").required()
-                .hint("What is changed goes to the end of what waits.")
-                .textarea(6, &text))
+            (field)
             div.row { button.primary #queued-send { "Save" } }
         }
     };
@@ -142,6 +153,19 @@ pub(crate) async fn file(
         }
     };
     Ok(shown(&request, &talk, "Preview", &body))
+}
+
+/// How many files a message attaches.
+fn files_of(message: &Message) -> usize {
+    let parts = message.content.iter();
+    parts.filter(|part| part.as_text().is_none()).count()
+}
+
+fn counted(files: usize) -> String {
+    match files {
+        1 => "1 file".to_owned(),
+        files => format!("{files} files"),
+    }
 }
 
 async fn entry(app: &App, thread: &ThreadId, seq: u64) -> Result<Entry, Failure> {

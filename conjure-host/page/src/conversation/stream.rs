@@ -51,6 +51,8 @@ pub(crate) struct Seen {
     /// The last settled entry that the page has.
     #[serde(default)]
     after: u64,
+    /// Up to where the thread was cleared when the page was made; as it is now without.
+    cleared: Option<u64>,
 }
 
 pub(crate) async fn follow(
@@ -73,7 +75,7 @@ pub(crate) async fn follow(
         events: begin(&app, &thread, last.unwrap_or(seen.after)).await?,
         _attendant: app.manager.attend(Some(&thread)),
         _place: place,
-        cleared: talk.thread()?.cleared_upto,
+        cleared: seen.cleared.unwrap_or(talk.thread()?.cleared_upto),
         seen: last.unwrap_or(seen.after),
         turn: None,
         sent: HashMap::new(),

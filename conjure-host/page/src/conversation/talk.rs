@@ -3,7 +3,7 @@
 
 use conjure_core::log::{Entry, EntryBody};
 use conjure_runtime::manager::SessionView;
-use conjure_store::{Run, RunState, RunsOf, StoreError, Thread, ThreadId, Window};
+use conjure_store::{Run, RunState, RunsOf, Store, StoreError, Thread, ThreadId, Window};
 
 use super::model::open_turn;
 use super::place::Place;
@@ -114,13 +114,13 @@ impl Entries {
     }
 }
 
-/// The newest entries, or the newest of those before one.
+/// The newest entries, or the newest of those before one. The newest hold a turn that is not over
+/// from its beginning, however long it is: what follows the thread goes on from there.
 pub(crate) async fn page(
-    app: &App,
+    store: &Store,
     thread: &ThreadId,
     before: Option<u64>,
 ) -> Result<Entries, StoreError> {
-    let store = app.manager.store();
     let window = before.map_or(Window::Last, Window::Before);
     let mut page = store.entries(thread, window, PAGE).await?;
     if page.has_earlier() && !begins_turn(&page.entries) {
@@ -128,6 +128,17 @@ pub(crate) async fn page(
     }
     let mut has_earlier = page.has_earlier();
     let mut entries = page.entries;
+    while let Some(first) = entries.first()
+        && before.is_none()
+        && has_earlier
+        && !entries.iter().any(is_edge)
+    {
+        let further = store
+            .entries(thread, Window::Before(first.seq), MOST)
+            .await?;
+        has_earlier = further.has_earlier();
+        entries.splice(0..0, further.entries);
+    }
     // It begins with a turn: one that leaves a page, else the first that there is.
     let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
     let enough = entries.len().saturating_sub(most);
@@ -175,4 +186,70 @@ fn begins_turn(entries: &[Entry]) -> bool {
 
 fn is_begin(entry: &Entry) -> bool {
     matches!(entry.body, EntryBody::TurnStarted { .. })
+}
+
+/// Whether a turn begins or ends with it: behind it is known whether one is open.
+fn is_edge(entry: &Entry) -> bool {
+    is_begin(entry) || matches!(entry.body, EntryBody::TurnEnded { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::{Message, Usage};
+    use conjure_core::log::TurnOutcome;
+    use conjure_store::{Location, Log as _, Options, Record};
+
+    use super::*;
+
+    fn record(seq: u64, turn: u64, body: EntryBody) -> Record {
+        Record::Entry(Entry {
+            seq,
+            turn,
+            at_ms: 5,
+            body,
+        })
+    }
+
+    #[tokio::test]
+    async fn the_newest_page_holds_an_open_turn_from_its_beginning_however_long_it_is() {
+        let store = Store::open(&Location::Memory, &Options::default()).await;
+        let store = store.unwrap();
+        let thread = ThreadId::parse("t").unwrap();
+        let begin = |turn: u64| EntryBody::TurnStarted {
+            turn_id: format!("turn-{turn}"),
+        };
+        let said = |text: &str| EntryBody::Message {
+            message: Message::assistant(text),
+        };
+        let mut records = vec![record(1, 1, begin(1)), record(2, 1, said("before"))];
+        records.push(record(3, 1, ended()));
+        records.push(record(4, 2, begin(2)));
+        records.extend((5..=704).map(|seq| record(seq, 2, said("x"))));
+        let mut log = store.open(&thread).await.unwrap();
+        log.append(&records, true).await.unwrap();
+        let newest = page(&store, &thread, None).await.unwrap();
+        let shown: Vec<u64> = newest.entries.iter().map(|entry| entry.seq).collect();
+        assert_eq!(shown, (4..=704).collect::<Vec<_>>());
+        assert_eq!(
+            (newest.open, newest.has_earlier, newest.seen()),
+            (0, true, 3)
+        );
+        // Over, it comes in pages.
+        log.append(&[record(705, 2, ended())], true).await.unwrap();
+        let newest = page(&store, &thread, None).await.unwrap();
+        assert!(newest.entries.len() <= 240, "{}", newest.entries.len());
+        assert_eq!((newest.unsettled().len(), newest.has_earlier), (0, true));
+        // Earlier ones too, and none of them is open.
+        let earlier = page(&store, &thread, Some(600)).await.unwrap();
+        assert!(earlier.entries.len() <= 240 && earlier.unsettled().is_empty());
+    }
+
+    fn ended() -> EntryBody {
+        EntryBody::TurnEnded {
+            turn_id: "turn".to_owned(),
+            outcome: TurnOutcome::Completed,
+            usage: Usage::default(),
+            stop_reason: None,
+        }
+    }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn thread(
     if request.pieces
         && let Some(before) = which.before
     {
-        let entries = talk::page(&app, &talk.thread()?.id, Some(before)).await?;
+        let entries = talk::page(app.manager.store(), &talk.thread()?.id, Some(before)).await?;
         let earlier = html! { (older(&talk, &entries)) (shown(&talk, &entries)) };
         return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
     }
@@ -58,7 +58,7 @@ async fn whole(
 ) -> Result<Response, Failure> {
     let place = &talk.place;
     let entries = match &place.thread {
-        Some(thread) => talk::page(app, thread, before).await?,
+        Some(thread) => talk::page(app.manager.store(), thread, before).await?,
         None => Entries {
             entries: Vec::new(),
             has_earlier: false,
@@ -73,7 +73,9 @@ async fn whole(
     };
     let is_newest = before.is_none();
     let follows = is_newest && place.thread.is_some();
-    let stream = follows.then(|| place.of_thread("live"));
+    let cleared = talk.thread.as_ref().map(|thread| thread.cleared_upto);
+    let cleared = cleared.unwrap_or_default();
+    let stream = follows.then(|| place.of_thread(&format!("live?cleared={cleared}")));
     let body = html! {
         (head::head(talk))
         (head::strip(app, talk).await?)

@@ -338,7 +338,7 @@ impl SavedSessionActor {
             self.runner.meanwhile(dropping).await;
         }
         if let Some(only) = &what.turn
-            && (self.waiting.cancel(only).await || !self.runner.has_turn(only))
+            && (self.waiting.cancel(only).await || what.only_queued || !self.runner.has_turn(only))
         {
             return;
         }

@@ -21,6 +21,9 @@ pub(super) struct CancelRequest {
     /// Only this turn, whether it runs or waits; without it the one that runs.
     #[serde(default)]
     pub(super) turn: Option<String>,
+    /// The turn only while it waits; one that runs goes on.
+    #[serde(default)]
+    pub(super) only_queued: bool,
     /// What waits never begins.
     pub(super) drop_queued: bool,
 }

@@ -183,8 +183,8 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ManagerError> {
         let what = CancelRequest {
-            turn: None,
             drop_queued,
+            ..CancelRequest::default()
         };
         self.cancel_what(session, what).await
     }
@@ -197,7 +197,21 @@ impl Manager {
     pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
         let what = CancelRequest {
             turn: Some(turn_id.to_owned()),
-            drop_queued: false,
+            ..CancelRequest::default()
+        };
+        self.cancel_what(session, what).await
+    }
+
+    /// Takes a turn out of the queue that waits for others. Where it runs already or is over,
+    /// nothing happens: [`Manager::run`] says which.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn cancel_queued(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
+        let what = CancelRequest {
+            turn: Some(turn_id.to_owned()),
+            only_queued: true,
+            ..CancelRequest::default()
         };
         self.cancel_what(session, what).await
     }

@@ -93,6 +93,9 @@ fn a_browser_is_let_in_by_a_link_that_is_good_once() {
         }
         server.raw(format!("{request}\r\n").as_bytes())
     };
+    // A program that only looks at the link uses nothing up.
+    let looked = from_browser("HEAD", path, &[]).is(200);
+    assert_eq!(looked.header("set-cookie"), None);
     let opened = from_browser("GET", path, &[]);
     assert_eq!(opened.status, 303, "{opened:?}");
     let cookie = opened.header("set-cookie").unwrap().to_owned();
