@@ -34,6 +34,11 @@ impl ApprovalPrompt {
         }
     }
 
+    /// Whether the reason of a no is being typed.
+    pub(crate) fn asks_why(&self) -> bool {
+        self.reason.is_some()
+    }
+
     /// What a key decides.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Decision> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
