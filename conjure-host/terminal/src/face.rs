@@ -228,11 +228,9 @@ impl Face {
     async fn input(&mut self, input: Input) -> io::Result<()> {
         match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
-            Input::Paste(text) => {
-                if !self.mode_paste(&text) {
-                    self.editor.paste(&text);
-                    self.offers();
-                }
+            Input::Paste(text) if !self.mode_paste(&text) => {
+                self.editor.paste(&text);
+                self.offers();
             }
             Input::Resize(columns, rows) => {
                 self.screen
