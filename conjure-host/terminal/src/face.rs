@@ -190,9 +190,11 @@ impl Face {
                 self.is_busy = false;
                 self.transcript.ends();
                 self.files.forget();
-                self.modes.retain(|mode| matches!(mode, Mode::Picker(_)));
-                self.come_up();
-                if let Some(next) = self.queued.pop_front() {
+                self.give_up().await;
+                // What is picked may be of what is shown now, so that comes first.
+                if self.modes.is_empty()
+                    && let Some(next) = self.queued.pop_front()
+                {
                     self.submit(next).await;
                 }
             }
@@ -200,7 +202,7 @@ impl Face {
             Update::Pick(picker) => self.waits(Mode::Picker(picker)),
             Update::Edit(text) => {
                 if self.editor.is_empty() {
-                    self.editor.set(&text);
+                    self.type_at(&text);
                 }
             }
             Update::Before(said) => {
@@ -269,7 +271,7 @@ impl Face {
             KeyCode::Up if self.editor.is_empty() && !self.queued.is_empty() => {
                 // What waits is taken back to be changed.
                 if let Some(text) = self.queued.pop_back() {
-                    self.editor.set(&text);
+                    self.type_at(&text);
                 }
             }
             _ => match self.editor.key(key) {
@@ -308,6 +310,13 @@ impl Face {
             let (text, replaced) = offer.chosen();
             self.editor.complete(replaced, text);
         }
+    }
+
+    /// Puts a text in place of what is being typed. What was offered for that is offered no longer.
+    pub(crate) fn type_at(&mut self, text: &str) {
+        self.editor.set(text);
+        self.offer = None;
+        self.offer_left = false;
     }
 
     /// Looks for what can be offered at the cursor.
@@ -356,8 +365,7 @@ impl Face {
     /// Ctrl-C: clears what is typed, else stops what runs, and the second one leaves.
     async fn interrupt(&mut self) {
         if !self.editor.is_empty() {
-            self.editor.set("");
-            self.offer = None;
+            self.type_at("");
             return;
         }
         if std::mem::replace(&mut self.leaves, true) {
@@ -371,7 +379,7 @@ impl Face {
     fn external(&mut self) {
         let text = self.editor.whole();
         match self.lend(|| external::edit(&text)) {
-            Ok(text) => self.editor.set(text.trim_end()),
+            Ok(text) => self.type_at(text.trim_end()),
             Err(error) => self
                 .transcript
                 .note("note: ", Color::Yellow, &error.to_string()),

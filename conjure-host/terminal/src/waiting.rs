@@ -70,6 +70,23 @@ impl Face {
         self.come_up();
     }
 
+    /// What ran is over: what it waited for is needed no longer, lists apart. Whoever asked is told
+    /// that there will be no answer.
+    pub(crate) async fn give_up(&mut self) {
+        let mut asked = Vec::new();
+        for mode in std::mem::take(&mut self.modes) {
+            match mode {
+                Mode::Picker(_) => self.modes.push_back(mode),
+                Mode::Form { form, .. } => asked.push(form.id),
+                Mode::Approval { .. } => {}
+            }
+        }
+        self.come_up();
+        for id in asked {
+            self.ask(Request::Answer { id, content: None }).await;
+        }
+    }
+
     /// Shows what has become the first that waits and gives it the line; where nothing waits, what
     /// was being typed has it again.
     pub(crate) fn come_up(&mut self) {
@@ -102,7 +119,7 @@ impl Face {
             Some(draft) => format!("{draft}\n{text}"),
             None => text,
         });
-        self.editor.set("");
+        self.type_at("");
     }
 
     fn give_back(&mut self) {
@@ -110,7 +127,7 @@ impl Face {
             self.set_aside();
         }
         if let Some(draft) = self.draft.take() {
-            self.editor.set(&draft);
+            self.type_at(&draft);
         }
     }
 
@@ -149,8 +166,9 @@ impl Face {
                     KeyCode::Esc => Filled::Declined,
                     KeyCode::Enter if key.modifiers.is_empty() => {
                         let text = self.editor.whole();
-                        self.editor.set("");
-                        form.answer(&text)
+                        let filled = form.answer(&text);
+                        self.type_at("");
+                        filled
                     }
                     _ => return false,
                 };
@@ -232,6 +250,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::completion::Command;
     use crate::conversation::Update;
     use crate::face::FaceOptions;
     use crate::screen::Screen;
@@ -244,7 +263,11 @@ mod tests {
             has_colors: false,
             history: None,
             directory: std::env::temp_dir(),
-            commands: Vec::new(),
+            commands: vec![Command {
+                name: "/model",
+                arguments: "",
+                help: "",
+            }],
             greeting: String::new(),
         };
         let keys = crate::keys::Keys::of(keys);
@@ -346,5 +369,60 @@ mod tests {
         let no = Decision::No(String::new());
         assert_eq!(decided(&mut asked), Some(("c1".into(), no)));
         assert_eq!(face.editor.whole(), "y");
+    }
+
+    #[tokio::test]
+    async fn what_is_queued_waits_until_a_list_is_left() {
+        let (mut face, mut asked) = face();
+        face.is_busy = true;
+        face.queued.push_back("next".to_owned());
+        let picker = Picker::new("models", "Which?", Vec::new());
+        face.update(Update::Pick(picker)).await;
+        face.update(Update::Ready).await;
+        assert_eq!(asked.try_recv().ok(), None);
+        press(&mut face, KeyCode::Esc).await;
+        let left = Request::Picked {
+            list: "models".to_owned(),
+            id: None,
+        };
+        assert_eq!(asked.try_recv().ok(), Some(left));
+        face.update(Update::Ready).await;
+        assert_eq!(asked.try_recv().ok(), Some(Request::Say("next".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn who_asked_is_told_that_there_will_be_no_answer() {
+        let (mut face, mut asked) = face();
+        let question = QuestionAsked {
+            id: "q1".to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "m".to_owned(),
+            schema: None,
+            url: None,
+        };
+        press(&mut face, KeyCode::Char('x')).await;
+        face.update(Update::Question(question)).await;
+        assert_eq!(face.editor.whole(), "");
+        face.update(Update::Ready).await;
+        let declined = Request::Answer {
+            id: "q1".to_owned(),
+            content: None,
+        };
+        assert_eq!(asked.try_recv().ok(), Some(declined));
+        assert_eq!(face.editor.whole(), "x");
+    }
+
+    #[tokio::test]
+    async fn an_offer_goes_with_the_text_that_it_was_made_for() {
+        let (mut face, _asked) = face();
+        for c in "/mod".chars() {
+            press(&mut face, KeyCode::Char(c)).await;
+        }
+        assert!(face.offer.is_some());
+        face.type_at("\u{e9}");
+        assert!(face.offer.is_none());
+        face.editor.complete(1, "x");
+        assert_eq!(face.editor.whole(), "x");
     }
 }
