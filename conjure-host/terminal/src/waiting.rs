@@ -211,17 +211,12 @@ impl Face {
         if key.kind == KeyEventKind::Repeat && !prompt.asks_why() {
             return true;
         }
-        let (call_id, name) = (prompt.call_id.clone(), prompt.name.clone());
+        let call_id = prompt.call_id.clone();
         if let Some(decision) = prompt.key(key) {
             self.modes.pop_front();
             self.decided(&decision);
             self.come_up();
-            self.ask(Request::Decide {
-                call_id,
-                name,
-                decision,
-            })
-            .await;
+            self.ask(Request::Decide { call_id, decision }).await;
         }
         true
     }
@@ -305,9 +300,7 @@ mod tests {
 
     fn decided(asked: &mut mpsc::Receiver<Request>) -> Option<(String, Decision)> {
         match asked.try_recv() {
-            Ok(Request::Decide {
-                call_id, decision, ..
-            }) => Some((call_id, decision)),
+            Ok(Request::Decide { call_id, decision }) => Some((call_id, decision)),
             _ => None,
         }
     }
