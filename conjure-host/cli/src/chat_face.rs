@@ -162,7 +162,7 @@ impl FacedChat<'_> {
                         return Ok(None);
                     };
                     if let Request::Command(line) = request {
-                        self.run_command(&line, &mut requests).await;
+                        Box::pin(self.run_command(&line, &mut requests)).await;
                     } else if let Err(error) = self.asked(request).await {
                         chat_commands::told(&error);
                         if !self.turn.runs() && self.command.is_none() {

@@ -237,14 +237,9 @@ fn plain(node: Node<'_>) -> String {
             NodeValue::HtmlInline(html) | NodeValue::Raw(html) => text.push_str(html),
             NodeValue::CodeBlock(code) => text.push_str(&code.literal),
             NodeValue::HtmlBlock(html) => text.push_str(&html.literal),
-            value
-                if value.block()
-                    || matches!(value, NodeValue::SoftBreak | NodeValue::LineBreak) =>
-            {
-                if !text.is_empty() && !text.ends_with(char::is_whitespace) {
-                    text.push(' ');
-                }
-            }
+            NodeValue::SoftBreak | NodeValue::LineBreak => text.push(' '),
+            // What stands in blocks of its own is no one word.
+            value if value.block() && !text.is_empty() => text.push(' '),
             _ => {}
         }
     }
