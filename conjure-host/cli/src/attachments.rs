@@ -122,6 +122,7 @@ fn is_stdin(path: &Path) -> bool {
 /// Hands a file over.
 pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
     let most = uploads::MOST_BYTES;
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     let (name, bytes) = if is_stdin(path) {
         if std::io::stdin().is_terminal() {
             return Err(
@@ -130,7 +131,6 @@ pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
             );
         }
         let mut bytes = Vec::new();
-        let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
         let read = std::io::stdin().take(limit).read_to_end(&mut bytes);
         read.map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
         (STDIN.to_owned(), bytes)
@@ -142,7 +142,13 @@ pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
             let error = uploads::UploadError::TooLarge { name, size };
             return Err(CliError::usage_from(error));
         }
-        (name, fs::read(path).map_err(CliError::usage_from)?)
+        // A file may grow meanwhile, and a pipe has no size.
+        let mut bytes = Vec::new();
+        let read = fs::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+        read.map_err(|error| {
+            CliError::usage_from(error).context(format_args!("`{name}` cannot be read"))
+        })?;
+        (name, bytes)
     };
     host.upload(&name, None, &bytes)
         .map_err(CliError::usage_from)

@@ -110,11 +110,11 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     let own = signals.unless(opened).await?;
     let chat = ChatSession::Own(Box::new(own));
     if is_on_terminal {
-        let (chat, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await?;
+        let (chat, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await;
         if let ChatSession::Own(own) = chat {
             end(*own, &mut signals).await;
         }
-        return Ok(exit);
+        return exit;
     }
     Box::pin(lines(global, chat, &mut signals, is_attended)).await
 }
@@ -193,10 +193,14 @@ async fn lines(
             }
         }
     }
-    transcript.files(&chat.files().await?);
+    let files = chat.files().await;
+    if let Ok(files) = &files {
+        transcript.files(files);
+    }
     if let ChatSession::Own(own) = chat {
         end(*own, signals).await;
     }
+    files?;
     Ok(ended.map_or(Exit::Fine, Signal::exit))
 }
 

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use conjure_core::chat::{Event, QuestionAsked};
-use conjure_core::routing::{Pattern, PolicyDecision, Rule};
-use conjure_core::turn::ApprovalDecision;
-use conjure_runtime::manager::{DecisionScope, SessionPatch};
+use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
-use conjure_skill_sdk::protocol::Elicited;
 use conjure_store::Log as _;
-use conjure_terminal::{Decision, FaceOptions, Request, Status, Update, converse};
-use serde_json::{Map, Value};
+use conjure_terminal::{FaceOptions, Request, Status, Update, converse};
 use tokio::sync::mpsc;
 
 use super::args::Global;
@@ -23,15 +20,14 @@ use super::chat_turn::{ChatTurn, Step};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RESET, aside, clean};
-use super::sessions::AnswerResult;
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{
-    chat_before, chat_commands, chat_mentions, chat_picking, chat_rules, chat_threads, person,
-};
+use super::{chat_before, chat_commands, chat_mentions, chat_picking, chat_threads, person};
 
 /// How many updates may wait for the face.
 const WAITING: usize = 4096;
+/// How long a turn may take to end when the chat is left.
+const ENDING: Duration = Duration::from_secs(5);
 /// Set where what is said is read aloud: nothing is redrawn then.
 const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
 
@@ -55,20 +51,22 @@ pub(crate) fn has_colors() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Holds a conversation until it is left, and says how to come back to it.
-///
-/// # Errors
-/// When the terminal is gone.
+/// Holds a conversation until it is left, and says how to come back to it. The session comes back
+/// whatever happened, to be closed; an error says that the terminal is gone, or the store.
 pub(crate) async fn run(
     global: &Global,
     chat: ChatSession,
     signals: &mut Signals,
-) -> Result<(ChatSession, Exit), CliError> {
+) -> (ChatSession, Result<Exit, CliError>) {
+    let directory = match chat.directory().await {
+        Ok(directory) => directory,
+        Err(error) => return (chat, Err(error)),
+    };
     let (updates, told) = mpsc::channel(WAITING);
     let (asked, requests) = mpsc::channel(64);
     let mut talk = FacedChat {
         global,
-        directory: chat.directory().await?,
+        directory,
         chat,
         updates: updates.clone(),
         turn: ChatTurn::None,
@@ -101,32 +99,37 @@ pub(crate) async fn run(
         ..
     } = talk;
     drop(updates);
-    face.await
-        .map_err(CliError::host_from)?
-        .map_err(|error| CliError::host_from(error).context("the terminal cannot be used"))?;
-    if was_used {
+    let left = match face.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(CliError::host_from(error).context("the terminal cannot be used")),
+        Err(error) => Err(CliError::host_from(error)),
+    };
+    if was_used && left.is_ok() {
         let again = match &chat {
             ChatSession::Own(own) => format!("conjure chat --thread {}", own.session.thread()),
             ChatSession::Saved(saved) => format!("conjure chat --session {}", saved.name),
         };
         aside(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
     }
-    let exit = ended?.map_or(Exit::Fine, Signal::exit);
-    Ok((chat, exit))
+    let exit = left.and(ended);
+    (
+        chat,
+        exit.map(|signal| signal.map_or(Exit::Fine, Signal::exit)),
+    )
 }
 
 /// A chat that a face shows.
-struct FacedChat<'a> {
-    global: &'a Global,
-    chat: ChatSession,
-    directory: PathBuf,
+pub(crate) struct FacedChat<'a> {
+    pub(crate) global: &'a Global,
+    pub(crate) chat: ChatSession,
+    pub(crate) directory: PathBuf,
     updates: mpsc::Sender<Update>,
     turn: ChatTurn,
     /// The person's own command that runs.
     command: Option<OwnCommand>,
     /// What such commands said since the last message.
     said_by_commands: Vec<String>,
-    questions: BTreeMap<String, QuestionAsked>,
+    pub(crate) questions: BTreeMap<String, QuestionAsked>,
     status: Status,
     is_stopping: bool,
     /// Whether something was said.
@@ -134,7 +137,7 @@ struct FacedChat<'a> {
 }
 
 impl FacedChat<'_> {
-    async fn tell(&self, update: Update) {
+    pub(crate) async fn tell(&self, update: Update) {
         // A face that is gone is told by its closed channel.
         let _ = self.updates.send(update).await;
     }
@@ -150,12 +153,12 @@ impl FacedChat<'_> {
                 biased;
                 signal = signals.next() => {
                     self.tell(Update::Quit).await;
-                    self.leave().await;
+                    self.leave(signals).await;
                     return Ok(Some(signal));
                 }
                 request = requests.recv() => {
                     let Some(request) = request else {
-                        self.leave().await;
+                        self.leave(signals).await;
                         return Ok(None);
                     };
                     if let Request::Command(line) = request {
@@ -176,12 +179,21 @@ impl FacedChat<'_> {
         }
     }
 
-    /// Ends what runs.
-    async fn leave(&mut self) {
+    /// Ends what runs, and waits for its end: a session that runs cannot be closed. What cannot be
+    /// told any more ends with the program.
+    async fn leave(&mut self, signals: &mut Signals) {
         self.command = None;
-        if self.turn.runs() {
-            // What cannot be told any more ends with the program.
-            let _ = self.turn.stop(&self.chat).await;
+        if !self.turn.runs() || self.turn.stop(&self.chat).await.is_err() {
+            return;
+        }
+        let ended = async {
+            while self.turn.runs() {
+                self.turn.next(&mut self.chat).await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(ENDING, ended) => {}
+            _ = signals.next() => {}
         }
     }
 
@@ -297,11 +309,7 @@ impl FacedChat<'_> {
                 }
                 Ok(())
             }
-            Request::Decide {
-                call_id,
-                name,
-                decision,
-            } => self.decide(&call_id, &name, decision).await,
+            Request::Decide { call_id, decision } => self.decide(&call_id, decision).await,
             Request::Answer { id, content } => self.answer(&id, content).await,
             Request::Command(_) => Ok(()),
             Request::Picked { list, id } => {
@@ -313,7 +321,7 @@ impl FacedChat<'_> {
     }
 
     async fn say(&mut self, text: &str) -> Result<(), CliError> {
-        let mut whole = std::mem::take(&mut self.said_by_commands).join("\n\n");
+        let mut whole = self.said_by_commands.join("\n\n");
         if !whole.is_empty() {
             whole.push_str("\n\n");
         }
@@ -331,103 +339,8 @@ impl FacedChat<'_> {
         self.was_used = true;
         self.is_stopping = false;
         self.turn = ChatTurn::begin(&self.chat, Attached::with(whole, attached)).await?;
-        Ok(())
-    }
-
-    async fn decide(
-        &mut self,
-        call_id: &str,
-        name: &str,
-        decision: Decision,
-    ) -> Result<(), CliError> {
-        let (pattern, always, decision) = match decision {
-            Decision::Once => (None, false, ApprovalDecision::Allow),
-            Decision::Session(pattern) => (Some(pattern), false, ApprovalDecision::Allow),
-            Decision::Always(pattern) => (Some(pattern), true, ApprovalDecision::Allow),
-            Decision::No(reason) => (None, false, ApprovalDecision::Deny { reason }),
-        };
-        let pattern: Option<Pattern> = match pattern {
-            // A name that is no pattern is itself.
-            Some(text) => text.parse().or_else(|_| name.parse()).ok(),
-            None => None,
-        };
-        match &self.chat {
-            ChatSession::Own(own) => {
-                if let Some(pattern) = pattern.clone() {
-                    let rule = Rule {
-                        pattern,
-                        decision: PolicyDecision::Allow,
-                    };
-                    own.session.add_rule(rule).await;
-                }
-                own.session.decide(call_id, decision).await;
-            }
-            ChatSession::Saved(saved) => {
-                let scope = match pattern.clone() {
-                    Some(pattern) => DecisionScope::Pattern { pattern },
-                    None => DecisionScope::Once,
-                };
-                let decided = saved.sessions.decide(&saved.id, call_id, decision, scope);
-                if !decided.await? {
-                    aside("Somebody else has decided about it.");
-                }
-            }
-        }
-        match pattern {
-            Some(pattern) if always => self.write_rule(&pattern),
-            _ => Ok(()),
-        }
-    }
-
-    /// Writes a rule where this chat's rules are, and shows it.
-    fn write_rule(&self, pattern: &Pattern) -> Result<(), CliError> {
-        let place = match &self.chat {
-            ChatSession::Own(_) => {
-                let file = chat_rules::add(self.global, &self.directory, pattern)?;
-                format!("{}, for {}", file.display(), self.directory.display())
-            }
-            // What holds in a saved session is kept with it.
-            ChatSession::Saved(saved) => format!("the session {}", saved.name),
-        };
-        aside(format_args!(
-            "{DIM}Written to {}: allow = [\"{}\"]{RESET}",
-            clean(&place),
-            clean(&pattern.to_string())
-        ));
-        Ok(())
-    }
-
-    async fn answer(
-        &mut self,
-        id: &str,
-        content: Option<Map<String, Value>>,
-    ) -> Result<(), CliError> {
-        let saved = match &self.chat {
-            ChatSession::Own(_) => {
-                person::answer_in_face(id, content);
-                return Ok(());
-            }
-            ChatSession::Saved(saved) => saved,
-        };
-        let answer = Elicited {
-            action: if content.is_some() {
-                "accept"
-            } else {
-                "decline"
-            }
-            .to_owned(),
-            content: content.unwrap_or_default().into_iter().collect(),
-        };
-        match saved.sessions.answer(&saved.id, id, &answer).await? {
-            AnswerResult::Taken => {}
-            AnswerResult::Late => aside("No answer is needed any more."),
-            AnswerResult::Unfit(error) => {
-                chat_commands::told(&error);
-                if let Some(asked) = self.questions.get(id).cloned() {
-                    self.tell(Update::Question(asked)).await;
-                }
-            }
-        }
+        // What was not said goes with the next message.
+        self.said_by_commands.clear();
         Ok(())
     }
 
@@ -520,6 +433,7 @@ impl FacedChat<'_> {
         {
             let running = chat_commands::run(&mut self.chat, line, &mut transcript);
             let mut running = std::pin::pin!(running);
+            let mut is_heard = true;
             loop {
                 tokio::select! {
                     biased;
@@ -529,11 +443,18 @@ impl FacedChat<'_> {
                         }
                         break;
                     }
-                    Some(request) = requests.recv() => {
-                        if request == Request::Stop {
+                    request = requests.recv(), if is_heard => match request {
+                        Some(Request::Stop) => stops.stop().await,
+                        // A plugin may ask while it is loaded.
+                        Some(Request::Answer { id, content }) => {
+                            person::answer_in_face(&id, content);
+                        }
+                        Some(_) => {}
+                        None => {
+                            is_heard = false;
                             stops.stop().await;
                         }
-                    }
+                    },
                 }
             }
         }

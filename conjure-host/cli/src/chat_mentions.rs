@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
 
-/// The files below a directory, or anywhere, that a message mentions. A mention of no file is text.
+/// The files below a directory, or anywhere, that a message mentions. A mention of no file is text,
+/// and so is one of a device, a pipe or a file with nothing in it.
 pub(crate) fn files(text: &str, dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in mentions(text) {
         let path = dir.join(name);
-        if matches!(fs::is_dir(&path), Ok(false)) && !files.contains(&path) {
+        let has_content =
+            matches!(fs::is_file(&path), Ok(true)) && fs::size(&path).is_ok_and(|size| size > 0);
+        if has_content && !files.contains(&path) {
             files.push(path);
         }
     }
@@ -50,7 +53,8 @@ mod tests {
         for name in ["notes.txt", "a b.txt", "src/main.rs"] {
             std::fs::write(dir.path().join(name), "x").unwrap();
         }
-        let text = "Look at @notes.txt, (@notes.txt) and @\"a b.txt\", not @src, @none or \
+        std::fs::write(dir.path().join("empty.txt"), "").unwrap();
+        let text = "Look at @empty.txt, @/dev/zero, @notes.txt, (@notes.txt) and @\"a b.txt\", not @src, @none or \
                     me@notes.txt; but @src/main.rs.";
         let wanted = ["notes.txt", "a b.txt", "src/main.rs"].map(|name| dir.path().join(name));
         assert_eq!(files(text, dir.path()), wanted);

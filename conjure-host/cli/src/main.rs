@@ -11,6 +11,7 @@ mod attachments;
 mod auth;
 mod call;
 mod chat;
+mod chat_answers;
 mod chat_before;
 mod chat_commands;
 mod chat_face;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_core::chat::QuestionAsked;
 use conjure_core::routing::{Pattern, PolicyDecision, Rule};
@@ -127,6 +128,9 @@ pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
 static IN_FACE: std::sync::Mutex<BTreeMap<String, oneshot::Sender<Elicited>>> =
     std::sync::Mutex::new(BTreeMap::new());
 
+/// How many questions were asked so. An id is used once: a late answer is one to nothing.
+static ASKED: AtomicU64 = AtomicU64::new(1);
+
 fn in_face() -> std::sync::MutexGuard<'static, BTreeMap<String, oneshot::Sender<Elicited>>> {
     IN_FACE
         .lock()
@@ -138,8 +142,7 @@ fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<El
     let (answer, answered) = oneshot::channel();
     let mut waiting = in_face();
     waiting.retain(|_, answer| !answer.is_closed());
-    let last = waiting.keys().filter_map(|id| id.parse::<u64>().ok()).max();
-    let id = (last.unwrap_or_default() + 1).to_string();
+    let id = ASKED.fetch_add(1, Ordering::Relaxed).to_string();
     let asked = QuestionAsked {
         id: id.clone(),
         plugin: plugin.to_owned(),

@@ -48,13 +48,9 @@ pub(crate) async fn run(
         models: models(global),
     }));
     let done = if chat_face::fits(global) {
-        match Box::pin(chat_face::run(global, chat, &mut signals)).await {
-            Ok((left, exit)) => {
-                chat = left;
-                Ok(exit)
-            }
-            Err(error) => return Err(error),
-        }
+        let (left, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await;
+        chat = left;
+        exit
     } else {
         Box::pin(lines(global, &mut chat, attended, &mut signals)).await
     };

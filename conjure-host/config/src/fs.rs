@@ -428,6 +428,18 @@ pub fn is_dir(path: impl AsRef<Path>) -> io::Result<bool> {
         .is_dir())
 }
 
+/// Whether a path is a regular file, neither a directory nor a device nor a pipe; links are
+/// followed.
+///
+/// # Errors
+/// The system's, with the path; also when there is nothing.
+pub fn is_file(path: impl AsRef<Path>) -> io::Result<bool> {
+    let path = path.as_ref();
+    Ok(std::fs::metadata(path)
+        .map_err(|e| named("look at", path, &e))?
+        .is_file())
+}
+
 /// Bytes of a file.
 ///
 /// # Errors

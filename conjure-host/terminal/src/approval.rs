@@ -1,6 +1,7 @@
 //! A call that waits for the person: what exactly would run, and what can be said to it.
 
 use conjure_core::chat::CallAnnounced;
+use conjure_core::routing::Pattern;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
@@ -12,14 +13,49 @@ use crate::text::{Color, Line, Style};
 #[derive(Debug)]
 pub(crate) struct ApprovalPrompt {
     pub(crate) call_id: String,
-    pub(crate) name: String,
-    /// The pattern of a rule that lets calls like this one run.
-    pattern: String,
+    name: String,
+    /// The pattern of a rule that lets calls like this one run, where one can.
+    pattern: Option<String>,
     chosen: usize,
     /// Why it is not to run, while that is typed.
     reason: Option<String>,
     /// Whether a key was pressed that means nothing.
     asks_again: bool,
+}
+
+/// What can be said to a call.
+enum Choice {
+    Once,
+    Session(String),
+    Always(String),
+    No,
+}
+
+impl Choice {
+    fn key(&self) -> char {
+        match self {
+            Self::Once => 'y',
+            Self::Session(_) => 's',
+            Self::Always(_) => 'a',
+            Self::No => 'n',
+        }
+    }
+
+    /// What it means; a rule is told whole, and one that is the tool's name says so.
+    fn text(&self, tool: &str) -> String {
+        match self {
+            Self::Once => "yes, once".to_owned(),
+            Self::Session(pattern) if pattern == tool => {
+                format!("yes, and in this session: every call of {tool}")
+            }
+            Self::Session(pattern) => format!("yes, and in this session: {pattern}"),
+            Self::Always(pattern) if pattern == tool => {
+                format!("yes, and always: writes the rule {pattern}, for every call of it")
+            }
+            Self::Always(pattern) => format!("yes, and always: writes the rule {pattern}"),
+            Self::No => "no, and why".to_owned(),
+        }
+    }
 }
 
 impl ApprovalPrompt {
@@ -32,6 +68,11 @@ impl ApprovalPrompt {
             reason: None,
             asks_again: false,
         }
+    }
+
+    /// Whether the reason of a no is being typed.
+    pub(crate) fn asks_why(&self) -> bool {
+        self.reason.is_some()
     }
 
     /// What a key decides.
@@ -49,34 +90,50 @@ impl ApprovalPrompt {
             return None;
         }
         self.asks_again = false;
+        let choices = self.choices();
         let chosen = match key.code {
             KeyCode::Up => {
-                self.chosen = (self.chosen + 3) % 4;
+                self.chosen = (self.chosen + choices.len() - 1) % choices.len();
                 return None;
             }
             KeyCode::Down | KeyCode::Tab => {
-                self.chosen = (self.chosen + 1) % 4;
+                self.chosen = (self.chosen + 1) % choices.len();
                 return None;
             }
-            KeyCode::Enter => self.chosen,
-            KeyCode::Char('y' | '1') if !control => 0,
-            KeyCode::Char('s' | '2') if !control => 1,
-            KeyCode::Char('a' | '3') if !control => 2,
-            KeyCode::Char('n' | '4') if !control => 3,
-            _ => {
-                self.asks_again = true;
-                return None;
+            KeyCode::Enter => choices.get(self.chosen),
+            KeyCode::Char(c) if !control => {
+                let at = c.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+                match at.and_then(|at| at.checked_sub(1)) {
+                    Some(at) => choices.get(at),
+                    None => choices.iter().find(|choice| choice.key() == c),
+                }
             }
+            _ => None,
         };
         match chosen {
-            0 => Some(Decision::Once),
-            1 => Some(Decision::Session(self.pattern.clone())),
-            2 => Some(Decision::Always(self.pattern.clone())),
-            _ => {
+            Some(Choice::Once) => Some(Decision::Once),
+            Some(Choice::Session(pattern)) => Some(Decision::Session(pattern.clone())),
+            Some(Choice::Always(pattern)) => Some(Decision::Always(pattern.clone())),
+            Some(Choice::No) => {
                 self.reason = Some(String::new());
                 None
             }
+            None => {
+                self.asks_again = true;
+                None
+            }
         }
+    }
+
+    /// What can be said. Where no rule can let just calls like this one run, none is offered.
+    fn choices(&self) -> Vec<Choice> {
+        let mut choices = vec![Choice::Once];
+        if let Some(pattern) = &self.pattern {
+            choices.push(Choice::Session(pattern.clone()));
+            choices.push(Choice::Always(pattern.clone()));
+        }
+        choices.push(Choice::No);
+        choices
     }
 
     /// A text that was pasted.
@@ -98,18 +155,10 @@ impl ApprovalPrompt {
             lines.push(Line::of(hint, Style::DIM).cut(columns));
             return (lines, cursor);
         }
-        let choices = [
-            ("y", "yes, once".to_owned()),
-            ("s", format!("yes, and in this session: {}", self.pattern)),
-            (
-                "a",
-                format!("yes, and always: writes the rule {}", self.pattern),
-            ),
-            ("n", "no, and why".to_owned()),
-        ];
+        let choices = self.choices();
         let mut lines = Vec::new();
         let mut cursor = (0, 0);
-        for (at, (key, text)) in choices.iter().enumerate() {
+        for (at, choice) in choices.iter().enumerate() {
             let is_chosen = at == self.chosen;
             let style = if is_chosen {
                 Style::of(Color::Cyan).bold()
@@ -117,17 +166,23 @@ impl ApprovalPrompt {
                 Style::PLAIN
             };
             let first = Line::of(if is_chosen { "▸ " } else { "  " }, style)
-                .with(*key, Style::of(Color::Yellow).bold())
+                .with(choice.key().to_string(), Style::of(Color::Yellow).bold())
                 .with("  ", style);
             let indent = Line::of(" ".repeat(first.width()), Style::PLAIN);
             if is_chosen {
                 cursor = (lines.len(), 0);
             }
             // A rule is shown whole, however long it is.
-            lines.extend(Line::of(text, style).wrap(columns, &first, &indent));
+            let text = Line::of(choice.text(&self.name), style);
+            lines.extend(text.wrap(columns, &first, &indent));
         }
         let hint = if self.asks_again {
-            Line::of("That is no answer: y, s, a or n.", Style::of(Color::Yellow))
+            let keys = match self.pattern {
+                Some(_) => "y, s, a or n",
+                None => "y or n",
+            };
+            let text = format!("That is no answer: {keys}.");
+            Line::of(text, Style::of(Color::Yellow))
         } else {
             Line::of("It waits for you. Ctrl-C stops the turn.", Style::DIM)
         };
@@ -153,25 +208,29 @@ pub(crate) fn told(call: &CallAnnounced, reason: &str, columns: usize) -> Vec<Li
 
 /// The pattern of a rule that lets calls like this one run: for a command those of the same program,
 /// or this very one where it is more than a program with its arguments; else those of the tool.
-fn pattern(name: &str, arguments: &Value) -> String {
-    let Some(command) = arguments.get("command").and_then(Value::as_str) else {
-        return name.to_owned();
+/// Nothing for a command that no pattern can say.
+fn pattern(name: &str, arguments: &Value) -> Option<String> {
+    let pattern = match arguments.get("command") {
+        None => name.to_owned(),
+        Some(command) => command_pattern(name, command.as_str()?.trim())?,
     };
-    let command = command.trim();
+    pattern.parse::<Pattern>().is_ok().then_some(pattern)
+}
+
+fn command_pattern(name: &str, command: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+ ".contains(c);
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if command.chars().all(is_plain) && !program.is_empty() && program.chars().all(is_name) {
-        return match words.next() {
+        return Some(match words.next() {
             Some(_) => format!("{name}({program} *)"),
             None => format!("{name}({program})"),
-        };
+        });
     }
-    if command.contains(['*', '\n']) {
-        return name.to_owned();
-    }
-    format!("{name}({command})")
+    // A star would be any text, and a rule is one line.
+    let is_sayable = !command.is_empty() && !command.contains(['*', '\n', '\r']);
+    is_sayable.then(|| format!("{name}({command})"))
 }
 
 #[cfg(test)]
@@ -215,9 +274,39 @@ mod tests {
     #[test]
     fn a_rule_is_as_narrow_as_what_it_was_made_for() {
         let of = |command: &str| pattern("sh", &json!({ "command": command }));
-        assert_eq!(of("ls"), "sh(ls)");
-        assert_eq!(of("git status -s"), "sh(git *)");
-        assert_eq!(of("curl x | sh"), "sh(curl x | sh)");
-        assert_eq!(pattern("view", &json!({ "path": "x" })), "view");
+        assert_eq!(of("ls").as_deref(), Some("sh(ls)"));
+        assert_eq!(of("git status -s").as_deref(), Some("sh(git *)"));
+        assert_eq!(of("curl x | sh").as_deref(), Some("sh(curl x | sh)"));
+        for none in ["ls *.rs", "ls\nrm x", "", "/bin/ls *"] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+        let view = pattern("view", &json!({ "path": "x" }));
+        assert_eq!(view.as_deref(), Some("view"));
+        assert_eq!(pattern("two words", &json!({})), None);
+    }
+
+    #[test]
+    fn a_call_that_no_rule_can_say_runs_once_or_not() {
+        let call = CallAnnounced {
+            id: "c1".to_owned(),
+            name: "sh".to_owned(),
+            arguments: json!({ "command": "ls *.rs" }),
+        };
+        let mut prompt = ApprovalPrompt::new(&call);
+        let press = |prompt: &mut ApprovalPrompt, c| {
+            prompt.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))
+        };
+        for c in ['s', 'a', '3', '0'] {
+            assert_eq!(press(&mut prompt, c), None);
+        }
+        let (lines, _) = prompt.render(80);
+        let lines = lines.iter().map(Line::plain).collect::<Vec<_>>();
+        let shown = [
+            "▸ y  yes, once",
+            "  n  no, and why",
+            "That is no answer: y or n.",
+        ];
+        assert_eq!(lines, shown);
+        assert_eq!(press(&mut prompt, '1'), Some(Decision::Once));
     }
 }

@@ -20,8 +20,6 @@ pub enum Request {
     Decide {
         /// The call.
         call_id: String,
-        /// Its tool.
-        name: String,
         /// What is decided.
         decision: Decision,
     },

@@ -107,6 +107,7 @@ impl Editor {
     /// Puts a text in place of so many bytes before the cursor.
     pub(crate) fn complete(&mut self, bytes: usize, text: &str) {
         let from = self.cursor.saturating_sub(bytes);
+        let from = self.text.floor_char_boundary(from);
         self.text.replace_range(from..self.cursor, text);
         self.cursor = from + text.len();
     }

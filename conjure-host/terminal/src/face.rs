@@ -12,26 +12,22 @@ use conjure_core::chat::Event;
 use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 
-use crate::approval::{self, ApprovalPrompt};
 use crate::completion::{Command, Files, Offer};
-use crate::conversation::{Decision, Request, Status, Update};
+use crate::conversation::{Request, Status, Update};
 use crate::editor::{Editor, Typed};
 use crate::history::History;
 use crate::keys::Keys;
 use crate::pick::size;
-use crate::picker::{Picked, Picker};
-use crate::question::{self, Filled, Form};
 use crate::screen::Screen;
-use crate::text::{Color, Line, Style};
+use crate::text::Color;
 use crate::transcript::Transcript;
+use crate::waiting::Mode;
 use crate::{before, external};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
 const FRAME: Duration = Duration::from_millis(33);
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_millis(100);
-/// How long keys still go to the text when a call begins to wait: they were meant for it.
-const HEEDED_AFTER: Duration = Duration::from_millis(300);
 /// The most updates that are taken in before a frame.
 const MOST_UPDATES: usize = 4096;
 
@@ -50,13 +46,6 @@ pub struct FaceOptions {
     pub greeting: String,
 }
 
-/// What has the keys.
-pub(crate) enum Mode {
-    Approval(ApprovalPrompt, Instant),
-    Form(Form),
-    Picker(Picker),
-}
-
 /// Shows a conversation until it is left.
 ///
 /// # Errors
@@ -67,27 +56,7 @@ pub async fn converse(
     requests: mpsc::Sender<Request>,
 ) -> io::Result<()> {
     let screen = Screen::new(Box::new(io::stdout()), options.has_colors, size()?);
-    let keys = Keys::read()?;
-    let mut transcript = Transcript::new(screen.columns());
-    transcript.print(&options.greeting);
-    let mut face = Face {
-        screen,
-        keys,
-        transcript,
-        editor: Editor::new(History::open(options.history)),
-        files: Files::below(options.directory),
-        commands: options.commands,
-        offer: None,
-        offer_left: false,
-        modes: VecDeque::new(),
-        draft: None,
-        queued: VecDeque::new(),
-        status: Status::default(),
-        is_busy: false,
-        leaves: false,
-        is_over: false,
-        requests,
-    };
+    let mut face = Face::new(options, screen, Keys::read()?, requests);
     let done = face.until_left(updates).await;
     let left = face.leave();
     done.and(left)
@@ -106,7 +75,7 @@ pub(crate) struct Face {
     /// What waits for the person, the first in front.
     pub(crate) modes: VecDeque<Mode>,
     /// What was being typed when something else needed the line.
-    draft: Option<String>,
+    pub(crate) draft: Option<String>,
     /// What was typed while something ran.
     pub(crate) queued: VecDeque<String>,
     pub(crate) status: Status,
@@ -119,6 +88,34 @@ pub(crate) struct Face {
 }
 
 impl Face {
+    pub(crate) fn new(
+        options: FaceOptions,
+        screen: Screen,
+        keys: Keys,
+        requests: mpsc::Sender<Request>,
+    ) -> Self {
+        let mut transcript = Transcript::new(screen.columns());
+        transcript.print(&options.greeting);
+        Self {
+            screen,
+            keys,
+            transcript,
+            editor: Editor::new(History::open(options.history)),
+            files: Files::below(options.directory),
+            commands: options.commands,
+            offer: None,
+            offer_left: false,
+            modes: VecDeque::new(),
+            draft: None,
+            queued: VecDeque::new(),
+            status: Status::default(),
+            is_busy: false,
+            leaves: false,
+            is_over: false,
+            requests,
+        }
+    }
+
     async fn until_left(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<()> {
         let mut drawn = Instant::now();
         self.draw()?;
@@ -170,20 +167,20 @@ impl Face {
         Ok(())
     }
 
-    async fn ask(&mut self, request: Request) {
+    pub(crate) async fn ask(&mut self, request: Request) {
         if self.requests.send(request).await.is_err() {
             self.is_over = true;
         }
     }
 
     /// Asks for something that has to be done before anything else is asked for.
-    async fn begin(&mut self, request: Request) {
+    pub(crate) async fn begin(&mut self, request: Request) {
         self.is_busy = true;
         self.transcript.begins();
         self.ask(request).await;
     }
 
-    async fn update(&mut self, update: Update) {
+    pub(crate) async fn update(&mut self, update: Update) {
         let columns = self.screen.columns();
         match update {
             Update::Event(event) => self.event(&event),
@@ -193,17 +190,19 @@ impl Face {
                 self.is_busy = false;
                 self.transcript.ends();
                 self.files.forget();
-                self.modes.retain(|mode| matches!(mode, Mode::Picker(_)));
-                self.take_up();
-                if let Some(next) = self.queued.pop_front() {
+                self.give_up().await;
+                // What is picked may be of what is shown now, so that comes first.
+                if self.modes.is_empty()
+                    && let Some(next) = self.queued.pop_front()
+                {
                     self.submit(next).await;
                 }
             }
-            Update::Question(asked) => self.question(&asked),
-            Update::Pick(picker) => self.modes.push_back(Mode::Picker(picker)),
+            Update::Question(asked) => self.waits(Mode::form(&asked)),
+            Update::Pick(picker) => self.waits(Mode::Picker(picker)),
             Update::Edit(text) => {
                 if self.editor.is_empty() {
-                    self.editor.set(&text);
+                    self.type_at(&text);
                 }
             }
             Update::Before(said) => {
@@ -216,15 +215,11 @@ impl Face {
 
     fn event(&mut self, event: &Event) {
         self.transcript.event(event);
-        let columns = self.screen.columns();
         match event {
             Event::Approval { call, reason } => {
-                self.transcript
-                    .push_apart(approval::told(call, reason, columns));
-                let prompt = ApprovalPrompt::new(call);
-                self.modes.push_back(Mode::Approval(prompt, Instant::now()));
+                self.waits(Mode::approval(call, reason));
             }
-            Event::Question(asked) => self.question(asked),
+            Event::Question(asked) => self.waits(Mode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),
             Event::CallStarted { call_id, .. } => self.settle(call_id),
             Event::FunctionCallOutput(output) => self.settle(&output.call_id),
@@ -232,58 +227,12 @@ impl Face {
         }
     }
 
-    fn question(&mut self, asked: &conjure_core::chat::QuestionAsked) {
-        let told = question::told(asked, self.screen.columns());
-        self.transcript.push_apart(told);
-        self.modes.push_back(Mode::Form(Form::new(asked)));
-        self.take_up();
-    }
-
-    /// Something waits for the person no longer.
-    fn settle(&mut self, id: &str) {
-        self.modes.retain(|mode| match mode {
-            Mode::Approval(prompt, _) => prompt.call_id != id,
-            Mode::Form(form) => form.id != id,
-            Mode::Picker(_) => true,
-        });
-        self.take_up();
-    }
-
-    /// Puts what is being typed aside.
-    fn set_aside(&mut self) {
-        if !self.editor.is_empty() {
-            self.draft = Some(self.editor.whole());
-            self.editor.set("");
-        }
-    }
-
-    /// Gives the line to what waits for an answer in words, or back to what was being typed.
-    fn take_up(&mut self) {
-        match self.modes.front() {
-            Some(Mode::Form(_)) if self.draft.is_none() => self.set_aside(),
-            Some(_) => {}
-            None => {
-                if let Some(draft) = self.draft.take()
-                    && self.editor.is_empty()
-                {
-                    self.editor.set(&draft);
-                }
-            }
-        }
-    }
-
     async fn input(&mut self, input: Input) -> io::Result<()> {
         match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
-            Input::Paste(text) => {
-                if let Some(Mode::Approval(prompt, _)) = self.modes.front_mut()
-                    && self.editor.is_empty()
-                {
-                    prompt.paste(&text);
-                } else {
-                    self.editor.paste(&text);
-                    self.offers();
-                }
+            Input::Paste(text) if !self.mode_paste(&text) => {
+                self.editor.paste(&text);
+                self.offers();
             }
             Input::Resize(columns, rows) => {
                 self.screen
@@ -295,7 +244,7 @@ impl Face {
         Ok(())
     }
 
-    async fn key(&mut self, key: KeyEvent) {
+    pub(crate) async fn key(&mut self, key: KeyEvent) {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_interrupt = control && key.code == KeyCode::Char('c');
         if !is_interrupt {
@@ -322,7 +271,7 @@ impl Face {
             KeyCode::Up if self.editor.is_empty() && !self.queued.is_empty() => {
                 // What waits is taken back to be changed.
                 if let Some(text) = self.queued.pop_back() {
-                    self.editor.set(&text);
+                    self.type_at(&text);
                 }
             }
             _ => match self.editor.key(key) {
@@ -331,89 +280,6 @@ impl Face {
                 Typed::Ignored => {}
             },
         }
-    }
-
-    /// Whether what waits for the person took the key.
-    async fn mode_key(&mut self, key: KeyEvent) -> bool {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let is_interrupt = control && key.code == KeyCode::Char('c');
-        let is_typing = !self.editor.is_empty();
-        match self.modes.front_mut() {
-            Some(Mode::Picker(picker)) => {
-                let id = match picker.key(key) {
-                    Picked::Goes => return true,
-                    Picked::One(id) => Some(id),
-                    Picked::None => None,
-                };
-                let list = std::mem::take(&mut picker.list);
-                self.modes.pop_front();
-                self.take_up();
-                self.begin(Request::Picked { list, id }).await;
-                true
-            }
-            Some(Mode::Approval(prompt, since)) if !is_interrupt => {
-                // Keys that were on their way to a text decide nothing.
-                if is_typing && key.code == KeyCode::Tab {
-                    *since = since.checked_sub(HEEDED_AFTER).unwrap_or(*since);
-                    self.set_aside();
-                    return true;
-                }
-                if is_typing || since.elapsed() < HEEDED_AFTER {
-                    return false;
-                }
-                let (call_id, name) = (prompt.call_id.clone(), prompt.name.clone());
-                if let Some(decision) = prompt.key(key) {
-                    self.modes.pop_front();
-                    self.take_up();
-                    self.decided(&decision);
-                    self.ask(Request::Decide {
-                        call_id,
-                        name,
-                        decision,
-                    })
-                    .await;
-                }
-                true
-            }
-            Some(Mode::Form(form)) => {
-                let id = form.id.clone();
-                let filled = match key.code {
-                    KeyCode::Esc => Filled::Declined,
-                    KeyCode::Enter if key.modifiers.is_empty() => {
-                        let text = self.editor.whole();
-                        self.editor.set("");
-                        form.answer(&text)
-                    }
-                    _ => return false,
-                };
-                let content = match filled {
-                    Filled::Goes => return true,
-                    Filled::Whole(content) => Some(content),
-                    Filled::Declined => None,
-                };
-                self.modes.pop_front();
-                self.take_up();
-                self.ask(Request::Answer { id, content }).await;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Says what was decided where it stays.
-    fn decided(&mut self, decision: &Decision) {
-        let text = match decision {
-            Decision::Once => "yes, once".to_owned(),
-            Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
-            Decision::Always(pattern) => format!("yes, and always: {pattern}"),
-            Decision::No(reason) if reason.is_empty() => "no".to_owned(),
-            Decision::No(reason) => format!("no: {reason}"),
-        };
-        let first = Line::of("  ↳ ", Style::of(Color::Yellow));
-        let indent = Line::of("    ", Style::PLAIN);
-        let line = Line::of(text, Style::PLAIN);
-        let lines = line.wrap(self.screen.columns(), &first, &indent);
-        self.transcript.push(lines);
     }
 
     fn offer_key(&mut self, key: KeyEvent) -> bool {
@@ -444,6 +310,13 @@ impl Face {
             let (text, replaced) = offer.chosen();
             self.editor.complete(replaced, text);
         }
+    }
+
+    /// Puts a text in place of what is being typed. What was offered for that is offered no longer.
+    pub(crate) fn type_at(&mut self, text: &str) {
+        self.editor.set(text);
+        self.offer = None;
+        self.offer_left = false;
     }
 
     /// Looks for what can be offered at the cursor.
@@ -492,8 +365,7 @@ impl Face {
     /// Ctrl-C: clears what is typed, else stops what runs, and the second one leaves.
     async fn interrupt(&mut self) {
         if !self.editor.is_empty() {
-            self.editor.set("");
-            self.offer = None;
+            self.type_at("");
             return;
         }
         if std::mem::replace(&mut self.leaves, true) {
@@ -507,7 +379,7 @@ impl Face {
     fn external(&mut self) {
         let text = self.editor.whole();
         match self.lend(|| external::edit(&text)) {
-            Ok(text) => self.editor.set(text.trim_end()),
+            Ok(text) => self.type_at(text.trim_end()),
             Err(error) => self
                 .transcript
                 .note("note: ", Color::Yellow, &error.to_string()),

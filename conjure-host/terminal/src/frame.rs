@@ -3,9 +3,10 @@
 
 use std::io;
 
-use crate::face::{Face, Mode};
+use crate::face::Face;
 use crate::status;
 use crate::text::{Color, Line, Style};
+use crate::waiting::Mode;
 
 impl Face {
     pub(crate) fn draw(&mut self) -> io::Result<()> {
@@ -39,7 +40,7 @@ impl Face {
         let mut at_text = true;
         let mut cursor = (0, 0);
         match self.modes.front() {
-            Some(Mode::Approval(prompt, _)) => {
+            Some(Mode::Approval { prompt, .. }) => {
                 let (prompt, at) = prompt.render(columns);
                 cursor = (lines.len() + at.0, at.1);
                 lines.extend(prompt);
@@ -55,7 +56,7 @@ impl Face {
                 lines.extend(picker);
                 at_text = false;
             }
-            Some(Mode::Form(form)) => lines.extend(form.render(columns)),
+            Some(Mode::Form { form, .. }) => lines.extend(form.render(columns)),
             None => {}
         }
         if at_text {

@@ -67,6 +67,16 @@ impl Keys {
         })
     }
 
+    /// Those that come from elsewhere, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(events: mpsc::Receiver<Event>) -> Self {
+        Self {
+            events,
+            is_paused: Arc::default(),
+            waits: Arc::default(),
+        }
+    }
+
     /// The next event; nothing when the terminal is gone.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         self.events.recv().await

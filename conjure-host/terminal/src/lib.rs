@@ -29,6 +29,7 @@ mod stream;
 mod table;
 mod text;
 mod transcript;
+mod waiting;
 mod words;
 
 pub use call::summary;

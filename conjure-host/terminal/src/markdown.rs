@@ -12,6 +12,8 @@ use crate::text::{Color, Line, Style};
 
 /// The narrowest that text is set to.
 const LEAST_COLUMNS: usize = 16;
+/// Blocks in blocks, and styles in styles; of what goes deeper the plain text is shown.
+const DEEPEST: usize = 32;
 
 /// A text's top-level blocks.
 pub(crate) struct Block {
@@ -45,6 +47,7 @@ pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<Bl
             lines: Vec::new(),
             prefix: Line::new(),
             first: None,
+            depth: 0,
             code: &mut *code,
         };
         writer.block(node);
@@ -73,6 +76,8 @@ struct Writer<'a> {
     prefix: Line,
     /// What the next line begins with in place of that: an item's mark.
     first: Option<Line>,
+    /// How many blocks the one is in that is written.
+    depth: usize,
     code: &'a mut CodeLines,
 }
 
@@ -113,7 +118,13 @@ impl Writer<'_> {
             if at > 0 && is_loose {
                 self.lines.push(self.prefix.clone());
             }
-            self.block(child);
+            self.depth += 1;
+            if self.depth < DEEPEST {
+                self.block(child);
+            } else {
+                self.wrapped(&Line::of(plain(child), Style::PLAIN));
+            }
+            self.depth -= 1;
         }
     }
 
@@ -211,17 +222,39 @@ fn rows(node: Node<'_>) -> Vec<Vec<Line>> {
 fn inlines(node: Node<'_>, style: Style) -> Vec<Line> {
     let mut lines = vec![Line::new()];
     for child in node.children() {
-        inline(child, style, &mut lines);
+        inline(child, style, 0, &mut lines);
     }
     lines
 }
 
-fn inline(node: Node<'_>, style: Style, lines: &mut Vec<Line>) {
+/// The text of a node and of everything in it.
+fn plain(node: Node<'_>) -> String {
+    let mut text = String::new();
+    for node in node.descendants() {
+        match &node.data().value {
+            NodeValue::Text(part) => text.push_str(part),
+            NodeValue::Code(code) => text.push_str(&code.literal),
+            NodeValue::HtmlInline(html) | NodeValue::Raw(html) => text.push_str(html),
+            NodeValue::CodeBlock(code) => text.push_str(&code.literal),
+            NodeValue::HtmlBlock(html) => text.push_str(&html.literal),
+            NodeValue::SoftBreak | NodeValue::LineBreak => text.push(' '),
+            // What stands in blocks of its own is no one word.
+            value if value.block() && !text.is_empty() => text.push(' '),
+            _ => {}
+        }
+    }
+    text
+}
+
+fn inline(node: Node<'_>, style: Style, depth: usize, lines: &mut Vec<Line>) {
     let mut push = |text: &str, style| {
         if let Some(line) = lines.last_mut() {
             line.push(text, style);
         }
     };
+    if depth >= DEEPEST {
+        return push(&plain(node), style);
+    }
     let inner = match &node.data().value {
         NodeValue::Text(text) => return push(text, style),
         NodeValue::SoftBreak => return push(" ", style),
@@ -254,7 +287,7 @@ fn inline(node: Node<'_>, style: Style, lines: &mut Vec<Line>) {
             };
             let before = lines.last().map(Line::plain).unwrap_or_default().len();
             for child in node.children() {
-                inline(child, shown, lines);
+                inline(child, shown, depth + 1, lines);
             }
             let text = lines.last().map(Line::plain).unwrap_or_default();
             let text = text.get(before..).unwrap_or_default();
@@ -274,6 +307,33 @@ fn inline(node: Node<'_>, style: Style, lines: &mut Vec<Line>) {
         _ => style,
     };
     for child in node.children() {
-        inline(child, inner, lines);
+        inline(child, inner, depth + 1, lines);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Renders on a stack that is no larger than a thread's of the runtime.
+    fn rendered(text: String) -> Vec<String> {
+        let render = move || {
+            let lines = render(&text, 80);
+            lines.iter().map(Line::plain).collect()
+        };
+        let thread = std::thread::Builder::new().stack_size(512 * 1024);
+        thread.spawn(render).unwrap().join().unwrap()
+    }
+
+    #[test]
+    fn what_is_nested_deeper_than_anybody_reads_is_text() {
+        let quotes = rendered(format!("{} deep", ">".repeat(20_000)));
+        assert!(quotes.concat().contains("deep"), "{quotes:?}");
+        let lists = rendered(format!("{}deep *text*", "- ".repeat(2000)));
+        assert!(lists.concat().contains("deep"), "{lists:?}");
+        let styles = rendered(format!("{}deep{}", "*_".repeat(5000), "_*".repeat(5000)));
+        assert!(styles.concat().contains("deep"));
+        let links = rendered(format!("{}deep{}", "![".repeat(5000), "](x)".repeat(5000)));
+        assert!(links.concat().contains("deep"));
     }
 }

@@ -1,5 +1,7 @@
 //! `conjure chat` on a terminal: what a person sees and types, in tmux.
 
+use std::time::Duration;
+
 use conjure_kit::{Cli, Model, Tmux, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
 use insta::assert_snapshot;
@@ -323,6 +325,8 @@ fn decides(tmux: &Tmux, key: &str, seen: &str) -> String {
         tmux.press(&["C-u"]).unwrap();
         let cleared = |screen: &str| !screen.contains(TYPING);
         tmux.wait_until("nothing is typed", cleared).unwrap();
+        // A key right after one that was typed is still the text's.
+        std::thread::sleep(Duration::from_millis(400));
     }
 }
 

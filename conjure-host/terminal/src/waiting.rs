@@ -1,0 +1,421 @@
+//! What waits for the person: calls to decide about, questions and lists, one after the other.
+//!
+//! Only the first has the keys, and what it is about is shown when it becomes the first: what was
+//! read last is what a key decides.
+
+use std::time::{Duration, Instant};
+
+use conjure_core::chat::{CallAnnounced, QuestionAsked};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::approval::{self, ApprovalPrompt};
+use crate::conversation::{Decision, Request};
+use crate::face::Face;
+use crate::picker::{Picked, Picker};
+use crate::question::{self, Filled, Form};
+use crate::text::{Color, Line, Style};
+
+/// How long keys still go to the text when a call is shown, or after something was typed: they were
+/// meant for it.
+const HEEDED_AFTER: Duration = Duration::from_millis(300);
+
+/// What has the keys.
+pub(crate) enum Mode {
+    Approval {
+        prompt: ApprovalPrompt,
+        /// What would run and why that is asked, until it is shown.
+        unread: Option<Box<(CallAnnounced, String)>>,
+        /// Since when no key was meant for something else.
+        since: Instant,
+    },
+    Form {
+        form: Form,
+        /// What is asked, until it is shown.
+        unread: Option<Box<QuestionAsked>>,
+    },
+    Picker(Picker),
+}
+
+impl Mode {
+    pub(crate) fn approval(call: &CallAnnounced, reason: &str) -> Self {
+        Self::Approval {
+            prompt: ApprovalPrompt::new(call),
+            unread: Some(Box::new((call.clone(), reason.to_owned()))),
+            since: Instant::now(),
+        }
+    }
+
+    pub(crate) fn form(asked: &QuestionAsked) -> Self {
+        Self::Form {
+            form: Form::new(asked),
+            unread: Some(Box::new(asked.clone())),
+        }
+    }
+}
+
+impl Face {
+    /// Something waits for the person, behind what waits already.
+    pub(crate) fn waits(&mut self, mode: Mode) {
+        self.modes.push_back(mode);
+        self.come_up();
+    }
+
+    /// Something waits for the person no longer.
+    pub(crate) fn settle(&mut self, id: &str) {
+        self.modes.retain(|mode| match mode {
+            Mode::Approval { prompt, .. } => prompt.call_id != id,
+            Mode::Form { form, .. } => form.id != id,
+            Mode::Picker(_) => true,
+        });
+        self.come_up();
+    }
+
+    /// What ran is over: what it waited for is needed no longer, lists apart. Whoever asked is told
+    /// that there will be no answer.
+    pub(crate) async fn give_up(&mut self) {
+        let mut asked = Vec::new();
+        for mode in std::mem::take(&mut self.modes) {
+            match mode {
+                Mode::Picker(_) => self.modes.push_back(mode),
+                Mode::Form { form, .. } => asked.push(form.id),
+                Mode::Approval { .. } => {}
+            }
+        }
+        self.come_up();
+        for id in asked {
+            self.ask(Request::Answer { id, content: None }).await;
+        }
+    }
+
+    /// Shows what has become the first that waits and gives it the line; where nothing waits, what
+    /// was being typed has it again.
+    pub(crate) fn come_up(&mut self) {
+        let columns = self.screen.columns();
+        let told = match self.modes.front_mut() {
+            Some(Mode::Approval { unread, since, .. }) => {
+                let Some(unread) = unread.take() else { return };
+                *since = Instant::now();
+                let (call, reason) = *unread;
+                approval::told(&call, &reason, columns)
+            }
+            Some(Mode::Form { unread, .. }) => {
+                let Some(asked) = unread.take() else { return };
+                self.set_aside();
+                question::told(&asked, columns)
+            }
+            Some(Mode::Picker(_)) => return,
+            None => return self.give_back(),
+        };
+        self.transcript.push_apart(told);
+    }
+
+    /// Puts what is being typed aside, behind what lies there.
+    fn set_aside(&mut self) {
+        if self.editor.is_empty() {
+            return;
+        }
+        let text = self.editor.whole();
+        self.draft = Some(match self.draft.take() {
+            Some(draft) => format!("{draft}\n{text}"),
+            None => text,
+        });
+        self.type_at("");
+    }
+
+    fn give_back(&mut self) {
+        if self.draft.is_some() {
+            self.set_aside();
+        }
+        if let Some(draft) = self.draft.take() {
+            self.type_at(&draft);
+        }
+    }
+
+    /// Whether what waits for the person took a text that was pasted.
+    pub(crate) fn mode_paste(&mut self, text: &str) -> bool {
+        match self.modes.front_mut() {
+            Some(Mode::Approval { prompt, since, .. })
+                if self.editor.is_empty() && since.elapsed() >= HEEDED_AFTER =>
+            {
+                prompt.paste(text);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether what waits for the person took the key.
+    pub(crate) async fn mode_key(&mut self, key: KeyEvent) -> bool {
+        match self.modes.front_mut() {
+            Some(Mode::Picker(picker)) => {
+                let id = match picker.key(key) {
+                    Picked::Goes => return true,
+                    Picked::One(id) => Some(id),
+                    Picked::None => None,
+                };
+                let list = std::mem::take(&mut picker.list);
+                self.modes.pop_front();
+                self.come_up();
+                self.begin(Request::Picked { list, id }).await;
+                true
+            }
+            Some(Mode::Approval { .. }) => self.approval_key(key).await,
+            Some(Mode::Form { form, .. }) => {
+                let id = form.id.clone();
+                let filled = match key.code {
+                    KeyCode::Esc => Filled::Declined,
+                    KeyCode::Enter if key.modifiers.is_empty() => {
+                        let text = self.editor.whole();
+                        let filled = form.answer(&text);
+                        self.type_at("");
+                        filled
+                    }
+                    _ => return false,
+                };
+                let content = match filled {
+                    Filled::Goes => return true,
+                    Filled::Whole(content) => Some(content),
+                    Filled::Declined => None,
+                };
+                self.modes.pop_front();
+                self.come_up();
+                self.ask(Request::Answer { id, content }).await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    async fn approval_key(&mut self, key: KeyEvent) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let is_interrupt = control && key.code == KeyCode::Char('c');
+        let is_typing = !self.editor.is_empty();
+        let is_offered = self.offer.is_some();
+        let Some(Mode::Approval { prompt, since, .. }) = self.modes.front_mut() else {
+            return false;
+        };
+        // Keys that were on their way to a text decide nothing.
+        if is_typing {
+            *since = Instant::now();
+            if key.code == KeyCode::Tab && !is_offered {
+                *since = since.checked_sub(HEEDED_AFTER).unwrap_or(*since);
+                self.set_aside();
+                return true;
+            }
+            return false;
+        }
+        if is_interrupt || since.elapsed() < HEEDED_AFTER {
+            return false;
+        }
+        // A key that is held was pressed for what came before.
+        if key.kind == KeyEventKind::Repeat && !prompt.asks_why() {
+            return true;
+        }
+        let call_id = prompt.call_id.clone();
+        if let Some(decision) = prompt.key(key) {
+            self.modes.pop_front();
+            self.decided(&decision);
+            self.come_up();
+            self.ask(Request::Decide { call_id, decision }).await;
+        }
+        true
+    }
+
+    /// Says what was decided where it stays.
+    fn decided(&mut self, decision: &Decision) {
+        let text = match decision {
+            Decision::Once => "yes, once".to_owned(),
+            Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
+            Decision::Always(pattern) => format!("yes, and always: {pattern}"),
+            Decision::No(reason) if reason.is_empty() => "no".to_owned(),
+            Decision::No(reason) => format!("no: {reason}"),
+        };
+        let first = Line::of("  ↳ ", Style::of(Color::Yellow));
+        let indent = Line::of("    ", Style::PLAIN);
+        let line = Line::of(text, Style::PLAIN);
+        let lines = line.wrap(self.screen.columns(), &first, &indent);
+        self.transcript.push(lines);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::Event;
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::completion::Command;
+    use crate::conversation::Update;
+    use crate::face::FaceOptions;
+    use crate::screen::Screen;
+
+    fn face() -> (Face, mpsc::Receiver<Request>) {
+        let (requests, asked) = mpsc::channel(16);
+        let screen = Screen::new(Box::new(std::io::sink()), false, (80, 24));
+        let (_, keys) = mpsc::channel(1);
+        let options = FaceOptions {
+            has_colors: false,
+            history: None,
+            directory: std::env::temp_dir(),
+            commands: vec![Command {
+                name: "/model",
+                arguments: "",
+                help: "",
+            }],
+            greeting: String::new(),
+        };
+        let keys = crate::keys::Keys::of(keys);
+        (Face::new(options, screen, keys, requests), asked)
+    }
+
+    async fn call(face: &mut Face, id: &str, command: &str) {
+        let call = CallAnnounced {
+            id: id.to_owned(),
+            name: "sh".to_owned(),
+            arguments: json!({ "command": command }),
+        };
+        let reason = "ask".to_owned();
+        face.update(Update::Event(Event::Approval { call, reason }))
+            .await;
+    }
+
+    async fn press(face: &mut Face, code: KeyCode) {
+        face.key(KeyEvent::new(code, KeyModifiers::NONE)).await;
+    }
+
+    /// Lets the time pass in which keys were meant for something else.
+    fn wait(face: &mut Face) {
+        if let Some(Mode::Approval { since, .. }) = face.modes.front_mut() {
+            *since = since.checked_sub(HEEDED_AFTER).unwrap();
+        }
+    }
+
+    /// What stands above the region and was not looked at before.
+    fn shown(face: &mut Face) -> String {
+        let (lines, _) = face.transcript.frame(0);
+        let lines = lines.iter().map(Line::plain).collect::<Vec<_>>();
+        lines.join("\n")
+    }
+
+    fn decided(asked: &mut mpsc::Receiver<Request>) -> Option<(String, Decision)> {
+        match asked.try_recv() {
+            Ok(Request::Decide { call_id, decision }) => Some((call_id, decision)),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_call_that_was_shown_last_is_the_one_that_is_decided() {
+        let (mut face, mut asked) = face();
+        call(&mut face, "c1", "rm one").await;
+        call(&mut face, "c2", "rm two").await;
+        let screen = shown(&mut face);
+        assert!(screen.contains("rm one") && !screen.contains("rm two"));
+        wait(&mut face);
+        press(&mut face, KeyCode::Char('y')).await;
+        assert_eq!(decided(&mut asked), Some(("c1".into(), Decision::Once)));
+        let screen = shown(&mut face);
+        let (first, second) = (screen.find("yes, once"), screen.find("rm two"));
+        assert!(first.is_some() && first < second, "{screen}");
+        // The same key once more was not meant for a call that was not read.
+        press(&mut face, KeyCode::Char('y')).await;
+        assert_eq!(decided(&mut asked), None);
+        assert_eq!(face.editor.whole(), "y");
+        press(&mut face, KeyCode::Tab).await;
+        let held =
+            KeyEvent::new_with_kind(KeyCode::Char('y'), KeyModifiers::NONE, KeyEventKind::Repeat);
+        face.key(held).await;
+        assert_eq!(decided(&mut asked), None);
+        press(&mut face, KeyCode::Char('y')).await;
+        assert_eq!(decided(&mut asked), Some(("c2".into(), Decision::Once)));
+        assert_eq!(face.editor.whole(), "y");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_others_decided_gives_way_to_the_next() {
+        let (mut face, mut asked) = face();
+        call(&mut face, "c1", "rm one").await;
+        call(&mut face, "c2", "rm two").await;
+        wait(&mut face);
+        face.settle("c1");
+        assert!(shown(&mut face).contains("rm two"));
+        press(&mut face, KeyCode::Char('y')).await;
+        assert_eq!(decided(&mut asked), None);
+    }
+
+    #[tokio::test]
+    async fn keys_that_were_meant_for_the_text_decide_nothing() {
+        let (mut face, mut asked) = face();
+        press(&mut face, KeyCode::Char('x')).await;
+        call(&mut face, "c1", "rm one").await;
+        wait(&mut face);
+        // The text is gone at once, and the next key comes right after.
+        for code in [KeyCode::Backspace, KeyCode::Char('y')] {
+            press(&mut face, code).await;
+        }
+        assert_eq!(decided(&mut asked), None);
+        assert_eq!(face.editor.whole(), "y");
+        press(&mut face, KeyCode::Tab).await;
+        press(&mut face, KeyCode::Char('n')).await;
+        press(&mut face, KeyCode::Enter).await;
+        let no = Decision::No(String::new());
+        assert_eq!(decided(&mut asked), Some(("c1".into(), no)));
+        assert_eq!(face.editor.whole(), "y");
+    }
+
+    #[tokio::test]
+    async fn what_is_queued_waits_until_a_list_is_left() {
+        let (mut face, mut asked) = face();
+        face.is_busy = true;
+        face.queued.push_back("next".to_owned());
+        let picker = Picker::new("models", "Which?", Vec::new());
+        face.update(Update::Pick(picker)).await;
+        face.update(Update::Ready).await;
+        assert_eq!(asked.try_recv().ok(), None);
+        press(&mut face, KeyCode::Esc).await;
+        let left = Request::Picked {
+            list: "models".to_owned(),
+            id: None,
+        };
+        assert_eq!(asked.try_recv().ok(), Some(left));
+        face.update(Update::Ready).await;
+        assert_eq!(asked.try_recv().ok(), Some(Request::Say("next".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn who_asked_is_told_that_there_will_be_no_answer() {
+        let (mut face, mut asked) = face();
+        let question = QuestionAsked {
+            id: "q1".to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "m".to_owned(),
+            schema: None,
+            url: None,
+        };
+        press(&mut face, KeyCode::Char('x')).await;
+        face.update(Update::Question(question)).await;
+        assert_eq!(face.editor.whole(), "");
+        face.update(Update::Ready).await;
+        let declined = Request::Answer {
+            id: "q1".to_owned(),
+            content: None,
+        };
+        assert_eq!(asked.try_recv().ok(), Some(declined));
+        assert_eq!(face.editor.whole(), "x");
+    }
+
+    #[tokio::test]
+    async fn an_offer_goes_with_the_text_that_it_was_made_for() {
+        let (mut face, _asked) = face();
+        for c in "/mod".chars() {
+            press(&mut face, KeyCode::Char(c)).await;
+        }
+        assert!(face.offer.is_some());
+        face.type_at("\u{e9}");
+        assert!(face.offer.is_none());
+        face.editor.complete(1, "x");
+        assert_eq!(face.editor.whole(), "x");
+    }
+}
