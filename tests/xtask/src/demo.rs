@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// The image of the container [default: the one that `conjure docker build` makes]
     #[arg(long, value_name = "NAME")]
     image: Option<String>,
+    /// Serve the page afterwards, with a session that works without a key, until Ctrl-C
+    #[arg(long)]
+    page: bool,
 }
 
 /// Builds, lays out the plugin directory, runs the demo.
@@ -73,7 +76,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         repo::run(Command::new(host).args(arguments).current_dir(&place.work))?;
     }
     println!("\nThe files made are in {}", place.work.display());
+    if args.page {
+        println!();
+        repo::run(Command::new(host).args(serve(&place)))?;
+    }
     Ok(())
+}
+
+/// Serves the page with the demo's plugins and data.
+fn serve(place: &Place) -> [OsString; 8] {
+    [
+        "serve".into(),
+        "--demo".into(),
+        "--listen".into(),
+        "127.0.0.1:0".into(),
+        "--plugin-dir".into(),
+        place.plugins.clone().into(),
+        "--data-dir".into(),
+        place.data.clone().into(),
+    ]
 }
 
 /// Asks the question. Runs in `place.work`, which is thereby the session's working directory.
