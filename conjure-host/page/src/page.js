@@ -14,9 +14,7 @@ function swap(html) {
   const holder = document.createElement("template");
   holder.innerHTML = html;
   const wasAtEnd = follows() && isAtEnd();
-  for (const piece of [...holder.content.children]) {
-    if (piece.dataset.swap) put(piece);
-  }
+  for (const piece of [...holder.content.children]) if (piece.dataset.swap) put(piece);
   if (wasAtEnd) toEnd();
   arm(document);
 }
@@ -28,6 +26,8 @@ function put(piece) {
   const edited = target.querySelector("[data-escape]:not([hidden])");
   if (edited && !edited.hasAttribute("aria-busy")) return;
   const content = piece.content;
+  // What is put in place is read as without script: Enter would press a button of these.
+  for (const without of content.querySelectorAll("noscript")) without.remove();
   const how = piece.dataset.swap;
   if (how === "outer" || how === "inner") keep(target, content);
   const focused = target.contains(document.activeElement) ? document.activeElement.id : "";

@@ -212,10 +212,18 @@ test('a call that asks is decided where it stands', async ({ page, server, model
   await model.calls('call_2', 'local_bash_tool', { command: 'touch no.txt' });
   await model.says('Then not.');
   await say(page, 'Another');
+  await expect(page.getByRole('button', { name: 'Deny' })).toBeVisible();
+  // What says why not refuses with Enter too.
   await page.getByLabel('Why not').fill('not today');
-  await page.getByRole('button', { name: 'Deny' }).click();
+  await page.getByLabel('Why not').press('Enter');
   await expect(page.getByText('Then not.')).toBeVisible();
   expect(asked((await model.requests()).at(-1))).toContain('not today');
+  expect(existsSync(`${server.work}/no.txt`)).toBe(false);
+  await model.calls('call_3', 'local_bash_tool', { command: 'touch no.txt' });
+  await model.says('Neither.');
+  await say(page, 'Again');
+  await page.getByRole('button', { name: 'Deny' }).click();
+  await expect(page.getByText('Neither.')).toBeVisible();
   expect(existsSync(`${server.work}/no.txt`)).toBe(false);
 });
 

@@ -12,6 +12,8 @@ test('without a cookie a browser is told how to get a link, and a link is good o
   expect(answer.status()).toBe(401);
   await expect(page.getByText('conjure serve --link')).toBeVisible();
   const link = await server.link();
+  // A program that only looks at it uses nothing up.
+  expect((await context.request.head(link)).status()).toBe(200);
   await page.goto(link);
   await expect(page.getByRole('heading', { name: 'Sessions', level: 1 })).toBeVisible();
   const [cookie] = (await context.cookies()).filter(({ httpOnly }) => httpOnly);

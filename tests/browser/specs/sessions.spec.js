@@ -124,11 +124,13 @@ test('the configuration saves in place, and says before what will change', async
   await page.getByRole('link', { name: 'Config of site' }).click();
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByLabel('Model')).toHaveValue('claude-mock');
+  const report = dialog.locator('#config-report');
+  await dialog.getByRole('button', { name: 'What will change?' }).click();
+  await expect(report).toContainText('Nothing: all fields are as the session has them');
   await dialog.getByLabel('Provider').selectOption('openai');
   await expect(dialog.getByLabel('Model')).toHaveValue('');
   await dialog.getByLabel('Model').fill('gpt-mock');
   await dialog.getByRole('button', { name: 'What will change?' }).click();
-  const report = dialog.locator('#config-report');
   await expect(report).toContainText('The model is another one');
   await expect(report).toContainText(/prompt cache is lost/);
   await dialog.getByRole('group', { name: 'Tools', exact: true }).getByLabel('Ask').fill('local_bash_tool');
@@ -155,7 +157,10 @@ test('while a reply streams, a change holds now or on the next turn, as the pers
     await dialog.getByLabel('Model').fill('claude-other');
     await expect(dialog.getByRole('button', { name: 'Save', exact: true })).toHaveCount(0);
     const name = way === 'now' ? 'Apply now (restart stream)' : 'Apply on next turn (defer)';
-    await dialog.getByRole('button', { name }).click();
+    await expect(dialog.getByRole('button', { name })).toBeVisible();
+    // Enter in a field stops nothing that streams.
+    if (way === 'now') await dialog.getByRole('button', { name }).click();
+    else await dialog.locator('#config-name').press('Enter');
     await expect(dialog).toHaveCount(0);
     await model.release(way);
     await server.api('GET', `/turns/${turn}?wait=20`);

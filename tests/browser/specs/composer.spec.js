@@ -1,0 +1,107 @@
+// What happens between writing something and its being there.
+
+import { expect, test } from '../support/test.js';
+
+// Holds requests back until they are let go.
+async function held(page, url) {
+  let release;
+  const until = new Promise((done) => { release = done; });
+  await page.route(url, async (route) => {
+    await until;
+    await route.continue();
+  });
+  return release;
+}
+
+test('what is written while a message is on its way stays', async ({ page, model, session }) => {
+  await session('site');
+  await model.says('One.', { when: 'first' });
+  await page.goto('/sessions/site');
+  const message = page.getByLabel('Message');
+  await message.fill('first');
+  const release = await held(page, '**/say');
+  await message.press('Enter');
+  await message.fill('second');
+  release();
+  await expect(page.getByText('One.')).toBeVisible();
+  await expect(page.locator('#composer')).not.toHaveAttribute('aria-busy', 'true');
+  await expect(message).toHaveValue('second');
+});
+
+test('a message waits for the files that are on their way', async ({ page, model, session }) => {
+  await session('site');
+  await model.says('Seen.', { when: 'look' });
+  await page.goto('/sessions/site');
+  const release = await held(page, '**/attachments?*');
+  await page.locator('#attach').setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('words') });
+  const message = page.getByLabel('Message');
+  await message.fill('look');
+  await message.press('Enter');
+  await expect(page.getByText('A file is still on its way.')).toBeVisible();
+  await expect(message).toHaveValue('look');
+  release();
+  await expect(page.locator('#attached')).toContainText('a.txt');
+  await message.press('Enter');
+  await expect(page.getByText('Seen.')).toBeVisible();
+  await expect(page.locator('#entries')).toContainText('a.txt');
+  await expect(page.locator('#attached')).toBeEmpty();
+});
+
+test('what goes wrong in a dialog is said over it', async ({ page, model, session, expected }) => {
+  expected.push(/Failed to load resource|net::ERR/);
+  await session('site');
+  await model.says('Something.');
+  await page.goto('/sessions/site');
+  await page.getByLabel('Message').fill('Say something');
+  await page.getByLabel('Message').press('Enter');
+  await expect(page.getByText('Something.', { exact: true })).toBeVisible();
+  await page.locator('#chat-more').click();
+  await page.getByRole('link', { name: 'Clear Current Chat…' }).click();
+  await page.route('**/clear', (route) => route.abort());
+  await page.getByRole('dialog').getByRole('button', { name: /Clear/ }).click();
+  const toast = page.locator('#toasts:popover-open .toast');
+  await expect(toast).toContainText('could not be reached');
+});
+
+test('a page that slept while its chat was cleared is told so', async ({ page, server, model, session }) => {
+  await session('site');
+  await model.says('Something.');
+  const { turn, thread } = await server.api('POST', '/sessions/site/turns', { text: 'Say something' });
+  await server.api('GET', `/turns/${turn}?wait=20`);
+  await page.goto('/sessions/site');
+  await expect(page.getByText('Something.', { exact: true })).toBeVisible();
+  const live = await page.locator('[data-stream]').getAttribute('data-stream');
+  await server.api('DELETE', `/threads/${thread}/entries`);
+  // A stream that begins now, for what the page shows, ends at once.
+  const told = await page.request.get(live);
+  expect(await told.text()).toContain('event: gone');
+});
+
+test('a follow-up that is edited keeps its files, and the old one is not said', async ({ page, model, session }) => {
+  await session('site');
+  await model.says('First done.', { when: 'first', hold: { gate: 'first' } });
+  await model.says('Other done.', { when: 'other' });
+  await page.goto('/sessions/site');
+  const message = page.getByLabel('Message');
+  await message.fill('first');
+  await message.press('Enter');
+  await model.reached('first');
+  await expect(message).toHaveValue('');
+  await page.locator('#attach').setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('words') });
+  await expect(page.locator('#attached')).toContainText('a.txt');
+  await message.fill('second');
+  await message.press('Enter');
+  const waiting = page.getByRole('list', { name: 'Follow-ups that wait' }).getByRole('listitem');
+  await expect(waiting).toContainText(['second']);
+  await waiting.getByRole('link', { name: 'Edit' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText('with its 1 file');
+  await dialog.getByLabel('Message').fill('other');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(waiting).toContainText(['other']);
+  await expect(waiting).toHaveCount(1);
+  await model.release('first');
+  await expect(page.getByText('Other done.')).toBeVisible();
+  await expect(page.getByText('First done.')).toBeVisible();
+  await expect(page.locator('#entries')).toContainText('a.txt');
+});
