@@ -32,26 +32,26 @@ pub(crate) fn show_in(shown_by: Option<Sender<Update>>) {
     *face() = shown_by;
 }
 
-/// Tells the face that has the terminal; gives back what nobody took.
-pub(crate) fn tell_face(update: Update) -> Result<(), Update> {
+/// Tells the face that has the terminal; whether one took it.
+pub(crate) fn tell_face(update: Update) -> bool {
     let Some(told) = face().clone() else {
-        return Err(update);
+        return false;
     };
     let mut update = update;
     for _ in 0..FACE_STEPS {
         match told.try_send(update) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Closed(back)) => return Err(back),
+            Ok(()) => return true,
+            Err(TrySendError::Closed(_)) => return false,
             Err(TrySendError::Full(back)) => update = back,
         }
         std::thread::sleep(FACE_STEP);
     }
-    Err(update)
+    false
 }
 
 /// Whether a face took the text, which it cleans itself.
 fn faced(text: &str) -> bool {
-    face().is_some() && tell_face(Update::Print(text.to_owned())).is_ok()
+    face().is_some() && tell_face(Update::Print(text.to_owned()))
 }
 
 /// Prints what is logged: to standard error, unless a face has the terminal.
