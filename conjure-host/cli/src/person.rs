@@ -151,7 +151,9 @@ fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<El
         schema: question.schema.clone(),
         url: question.url.clone(),
     };
-    output::tell_face(Update::Question(asked)).then_some(())?;
+    if !output::tell_face(Update::Question(asked)) {
+        return None;
+    }
     waiting.insert(id, answer);
     Some(answered)
 }
