@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossterm::event::{self, Event};
@@ -22,6 +23,7 @@ pub(crate) struct Keys {
     is_paused: Arc<AtomicBool>,
     /// Whether the reader waits.
     waits: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Keys {
@@ -35,7 +37,7 @@ impl Keys {
         let is_paused = Arc::new(AtomicBool::new(false));
         let waits = Arc::new(AtomicBool::new(false));
         let (pause, waiting) = (Arc::clone(&is_paused), Arc::clone(&waits));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             loop {
                 if found.is_closed() {
                     return;
@@ -47,6 +49,8 @@ impl Keys {
                 }
                 waiting.store(false, Ordering::Release);
                 match event::poll(LOOKS) {
+                    // What was typed when nobody reads here any more is the next reader's.
+                    _ if found.is_closed() => return,
                     Ok(false) => {}
                     Ok(true) => match event::read() {
                         Ok(event) => {
@@ -64,6 +68,7 @@ impl Keys {
             events,
             is_paused,
             waits,
+            reader: Some(reader),
         })
     }
 
@@ -74,6 +79,7 @@ impl Keys {
             events,
             is_paused: Arc::default(),
             waits: Arc::default(),
+            reader: None,
         }
     }
 
@@ -105,6 +111,10 @@ impl Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         self.events.close();
+        if let Some(reader) = self.reader.take() {
+            // It looks every so often, and then reads no more.
+            let _ = reader.join();
+        }
         end();
     }
 }
