@@ -12,6 +12,8 @@ use tokio::sync::mpsc;
 
 /// How often the reader looks whether it is to pause.
 const LOOKS: Duration = Duration::from_millis(100);
+/// How many tenths of that whoever ends waits for the reader.
+const PATIENCE: u32 = 20;
 /// Pastes come in brackets; keys are told apart as far as the terminal can: Shift-Enter from Enter.
 const BEGIN: &str = "\u{1b}[?2004h\u{1b}[>1u\u{1b}[>4;1m";
 /// As the terminal was.
@@ -111,9 +113,13 @@ impl Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         self.events.close();
-        if let Some(reader) = self.reader.take() {
-            // It looks every so often, and then reads no more.
-            let _ = reader.join();
+        // It looks every so often, and then reads no more; where the terminal is gone it may never.
+        let is_reading = |reader: &JoinHandle<()>| !reader.is_finished();
+        for _ in 0..PATIENCE {
+            if !self.reader.as_ref().is_some_and(is_reading) {
+                break;
+            }
+            std::thread::sleep(LOOKS / 10);
         }
         end();
     }

@@ -128,8 +128,10 @@ pub(crate) async fn page(
     }
     let mut has_earlier = page.has_earlier();
     let mut entries = page.entries;
+    // A turn runs on a thread that is open only.
+    let may_run = before.is_none() && has_earlier && store.thread(thread).await?.is_open;
     while let Some(first) = entries.first()
-        && before.is_none()
+        && may_run
         && has_earlier
         && !entries.iter().any(is_edge)
     {

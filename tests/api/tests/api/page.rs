@@ -414,10 +414,7 @@ fn a_long_thread_is_shown_in_pages_that_leave_nothing_out() {
     let thread = thread.rsplit('/').next().unwrap();
     let choice = json!({ "kind": "existing", "thread": thread });
     stage.session(&json!({ "name": "work", "thread": choice }));
-    let begun = std::time::Instant::now();
     let first = page(server, &format!("/sessions/work/threads/{thread}"));
-    let took = begun.elapsed();
-    assert!(took.as_millis() < 2_000, "{took:?}");
     assert!(
         first.matches('<').count() < 5_000,
         "{}",
