@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
 use crate::cli::environment;
 use crate::{Cli, KitError, Workspace, conjure_bin};
 
 /// How long something may take to be seen.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long a program has to end when its terminal is gone.
+const ENDING: Duration = Duration::from_secs(10);
 /// How often the screen is looked at.
 const LOOKS: Duration = Duration::from_millis(20);
 
@@ -236,8 +240,20 @@ impl Cli {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
+        let program = self.run(&["display-message", "-p", "#{pane_pid}"]).ok();
+        let program = program.and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
         // A server that has gone needs no end.
         let _ = self.run(&["kill-server"]);
         let _ = std::fs::remove_file(&self.socket);
+        // The program ends with its terminal, a moment later: what it held is free then.
+        let Some(program) = program else { return };
+        let until = Instant::now() + ENDING;
+        while test_kill_process(program).is_ok() {
+            if Instant::now() > until {
+                let _ = kill_process(program, Signal::KILL);
+                return;
+            }
+            thread::sleep(LOOKS);
+        }
     }
 }

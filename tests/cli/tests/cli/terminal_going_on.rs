@@ -94,14 +94,6 @@ fn a_saved_session_has_the_same_face_and_the_same_commands() {
     tmux.wait_for("› I am Ada.").unwrap();
 }
 
-/// Ends a chat as a person does: its thread is free then.
-fn left(tmux: Tmux) {
-    tmux.press(&["C-c"]).unwrap();
-    tmux.wait_for("Ctrl-C once more leaves").unwrap();
-    tmux.press(&["C-c"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
-}
-
 #[test]
 fn conjure_alone_goes_on_with_the_model_that_answered_last() {
     let workspace = workspace(&[]);
@@ -111,7 +103,7 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
     model.says(Message::new().text("The third answer."));
     let tmux = started(&workspace, &model, "", 90, 30);
     says(&tmux, "First question.", "The first answer.");
-    left(tmux);
+    drop(tmux);
     let alone = |args: &[&str]| {
         let cli = conjure_kit::cli(args.iter().copied())
             .workspace(&workspace)
@@ -125,10 +117,10 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
         !screen.contains("First question."),
         "it is another thread: {screen}"
     );
-    left(tmux);
+    drop(tmux);
     let tmux = alone(&["--continue"]);
     tmux.wait_for("The second answer.").unwrap();
-    left(tmux);
+    drop(tmux);
     let tmux = alone(&["--resume", "second answer"]);
     let screen = tmux.wait_for("Go on with").unwrap();
     assert!(screen.contains("1 of 1;"), "texts are searched: {screen}");
