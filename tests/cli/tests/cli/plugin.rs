@@ -181,6 +181,7 @@ fn programs_get_the_list_as_json() {
           "rustc": "rustc [VERSION]",
           "sdk": "0.1.0",
           "command": null,
+          "permissions": {},
           "capabilities": [
             "conjure.ping/1",
             "stream/1",

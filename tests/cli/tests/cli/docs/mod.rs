@@ -33,6 +33,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     assert_snapshot!(reasons, @r"
     README.md: a drawing
     README.md: it installs
+    conjure-host/docs/acp.md: the page of saved auths runs it
     conjure-host/docs/api.md: a piece of an answer
     conjure-host/docs/api.md: an MCP server has to ask meanwhile
     conjure-host/docs/api.md: there is no bundle
@@ -40,6 +41,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     conjure-host/docs/containers.md: the image is built from one that a registry has
     conjure-host/docs/packages.md: it needs a library of your own
     conjure-host/docs/packages.md: it needs a package of somebody else's
+    conjure-host/docs/page.md: the page of the API runs it
     conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
     conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
     conjure-host/docs/terminal.md: a person has to be at a terminal
