@@ -311,7 +311,7 @@ fn a_conversation_in_a_session_goes_from_thread_to_thread() {
     }
     let lines = "first\n/fork\nsecond\n/new\nthird\n/session\n/nonsense\n/quit\n";
     let output = ok(conjure(&workspace, "chat --session work").stdin(lines));
-    for said in ["One.", "Two.", "Three.", "there is no `/nonsense`"] {
+    for said in ["One.", "Two.", "Three.", "There is no /nonsense."] {
         let all = format!("{}{}", output.stdout, output.stderr);
         assert!(all.contains(said), "{said}: {output:?}");
     }
