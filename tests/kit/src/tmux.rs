@@ -185,10 +185,17 @@ impl Tmux {
     pub fn ended(&self) -> Result<i32, KitError> {
         let until = Instant::now() + LIMIT;
         loop {
-            let status =
-                self.run(&["display-message", "-p", "#{pane_dead} #{pane_dead_status}"])?;
-            if let Some(code) = status.trim().strip_prefix("1 ") {
-                return Ok(code.parse().unwrap_or(-1));
+            let told = "#{pane_dead} #{pane_pid} #{pane_dead_status}";
+            let told = self.run(&["display-message", "-p", told])?;
+            let mut words = told.split_whitespace();
+            if words.next() == Some("1") {
+                let (pid, code) = (words.next(), words.next());
+                // tmux may see that the terminal is closed, and never look at the program's end.
+                let code =
+                    code.map_or_else(|| pid.and_then(code_of_zombie), |code| code.parse().ok());
+                if let Some(code) = code {
+                    return Ok(code);
+                }
             }
             if Instant::now() > until {
                 return Err(KitError::Deadline {
@@ -256,4 +263,15 @@ impl Drop for Tmux {
             thread::sleep(LOOKS);
         }
     }
+}
+
+/// The exit code of a program that has ended, and that whoever started it has not looked at yet.
+fn code_of_zombie(pid: &str) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    let is_zombie = fields.next() == Some("Z");
+    let status: i32 = fields.next_back()?.parse().ok()?;
+    is_zombie.then_some(status >> 8)
 }
