@@ -231,11 +231,15 @@ impl Connection {
         let agent = agent.on_receive_request(
             async move |request: PromptRequest, responder, client| {
                 let (on, to) = (Arc::clone(&eleven), client.clone());
-                let cancelled = responder.cancellation();
+                let stop = responder.cancellation();
+                // Now, and not when its work begins: what comes behind it counts for it.
+                let session = on.session(&request.session_id);
+                let session = session.map(|session| (session.cancels(), session));
                 answer(&client, responder, async move {
-                    let session = on.session(&request.session_id)?;
+                    let (cancels, session) = session?;
                     let updates = on.updates(to, &request.session_id);
-                    Box::pin(prompt::run(on, session, updates, request, cancelled)).await
+                    let stops = prompt::Stops { stop, cancels };
+                    Box::pin(prompt::run(on, session, updates, request, stops)).await
                 })
             },
             on_receive_request!(),
@@ -243,6 +247,9 @@ impl Connection {
         let agent = agent.on_receive_notification(
             async move |note: CancelNotification, client| {
                 let on = Arc::clone(&twelve);
+                if let Ok(session) = on.session(&note.session_id) {
+                    session.note_cancel();
+                }
                 client.spawn(async move {
                     on.cancel(&note.session_id).await;
                     Ok(())

@@ -1,6 +1,7 @@
 //! A session that is open on a connection.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_runtime::manager::SessionView;
 
@@ -14,6 +15,8 @@ pub(crate) struct OpenSession {
     mode: Mutex<Mode>,
     /// The name of its thread, as the client was told.
     title: Mutex<Option<String>>,
+    /// How often the client said to stop.
+    cancels: AtomicU64,
 }
 
 impl OpenSession {
@@ -22,7 +25,19 @@ impl OpenSession {
             id: view.id.clone(),
             mode: Mutex::default(),
             title: Mutex::new(title(view)),
+            cancels: AtomicU64::new(0),
         }
+    }
+
+    /// How often the client said to stop so far. A prompt for which it said so before its turn
+    /// began has another number then than when it came.
+    pub(crate) fn cancels(&self) -> u64 {
+        self.cancels.load(Ordering::SeqCst)
+    }
+
+    /// Takes note that the client said to stop.
+    pub(crate) fn note_cancel(&self) {
+        self.cancels.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn mode(&self) -> Mode {

@@ -31,13 +31,21 @@ const LAST: Duration = Duration::from_secs(5);
 /// The reason that the model reads of a call that the mode does not let run.
 const READ_ONLY: &str = "the session is in its read-only mode";
 
+/// How a client stops a prompt.
+pub(crate) struct Stops {
+    /// The cancelling of its request.
+    pub(crate) stop: RequestCancellation,
+    /// How often the session had been cancelled when it came.
+    pub(crate) cancels: u64,
+}
+
 /// Runs a turn, and answers when it is over.
 pub(crate) async fn run(
     connection: Arc<Connection>,
     session: Arc<OpenSession>,
     updates: Updates,
     request: PromptRequest,
-    cancelled: RequestCancellation,
+    stops: Stops,
 ) -> Result<PromptResponse, Error> {
     let manager = connection.manager();
     let message = content::message(manager.host(), &request.prompt)?;
@@ -51,25 +59,35 @@ pub(crate) async fn run(
     };
     let turn = manager.begin(&session.id, turn).await.map_err(wrong)?;
     connection.runs(&session.id, &turn.id);
-    let after = before(manager, &turn.thread).await?;
-    let events = manager.events(&turn.thread, after).await.map_err(wrong)?;
-    let shown = TurnView::new(&turn.id, view.working_dir.clone(), connection.notices());
-    let mut follower = TurnFollower {
-        connection: &connection,
-        session: &session,
-        updates: &updates,
-        turn: &turn,
-        working_dir: view.working_dir,
-        view: shown,
-        asked: HashMap::new(),
-        stop: None,
-        began: false,
+    if session.cancels() != stops.cancels {
+        // It was stopped while it was being made ready, when there was no turn to end.
+        let _ = manager.cancel_turn(&session.id, &turn.id).await;
+    }
+    let followed = async {
+        let after = before(manager, &turn.thread).await?;
+        let events = manager.events(&turn.thread, after).await.map_err(wrong)?;
+        let shown = TurnView::new(&turn.id, view.working_dir.clone(), connection.notices());
+        let mut follower = TurnFollower {
+            connection: &connection,
+            session: &session,
+            updates: &updates,
+            turn: &turn,
+            working_dir: view.working_dir,
+            view: shown,
+            asked: HashMap::new(),
+            stop: None,
+            began: false,
+        };
+        let run = follower.until_over(events, stops.stop).await?;
+        Ok::<_, Error>((run, follower.stop.take()))
     };
-    let run = Box::pin(follower.until_over(events, cancelled)).await;
+    let followed = Box::pin(followed).await;
+    if followed.is_err() {
+        // Nobody would see it, or decide about its calls.
+        let _ = manager.cancel_turn(&session.id, &turn.id).await;
+    }
     connection.is_over(&turn.id);
-    let run = run?;
-    let stop = follower.stop.take();
-    drop(follower);
+    let (run, stop) = followed?;
     let now = manager.get(&session.id).await.map_err(wrong)?;
     if let Some(title) = session.new_title(&now) {
         let title = SessionInfoUpdate::new().title(title);

@@ -217,9 +217,16 @@ fn a_turn_is_cancelled_in_the_middle_and_the_next_one_runs() {
             talk.agent
                 .send_notification(CancelNotification::new(id.clone()))
         };
+        // Before there is a turn: whether the model was asked by then or not.
+        let slow = || Reply::from(Message::new().text("It begins and")).hang(Position::Event(4));
+        model.says(slow());
+        let said = async { talk.says(&id, "At once.").await };
+        let (said, ()) = futures_util::future::join(said, async { cancel().unwrap() }).await;
+        assert_eq!(said?.stop_reason, StopReason::Cancelled);
         // While the model speaks.
-        let slow = Reply::from(Message::new().text("It begins and")).hang(Position::Event(4));
-        model.says(slow);
+        if !model.requests().is_empty() {
+            model.says(slow());
+        }
         let (said, ()) = futures_util::future::join(talk.says(&id, "Slow."), async {
             talk.editor
                 .until("it speaks", |now| !now.answer(&id).is_empty())
