@@ -11,6 +11,7 @@ pub mod foreign_text;
 pub mod label;
 pub mod log;
 mod model_family;
+pub mod numerals;
 pub mod repair;
 pub mod replay;
 pub mod request;

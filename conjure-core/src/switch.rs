@@ -3,6 +3,8 @@
 //! Repairs and encodes the conversation as a request would be, and compares. Changes nothing: the
 //! log keeps what one provider cannot take for the one that can.
 
+mod words;
+
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,8 @@ use crate::repair::{self, RepairTarget, repair};
 use crate::request::ModelRequest;
 use crate::request::request_tokens;
 use crate::wire::{Endpoint, OmittedTool, model_family};
+
+pub use words::words;
 
 /// What would be sent otherwise to a target than the conversation has it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use conjure_core::chat::{Content, Role};
 use conjure_core::log::{Entry, EntryBody};
+use conjure_core::numerals::count;
 use conjure_terminal::Said;
-
-use super::spent::count;
 
 /// How many turns are shown.
 const TURNS: usize = 2;

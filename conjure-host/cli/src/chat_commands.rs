@@ -1,5 +1,7 @@
 //! The commands of a conversation, the same ones in every kind of chat.
 
+use conjure_core::numerals::thousands;
+use conjure_core::switch::words;
 use conjure_core::turn::When;
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::manager::SessionPatch;
@@ -11,7 +13,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{DIM, RESET, YELLOW, aside, clean};
 use super::transcript::Transcript;
-use super::{entry_at, files, routes, session_show, spent, thread_check};
+use super::{entry_at, files, routes, session_show, spent};
 
 /// Every command, in the order in which `/help` tells them.
 pub(crate) const COMMANDS: [Command; 16] = [
@@ -171,7 +173,7 @@ pub(crate) fn compacted_words((fold, tokens): (u64, u64)) -> String {
     format!(
         "Compaction {fold} stands for the older part: the model reads about {} tokens of this \
          conversation now. `/unfold`, or `conjure thread unfold`, takes it back.",
-        spent::thousands(tokens)
+        thousands(tokens)
     )
 }
 
@@ -214,7 +216,7 @@ async fn unfold(chat: &ChatSession, fold: &str) -> Result<(), CliError> {
     };
     aside(format_args!(
         "{DIM}The next request has about {} tokens of this conversation.{RESET}",
-        spent::thousands(tokens)
+        thousands(tokens)
     ));
     Ok(())
 }
@@ -324,7 +326,7 @@ pub(crate) async fn checked(
         }
     };
     let window = chat.window(provider, model);
-    Ok(thread_check::words(&report, window))
+    Ok(words(&report, window))
 }
 
 /// Saves a copy of a file: `FILE`, or `FILE DIR`.

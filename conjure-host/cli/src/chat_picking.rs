@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use conjure_core::chat::{Content, Role};
 use conjure_core::log::EntryBody;
+use conjure_core::numerals::thousands;
 use conjure_providers::KNOWN;
 use conjure_store::Log as _;
 use conjure_terminal::{Choice, Picker};
@@ -12,7 +13,6 @@ use super::chat_commands::{checked, named};
 use super::chat_session::ChatSession;
 use super::error::CliError;
 use super::output::{BOLD, RESET, aside, clean};
-use super::spent::thousands;
 use super::transcript::one_line;
 
 /// The list of models.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use conjure_core::log::EntryBody;
+use conjure_core::numerals::count;
 use conjure_store::{Log as _, SavedSession, Store, Thread, ThreadId};
 use conjure_terminal::{Choice, Picker, pick};
 
@@ -11,7 +12,6 @@ use super::chat_face::has_colors;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::clean;
-use super::spent::count;
 use super::thread_list::time;
 use super::transcript::one_line;
 

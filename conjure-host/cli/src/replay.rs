@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
+use conjure_core::numerals::count;
 use conjure_core::replay::{
     Cassette, Divergence, Recipient, ReplayReport, ValueDifference, replay,
 };
@@ -13,7 +14,6 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, clean, line};
-use super::spent::count;
 use super::wire::{input, unreadable};
 
 /// Runs a recorded thread again through the turn machine, offline: replies, results and decisions

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conjure_config::SessionSpec;
+use conjure_core::switch::words;
 use conjure_core::turn::When;
 use conjure_runtime::manager::{
     ChatRetention, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
@@ -20,7 +21,6 @@ use super::plugin_args::PluginArgs;
 use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::thread::id;
-use super::thread_check::words;
 
 /// What a session is made of.
 #[derive(clap::Args, Default)]

@@ -1,5 +1,6 @@
 //! `conjure session list | show | tools`.
 
+use conjure_core::numerals::thousands;
 use conjure_runtime::manager::{SessionState, SessionView};
 use serde_json::{Value, json};
 
@@ -8,7 +9,6 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW, aside, clean, duration, line};
 use super::sessions::SavedSessions;
-use super::spent::thousands;
 
 /// Sessions that are read at once.
 const PAGE: u64 = 200;

@@ -1,5 +1,6 @@
 //! `conjure session turns`: what became of a session's turns.
 
+use conjure_core::numerals::thousands;
 use conjure_store::Run;
 use serde_json::{Value, json};
 
@@ -8,7 +9,6 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, duration};
 use super::sessions::SavedSessions;
-use super::spent::thousands;
 
 pub(crate) async fn run(
     global: &Global,

@@ -1,6 +1,7 @@
 //! What replies cost, in words.
 
 use conjure_core::cost::{Cause, CauseCost, Cost, MissReason, TurnCost};
+use conjure_core::numerals::{count, thousands};
 
 /// Tokens and money on one line; nothing when nothing was spent.
 pub(crate) fn line(spent: &TurnCost) -> Option<String> {
@@ -90,28 +91,6 @@ pub(crate) fn dollars(usd: f64) -> String {
     }
 }
 
-/// `12,345`.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// `1 request`, `2 requests`, `3 summaries`.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    match (number, what.strip_suffix('y')) {
-        (1, _) => format!("1 {what}"),
-        (number, Some(stem)) => format!("{number} {stem}ies"),
-        (number, None) => format!("{number} {what}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use conjure_core::chat::Usage;
@@ -119,15 +98,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_at_a_glance() {
-        assert_eq!(thousands(7), "7");
-        assert_eq!(thousands(1_234), "1,234");
-        assert_eq!(thousands(1_234_567), "1,234,567");
+    fn money_is_read_at_a_glance() {
         assert_eq!(dollars(12.345), "$12.35");
         assert_eq!(dollars(0.0456), "$0.046");
         assert_eq!(dollars(0.000_123), "$0.00012");
-        assert_eq!(count(1, "summary"), "1 summary");
-        assert_eq!(count(2, "summary"), "2 summaries");
     }
 
     #[test]

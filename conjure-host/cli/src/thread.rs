@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use conjure_core::cost::{Average, ThreadCost, TurnCost};
+use conjure_core::numerals::thousands;
 use conjure_runtime::Host;
 use conjure_store::ThreadId;
 
@@ -11,7 +12,7 @@ use super::exit::Exit;
 use super::output::{self, Table, aside, line};
 use super::plugin_args::PluginArgs;
 use super::sessions::SavedSessions;
-use super::spent::{because, dollars, money, thousands};
+use super::spent::{because, dollars, money};
 use super::{
     thread_change, thread_check, thread_list, thread_search, thread_show, thread_transfer,
 };

@@ -1,6 +1,7 @@
 //! `conjure thread list`: the threads that there are.
 
 use conjure_core::chat::Usage;
+use conjure_core::numerals::thousands;
 use conjure_store::{Cursor, Thread, ThreadId};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, clean};
-use super::spent::thousands;
 use super::thread::id;
 
 /// Lists threads, the newest first.

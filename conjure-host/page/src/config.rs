@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{get, post};
+use conjure_core::switch::{SwitchReport, words};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
@@ -19,7 +20,6 @@ use crate::respond::{Swap, go_to, piece, pieces, toast};
 use crate::saved::{McpServer, Sent, Session, Wrong, all, invalid, session};
 use crate::session_form::{AuthFields, Choices, FIELDS, Wanted, memory, persona, working_dir};
 use crate::sheet::{refused, sheet};
-use crate::switch_words::words;
 use crate::tools_form::{mcps, mcps_of, tools, tools_of};
 
 const PREFIX: &str = "config";
@@ -293,9 +293,10 @@ async fn report(app: &App, session: &Session, sent: &Sent) -> Result<Vec<String>
     let path = format!("{}/check", session.api());
     let report = app
         .api
-        .send::<Value>(Method::POST, &path, &Value::Object(changes))
+        .send::<SwitchReport>(Method::POST, &path, &Value::Object(changes))
         .await?;
-    said.extend(words(&report));
+    said.push("With that the model would get:".to_owned());
+    said.extend(words(&report, None));
     Ok(said)
 }
 

@@ -32,7 +32,6 @@ mod routes;
 mod saved;
 mod session_form;
 mod sheet;
-mod switch_words;
 mod tools_form;
 mod usage;
 mod usage_picture;

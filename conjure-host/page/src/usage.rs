@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use conjure_core::foreign_text::clean;
+use conjure_core::numerals::thousands;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -343,19 +344,6 @@ fn usd(usd: f64) -> String {
     }
 }
 
-/// A number with blanks that do not break between its thousands.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push('\u{202f}');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
 async fn csv(State(app): State<App>, Query(asked): Query<Asked>) -> Result<Response, Failure> {
     let usage = read(&app, asked.days).await?;
     let mut lines = vec!["kind,name,replies,input,cache_read,cache_write,output,tokens,usd,unpriced_tokens,times,failed,duration_ms".to_owned()];
@@ -447,7 +435,6 @@ mod tests {
 
     #[test]
     fn numbers_are_readable() {
-        assert_eq!(thousands(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(
             (thousands(999), usd(0.0), usd(0.0042), usd(1.5)),
             (
