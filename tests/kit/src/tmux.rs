@@ -247,15 +247,17 @@ impl Cli {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        let program = self.run(&["display-message", "-p", "#{pane_pid}"]).ok();
-        let program = program.and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
+        let told = self.run(&["display-message", "-p", "#{pane_pid}"]);
+        let told = told.unwrap_or_default();
+        let pid = told.trim();
+        let program = pid.parse().ok().and_then(Pid::from_raw);
         // A server that has gone needs no end.
         let _ = self.run(&["kill-server"]);
         let _ = std::fs::remove_file(&self.socket);
         // The program ends with its terminal, a moment later: what it held is free then.
         let Some(program) = program else { return };
         let until = Instant::now() + ENDING;
-        while test_kill_process(program).is_ok() {
+        while test_kill_process(program).is_ok() && code_of_zombie(pid).is_none() {
             if Instant::now() > until {
                 let _ = kill_process(program, Signal::KILL);
                 return;
