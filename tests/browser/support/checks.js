@@ -90,8 +90,8 @@ export async function fits(page, what) {
   expect.soft(wrong, what).toEqual([]);
 }
 
-// Keeps a picture where the command line asked for them.
-export async function picture(page, name) {
+// A picture of the page, also kept where the command line asked for that.
+export function picture(page, name) {
   const folder = process.env.CONJURE_BROWSER_PICTURES;
-  if (folder) await page.screenshot({ path: `${folder}/${name}.png` });
+  return page.screenshot({ path: folder && `${folder}/${name}.png` });
 }

@@ -80,7 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn needs(args: &Args, with_deb: bool) -> Result<()> {
     let tools = [(args.old_glibc, "zigbuild"), (with_deb, "deb")];
     for (wanted, tool) in tools {
-        if wanted && !repo::succeeds(&mut repo::cargo([tool, "--version"])) {
+        // Asked as a program: `cargo zigbuild --version` is an error.
+        let program = format!("cargo-{tool}");
+        if wanted && !repo::succeeds(std::process::Command::new(program).arg("--version")) {
             bail!(
                 "cargo-{tool} is not installed; `cargo install cargo-{tool} --locked` installs it"
             );
