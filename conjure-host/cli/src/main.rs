@@ -244,7 +244,7 @@ enum CliVerb {
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
     Thread(thread::ThreadArgs),
-    /// Serve the HTTP API
+    /// Serve the page and the HTTP API
     ///
     /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise. Every client needs a token,
     /// also on this machine, where other users are: that of the user who serves is made at the first

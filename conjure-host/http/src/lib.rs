@@ -38,6 +38,7 @@ mod providers;
 mod questions;
 mod ranges;
 mod search;
+mod session_list;
 mod sessions;
 mod state;
 mod streams;

@@ -11,7 +11,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{JsonBody, Named, Params, Ref, line, text};
 use super::operations::{Operations, routes};
-use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
@@ -25,7 +24,7 @@ const LONGEST: usize = 100;
 
 pub(super) fn router() -> Operations {
     Operations::new()
-        .routes(routes!(list, create))
+        .routes(routes!(super::session_list::list, create))
         .routes(routes!(get, change, remove))
         .routes(routes!(check))
         .routes(routes!(tools))
@@ -36,7 +35,7 @@ pub(super) fn router() -> Operations {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Session)]
 pub(super) struct SessionResponse {
-    id: String,
+    pub(super) id: String,
     name: Option<String>,
     auth: SessionAuth,
     /// The model, as the provider names it.
@@ -84,6 +83,8 @@ struct SessionThread {
     label: String,
     /// The newest entry; 0 before the first.
     last_seq: u64,
+    /// When it last grew.
+    updated_at_ms: i64,
     turns: u64,
     replies: u64,
     usage: Tokens,
@@ -136,6 +137,7 @@ impl From<SessionView> for SessionResponse {
             id: thread.id,
             label: thread.label,
             last_seq: thread.last_seq,
+            updated_at_ms: thread.updated_at_ms,
             turns: thread.turns,
             replies: thread.replies,
             usage: thread.usage.into(),
@@ -302,22 +304,6 @@ struct RemoveQuery {
 enum ChatRetentionBody {
     Keep,
     Delete,
-}
-
-/// List sessions, the oldest first
-#[utoipa::path(get, path = "/api/v1/sessions", operation_id = "list_sessions", tag = "sessions",
-    params(Paging), responses((status = 200, description = "A page", body = Page<SessionResponse>)))]
-async fn list(
-    State(app): State<App>,
-    Params(paging): Params<Paging>,
-) -> Result<Json<Page<SessionResponse>>, Problem> {
-    let limit = paging.limit()?;
-    let after = paging.after()?;
-    let found = app.manager.list(after.as_deref(), limit + 1).await?;
-    let sessions = found.into_iter().map(SessionResponse::from).collect();
-    Ok(Json(Page::cut(sessions, limit, |one: &SessionResponse| {
-        &one.id
-    })))
 }
 
 /// Save a session

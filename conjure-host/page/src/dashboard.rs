@@ -1,10 +1,10 @@
-//! The first page: the sessions as cards that stay up to date, and the saved auths. Also the question
-//! before a session is deleted.
+//! The first page: the sessions as cards that stay up to date, what was used last first, and the saved
+//! auths. Also the question before a session is deleted.
 
 use std::collections::HashSet;
 
 use axum::Router;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::get;
@@ -12,17 +12,18 @@ use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::{SessionChange, SessionChangeStream, SessionState};
 use futures_util::stream;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::App;
 use crate::auths;
-use crate::client::segment;
+use crate::client::{ApiClient, ApiProblem, segment};
 use crate::failure::Failure;
 use crate::layout::{Nav, View, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece};
-use crate::saved::{Auth, Sent, Session, all, session};
+use crate::saved::{Auth, Page, Sent, Session, all, session};
 use crate::sheet::Question;
 use crate::when::time;
 
@@ -33,17 +34,76 @@ pub(crate) fn router() -> Router<App> {
         .route("/sessions/{session}/delete", get(ask).post(delete))
 }
 
-async fn show(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
-    let sessions: Vec<Session> = all(&app.api, "/api/v1/sessions").await?;
+/// Cards of a page: with more of them nobody finds anything by looking.
+const CARDS: usize = 48;
+
+/// Which sessions are shown.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Wanted {
+    /// Those that have all of these words.
+    #[serde(default)]
+    q: String,
+    /// Those behind a page.
+    #[serde(default)]
+    after: String,
+}
+
+impl Wanted {
+    async fn page(&self, api: &ApiClient) -> Result<Page<Session>, ApiProblem> {
+        let mut path = format!("/api/v1/sessions?order=used&limit={CARDS}");
+        for (name, value) in [("q", self.q.trim()), ("cursor", &self.after)] {
+            if !value.is_empty() {
+                path.push_str(&format!("&{name}={}", segment(value)));
+            }
+        }
+        api.get(&path).await
+    }
+
+    /// An address with the words, and with where its page begins.
+    fn url(&self, base: &str, after: Option<&str>) -> String {
+        let after = after.map(|after| format!("&after={}", segment(after)));
+        format!(
+            "{base}?q={}{}",
+            segment(self.q.trim()),
+            after.unwrap_or_default()
+        )
+    }
+}
+
+async fn show(
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let sessions = wanted.page(&app.api).await?;
     let auths: Vec<Auth> = all(&app.api, "/api/v1/auths").await?;
+    let is_first = wanted.after.is_empty();
+    let is_searched = !wanted.q.trim().is_empty();
+    let is_long = is_searched || !is_first || sessions.next.is_some();
     let body = html! {
         header."row spread" {
             h1 { "Sessions" }
             a.button.primary #session-new href="/new" data-dialog data-key="g n" { "New session" }
         }
-        section aria-label="Sessions" data-stream="/live/sessions" {
-            ul.cards #sessions { (cards(&sessions)) }
-            p.empty { "There is no session yet." }
+        section aria-label="Sessions" data-stream=[is_first.then(|| wanted.url("/live/sessions", None))] {
+            @if is_long {
+                form.row.find role="search" method="get" action="/" {
+                    input.grow #session-find type="search" name="q" value=(wanted.q.trim()) maxlength="200"
+                        placeholder="Name, model, directory or chat" aria-label="Find a session" autocomplete="off";
+                    button #session-find-go { "Find" }
+                    @if is_searched { a.button #session-find-all href="/" { "Show all" } }
+                }
+            }
+            ul.cards #sessions { (cards(&sessions.items)) }
+            p.empty { @if is_searched { "No session has these words." } @else { "There is no session yet." } }
+            @if is_long && (!is_first || sessions.next.is_some()) {
+                nav.row.more aria-label="Pages of sessions" {
+                    @if !is_first { a.button #sessions-first href=(wanted.url("/", None)) { "The latest sessions" } }
+                    @if let Some(next) = &sessions.next {
+                        a.button #sessions-more href=(wanted.url("/", Some(next))) { "More sessions" }
+                    }
+                }
+            }
         }
         section {
             header."row spread" {
@@ -61,8 +121,7 @@ async fn show(State(app): State<App>, request: PageRequest) -> Result<Response, 
 }
 
 fn cards(sessions: &[Session]) -> Markup {
-    // The newest first: it is the one that a person comes for.
-    html! { @for session in sessions.iter().rev() { (card(session)) } }
+    html! { @for session in sessions { (card(session)) } }
 }
 
 /// A session on the first page.
@@ -85,7 +144,7 @@ pub(crate) fn card(session: &Session) -> Markup {
                     None => "No chat is chosen",
                 }
             }
-            p.muted { "Changed " (time(session.updated_at_ms)) }
+            p.muted { "Used " (time(session.used_at_ms())) }
             div.row {
                 a.button.small id={ "session-config-" (id) } href={ (at) "/config" } data-dialog
                     aria-label={ "Config of " (name) } { "Config" }
@@ -121,14 +180,20 @@ fn badge(session: &Session) -> Markup {
 /// What a stream of the sessions knows.
 struct Following {
     app: App,
+    wanted: Wanted,
     changes: SessionChangeStream,
     /// The cards that are on the page.
     shown: HashSet<String>,
     has_begun: bool,
 }
 
-async fn follow(State(app): State<App>, request: Request) -> Response {
+async fn follow(
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+    request: Request,
+) -> Response {
     let following = Following {
+        wanted,
         changes: app.manager.changes(),
         app: app.clone(),
         shown: HashSet::new(),
@@ -165,9 +230,10 @@ impl Following {
     }
 
     async fn all_of_them(&mut self) -> Markup {
-        let Ok(sessions) = all::<Session>(&self.app.api, "/api/v1/sessions").await else {
+        let Ok(sessions) = self.wanted.page(&self.app.api).await else {
             return html! {};
         };
+        let sessions = sessions.items;
         self.shown = sessions.iter().map(|session| session.id.clone()).collect();
         piece(Swap::Inner, "sessions", &cards(&sessions))
     }
@@ -178,11 +244,15 @@ impl Following {
             return html! {};
         };
         let card = card(&session);
-        if self.shown.insert(session.id.clone()) {
-            piece(Swap::Prepend, "sessions", &card)
-        } else {
-            piece(Swap::Outer, &format!("session-{}", session.id), &card)
+        if self.shown.contains(&session.id) {
+            return piece(Swap::Outer, &format!("session-{}", session.id), &card);
         }
+        if !self.wanted.q.trim().is_empty() {
+            // Whether it has the words is known to whoever made the list.
+            return self.all_of_them().await;
+        }
+        self.shown.insert(session.id.clone());
+        piece(Swap::Prepend, "sessions", &card)
     }
 }
 

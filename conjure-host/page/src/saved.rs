@@ -17,9 +17,10 @@ const MOST: usize = 1_000;
 
 /// A page of a list.
 #[derive(Deserialize)]
-struct Page<T> {
-    items: Vec<T>,
-    next: Option<String>,
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    /// Where the next one begins.
+    pub(crate) next: Option<String>,
 }
 
 /// A saved auth.
@@ -132,6 +133,7 @@ impl PersonaCopy {
 pub(crate) struct SessionThread {
     pub(crate) label: String,
     pub(crate) turns: u64,
+    pub(crate) updated_at_ms: i64,
 }
 
 impl Session {
@@ -154,6 +156,12 @@ impl Session {
     /// Its address in the API.
     pub(crate) fn api(&self) -> String {
         format!("/api/v1/sessions/{}", segment(&self.id))
+    }
+
+    /// When it was changed or its thread grew, whichever was later.
+    pub(crate) fn used_at_ms(&self) -> i64 {
+        let thread = self.thread.as_ref().map(|thread| thread.updated_at_ms);
+        self.updated_at_ms.max(thread.unwrap_or_default())
     }
 
     /// Whether a turn runs.

@@ -59,7 +59,7 @@ pub use pages::{EntryPage, Window};
 pub use record::{Committed, Log, Record, ThreadLog};
 pub use requests::{Owner, ProcessRequest, RequestReply};
 pub use runs::{Run, RunState, RunUsage, RunsOf, SessionTotals};
-pub use saved::{JsonText, McpServer, Persona, Plugin, SavedAuth, SavedSession};
+pub use saved::{JsonText, McpServer, Persona, Plugin, SavedAuth, SavedSession, SessionCursor};
 pub use search::{Excerpt, Found};
 pub use signals::{StoreSignal, StoreSignals};
 pub use store::{Options, Store};

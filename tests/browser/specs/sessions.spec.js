@@ -57,6 +57,39 @@ test('what is wrong stands at its field, and what was filled in stays', async ({
   await expect(memory.getByText('is no JSON')).toBeVisible();
 });
 
+test('among many sessions what was used last comes first, and words find the others', async ({ page, server, session }) => {
+  for (let at = 0; at < 60; at += 1) await session(`team-${at}`);
+  await server.api('PATCH', '/sessions/team-3', { model: 'claude-mock-2' });
+  await page.goto('/');
+  const cards = page.locator('#sessions > li');
+  await expect(cards).toHaveCount(48);
+  await expect(cards.first()).toContainText('team-3');
+  await page.getByRole('link', { name: 'More sessions' }).click();
+  await expect(cards).toHaveCount(12);
+  await page.getByRole('link', { name: 'The latest sessions' }).click();
+  await page.getByRole('searchbox', { name: 'Find a session' }).fill('TEAM-4');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/q=TEAM-4/);
+  await expect(cards).toHaveCount(11);
+  // One that comes is shown if it has the words.
+  await session('team-47-b');
+  await expect(cards).toHaveCount(12);
+  await session('another');
+  await server.api('PATCH', '/sessions/team-40', { model: 'claude-mock-3' });
+  await expect(page.locator('#sessions')).toContainText('claude-mock-3');
+  await expect(cards).toHaveCount(12);
+  await page.goto('/?q=nobody');
+  await expect(page.getByText('No session has these words.')).toBeVisible();
+  await page.getByRole('link', { name: 'Show all' }).click();
+  await expect(cards).toHaveCount(48);
+  // The sidebar has the one that is looked at, too.
+  await page.goto('/sessions/team-0');
+  const listed = page.getByRole('navigation', { name: 'Sessions' }).getByRole('link');
+  await expect(listed).toHaveCount(13);
+  await expect(listed.last()).toHaveText('team-0');
+  await expect(listed.last()).toHaveAttribute('aria-current', 'true');
+});
+
 test('a session goes on with a chat that there is, or with a fork of it', async ({ page, server, model, session }) => {
   await session('first');
   await model.says('The lamp is broken.');

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use conjure_core::foreign_text::clean;
-use conjure_runtime::manager::SessionState;
+use conjure_runtime::manager::{SessionState, SessionView};
 use conjure_store::{RunsOf, StoreError, Thread, ThreadId};
 use maud::{Markup, html};
 
@@ -112,9 +112,19 @@ async fn of_session(app: &App, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
     Ok(threads)
 }
 
-/// The sessions, for the sidebar.
+/// The sessions that were used last, and the one that is looked at, for the sidebar.
 pub(crate) async fn sessions(app: &App, here: &Place) -> Markup {
-    let sessions = app.manager.list(None, SESSIONS).await.unwrap_or_default();
+    let recent = app.manager.recent("", None, SESSIONS).await;
+    let mut sessions: Vec<SessionView> = recent
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(session, _)| session)
+        .collect();
+    if !sessions.iter().any(|session| session.id == here.session)
+        && let Ok(session) = app.manager.get(&here.session).await
+    {
+        sessions.push(session);
+    }
     html! {
         nav.threads #other-sessions aria-label="Sessions" {
             h2 { "Sessions" }

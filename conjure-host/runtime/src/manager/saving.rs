@@ -17,7 +17,7 @@ use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
 use conjure_providers::auths::MCP_SECRETS;
 use conjure_store::{
-    JsonText, RunState, SavedAuth, SavedSession as Row, StoreError, Thread, ThreadId,
+    JsonText, RunState, SavedAuth, SavedSession as Row, SessionCursor, StoreError, Thread, ThreadId,
 };
 
 impl Manager {
@@ -71,6 +71,26 @@ impl Manager {
         let mut views = Vec::new();
         for row in self.inner.store.sessions(after, limit).await? {
             views.push(self.view(row).await?);
+        }
+        Ok(views)
+    }
+
+    /// At most `limit` sessions that have all of these words in their name, model, working directory
+    /// or the label of their thread; what was used last comes first. Each with where the list goes on
+    /// behind it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn recent(
+        &self,
+        words: &str,
+        behind: Option<&SessionCursor>,
+        limit: u64,
+    ) -> Result<Vec<(SessionView, SessionCursor)>, ManagerError> {
+        let rows = self.inner.store.recent_sessions(words, behind, limit);
+        let mut views = Vec::new();
+        for (row, place) in rows.await? {
+            views.push((self.view(row).await?, place));
         }
         Ok(views)
     }
@@ -396,6 +416,7 @@ impl ThreadView {
             id: thread.id,
             label: thread.label,
             last_seq: thread.last_seq,
+            updated_at_ms: thread.updated_at_ms,
             turns: thread.last_turn,
             replies: totals.replies,
             usage: totals.usage,

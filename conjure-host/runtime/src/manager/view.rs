@@ -192,6 +192,8 @@ pub struct ThreadView {
     pub label: String,
     /// The newest entry.
     pub last_seq: u64,
+    /// When it last grew, in milliseconds since 1970.
+    pub updated_at_ms: i64,
     /// How many turns it has.
     pub turns: u64,
     /// How many replies of models it has.

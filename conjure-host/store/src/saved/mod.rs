@@ -7,6 +7,7 @@ mod auths;
 mod mcp_servers;
 mod personas;
 mod plugins;
+mod recent;
 mod row;
 mod sessions;
 
@@ -23,6 +24,7 @@ pub use auths::SavedAuth;
 pub use mcp_servers::McpServer;
 pub use personas::Persona;
 pub use plugins::Plugin;
+pub use recent::SessionCursor;
 use row::{TableRow, table_row};
 pub use sessions::SavedSession;
 pub(crate) use sessions::free_name;

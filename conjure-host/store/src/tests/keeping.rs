@@ -15,6 +15,7 @@ cases! {
     a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used
     sessions_personas_and_servers_are_made_changed_listed_and_removed
     a_session_is_found_by_its_name_its_auth_and_its_thread
+    sessions_are_listed_by_their_last_use_and_found_by_words
     the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still
     texts_with_nul_are_kept_without_it_and_found_nowhere
     a_plugin_is_noted_once_with_its_first_and_last_time
@@ -127,6 +128,53 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     assert_eq!(store.mcp_servers(None, 9).await.unwrap().len(), 1);
     store.delete_mcp_server(&server.id).await.unwrap();
     assert!(store.mcp_servers(None, 9).await.unwrap().is_empty());
+}
+
+async fn sessions_are_listed_by_their_last_use_and_found_by_words(bed: Bed) {
+    let store = bed.open().await;
+    let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
+    let auth = store.create_auth(auth).await.unwrap();
+    store
+        .create_thread(&id("t"), "Ärger im Turm")
+        .await
+        .unwrap();
+    let mut made = Vec::new();
+    for at in 0..5_i64 {
+        let session = SavedSession {
+            name: Some(format!("Site {at}")),
+            chat_thread_id: (at == 1).then(|| "t".to_owned()),
+            // All of them older than the thread.
+            updated_at_ms: at % 3,
+            ..SavedSession::new(&auth.id, "gpt", format!("/home/{at}_%"))
+        };
+        made.push(store.create_session(session).await.unwrap());
+    }
+    let names = async |words: &str, limit| {
+        let mut behind = None;
+        let mut names = Vec::new();
+        loop {
+            let page = store.recent_sessions(words, behind.as_ref(), limit);
+            let page = page.await.unwrap();
+            let Some((_, last)) = page.last() else {
+                return names;
+            };
+            behind = Some(last.clone());
+            names.extend(page.into_iter().map(|(session, _)| session.name.unwrap()));
+        }
+    };
+    // By the time of change or of the thread, then the one that was made later.
+    let all = ["Site 1", "Site 2", "Site 4", "Site 3", "Site 0"];
+    for limit in [1, 2, 5, 9] {
+        assert_eq!(names("", limit).await, all, "{limit} at once");
+    }
+    assert_eq!(names("SITE gpt", 2).await, all);
+    assert_eq!(names("ärger", 9).await, ["Site 1"]);
+    assert_eq!(names("/home/3_% site", 9).await, ["Site 3"]);
+    for nothing in ["/home/3__", "nul \0", "claude"] {
+        assert!(names(nothing, 9).await.is_empty(), "{nothing}");
+    }
+    store.delete_session(&made[2].id).await.unwrap();
+    assert_eq!(names("", 9).await, ["Site 1", "Site 4", "Site 3", "Site 0"]);
 }
 
 async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {

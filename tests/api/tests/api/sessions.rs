@@ -61,6 +61,43 @@ fn a_session_is_made_listed_changed_and_deleted() {
 }
 
 #[test]
+fn what_was_used_last_comes_first_and_words_find_it() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    let names = ["north pier", "south pier", "lamp"];
+    let made = names.map(|name| stage.session(&json!({ "name": name })));
+    let listed = |query: &str| -> Vec<String> {
+        let mut names = Vec::new();
+        let mut path = format!("/api/v1/sessions?order=used&limit=1{query}");
+        loop {
+            let page = server.get(&path).is(200).json();
+            let items = page["items"].as_array().unwrap().iter();
+            names.extend(items.map(|item| text(&item["name"])));
+            let Some(next) = page["next"].as_str() else {
+                return names;
+            };
+            path = format!("/api/v1/sessions?order=used&limit=1{query}&cursor={next}");
+        }
+    };
+    assert_eq!(listed(""), ["lamp", "south pier", "north pier"]);
+    let path = format!("/api/v1/sessions/{}", text(&made[0]["id"]));
+    let change = json!({ "model": "another" });
+    server.send("PATCH", &path, &change).is(200);
+    assert_eq!(listed(""), ["north pier", "lamp", "south pier"]);
+    // A turn is use as well.
+    stage.model.says(Message::new().text("It burns."));
+    stage.talk(&text(&made[1]["id"]), "Does it burn?");
+    assert_eq!(listed(""), ["south pier", "north pier", "lamp"]);
+    assert_eq!(listed("&q=PIER"), ["south pier", "north pier"]);
+    assert_eq!(listed("&q=pier%20another"), ["north pier"]);
+    assert_eq!(listed("&q=nothing"), [""; 0]);
+    for wrong in ["q=pier", "order=used&cursor=b3k", "order=name"] {
+        let path = format!("/api/v1/sessions?{wrong}");
+        server.get(&path).is(422);
+    }
+}
+
+#[test]
 fn what_cannot_be_is_said_and_changes_nothing() {
     let stage = Stage::new();
     let server = &stage.server;
