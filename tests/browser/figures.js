@@ -5,35 +5,13 @@ import { request } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
+import { longThread } from './support/long.js';
 import { test } from './support/test.js';
 
 test.setTimeout(600_000);
 
 const print = (name, value, goal) => console.log(`figure\t${name}\t${value}\t(${goal})`);
 const percentile = (all, share) => all.sort((a, b) => a - b)[Math.floor(all.length * share)];
-
-// A thread with many entries: one turn that was really made, exported, and written out again and again.
-async function longThread(server, thread, entries) {
-  const answer = await fetch(`${server.url}/api/v1/threads/${thread}/export`, { headers: server.token });
-  const lines = (await answer.text()).trim().split('\n').map((line) => JSON.parse(line));
-  const [first, ...records] = lines.filter(({ entry }) => entry).map(({ entry }) => entry);
-  if (records.length === 0) throw new Error('the export has no entries of a turn');
-  const ids = JSON.stringify(records).matchAll(/"(?:call_id|turn_id)":"([^"]+)"/g);
-  const unique = new Set([...ids].map(([, id]) => id));
-  const out = [first];
-  for (let turn = 1; out.length < entries; turn += 1) {
-    let text = JSON.stringify(records);
-    for (const id of unique) text = text.replaceAll(`"${id}"`, `"${id}-${turn}"`);
-    for (const record of JSON.parse(text)) out.push({ ...record, seq: out.length + 1, turn });
-  }
-  const made = await fetch(`${server.url}/api/v1/threads/import`, {
-    method: 'POST',
-    headers: { ...server.token, 'content-type': 'application/jsonl' },
-    body: out.map((entry) => `${JSON.stringify({ entry })}\n`).join(''),
-  });
-  if (!made.ok) throw new Error(`the import was refused: ${await made.text()}`);
-  return { id: (await made.json()).id, entries: out.length };
-}
 
 test('a long thread: first paint and nodes; bytes of script and style', async ({ page, server, model, session }) => {
   await session('site');
@@ -77,8 +55,20 @@ test('typing while a stream of 100 events a second runs', async ({ page, model, 
     };
     requestAnimationFrame(frame);
   });
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send('Performance.enable');
+  const spent = async () => {
+    const { metrics } = await devtools.send('Performance.getMetrics');
+    return Object.fromEntries(metrics.map(({ name, value }) => [name, value]));
+  };
+  const before = await spent();
   await page.keyboard.type('the quick brown fox jumps over the lazy dog '.repeat(4), { delay: 40 });
   const frames = await page.evaluate(() => window.frames_);
+  const after = await spent();
+  for (const name of ['ScriptDuration', 'RecalcStyleDuration', 'LayoutDuration', 'TaskDuration']) {
+    const share = (after[name] - before[name]) / (after.Timestamp - before.Timestamp);
+    print(`while typing, ${name}`, `${(share * 1000).toFixed(0)} ms a second`, 'what a frame is made of');
+  }
   print('a frame while typing, p95', `${percentile(frames, 0.95).toFixed(1)} ms`, 'at most 16 ms, 16.7 being every frame of 60 Hz');
 });
 

@@ -125,6 +125,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
                 auths,
                 options: args.options(),
                 page: Some(Box::new(page)),
+                share: Some(share()),
             };
             let listening = api.listen(args.listen, access).await;
             Ok(listening?)
@@ -166,6 +167,19 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     Box::pin(signals.cancelling(&end, serving)).await?;
     drop(announced);
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+}
+
+/// Makes the file of a thread that is given to others, as the page shows it.
+fn share() -> conjure_http::ShareThread {
+    Arc::new(|store, thread| {
+        Box::pin(async move {
+            let label = store.thread(&thread).await?.label;
+            Ok(conjure_http::SharedThread {
+                name: conjure_page::shared_file_name(&label, &thread),
+                html: conjure_page::shared_html(&store, &thread).await?,
+            })
+        })
+    })
 }
 
 /// The page, over what the server gives it.

@@ -27,7 +27,8 @@ use super::{
   conjure thread check 0193… --to openai/gpt-5      # before going on with another model
   conjure thread unfold 0193…                       # let the model read again what a summary hides
   conjure thread fork 0193… --at 12                 # another way from entry 12 on
-  conjure thread export 0193… --to talk.jsonl")]
+  conjure thread export 0193… --to talk.jsonl
+  conjure thread export 0193… --html talk.html      # for others to read in a browser")]
 pub(crate) struct ThreadArgs {
     #[command(subcommand)]
     verb: ThreadVerb,
@@ -69,7 +70,7 @@ enum ThreadVerb {
     Rename(thread_change::Rename),
     /// Delete what it holds for good, except for what its forks show; its id stays
     Clear(thread_change::Clear),
-    /// Write it as JSON lines, one record a line, or as a cassette to be replayed
+    /// Write it as JSON lines, one record a line, as HTML to be read, or as a cassette to be replayed
     Export(Box<thread_transfer::Export>),
     /// Read a thread that was exported
     Import(thread_transfer::ImportThreadArgs),

@@ -1,4 +1,4 @@
-//! `conjure thread export | import`: a thread as JSON lines, or as a cassette.
+//! `conjure thread export | import`: a thread as JSON lines, as HTML to be read, or as a cassette.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,12 @@ pub(crate) struct Export {
     #[arg(value_name = "ID")]
     thread: String,
     /// The file; it must not be there yet [default: standard output]
-    #[arg(long, value_name = "FILE", conflicts_with = "cassette")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cassette", "html"])]
     to: Option<PathBuf>,
+    /// Write it as one HTML file that others can read in a browser: no script, nothing fetched,
+    /// pictures of up to 2 MiB in it. The file must not be there yet
+    #[arg(long, value_name = "FILE", conflicts_with = "cassette")]
+    html: Option<PathBuf>,
     /// Write it as model requests, replies and results, which `conjure replay` runs again; the
     /// options of a session say with which tools and rules. The file must not be there yet
     #[arg(long, value_name = "FILE")]
@@ -48,6 +52,10 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, CliErr
     }
     let store = global.store().await?;
     let thread = id(&args.thread)?;
+    if let Some(to) = &args.html {
+        let html = Box::pin(conjure_page::shared_html(&store, &thread)).await?;
+        return written(global, &thread, to, html.as_bytes());
+    }
     let text = json_lines(&store.read(&thread).await?);
     let text = text.map_err(CliError::host_from)?;
     let Some(to) = &args.to else {

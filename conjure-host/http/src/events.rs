@@ -148,8 +148,10 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
 
 /// Follow the sessions
 ///
-/// Server-sent events without numbers, of the kinds `state`, `saved`, `deleted` and `missed`. It
-/// begins with `missed`: what is known of the sessions is to be read anew, as whenever it comes.
+/// Server-sent events without numbers, of the kinds `state`, `saved`, `deleted`, `thread` and
+/// `missed`. `thread` says that one was named, cleared or removed, with its `label`, `cleared_upto`
+/// and `removed`; what another program does is told of threads that somebody follows. It begins
+/// with `missed`: what is known of the sessions is to be read anew, as whenever it comes.
 #[utoipa::path(get, path = "/api/v1/events", operation_id = "follow_sessions", tag = "events",
     params(SessionsQuery), responses((status = 200, description = "The stream", body = Streamed,
         content_type = "text/event-stream")))]
@@ -177,6 +179,7 @@ async fn of_sessions(
                 SessionChange::State { .. } => "state",
                 SessionChange::Saved { .. } => "saved",
                 SessionChange::Deleted { .. } => "deleted",
+                SessionChange::Thread { .. } => "thread",
                 SessionChange::Missed => "missed",
             };
             let event = Sent::default().event(name).json_data(&change).ok()?;

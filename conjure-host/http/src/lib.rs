@@ -36,6 +36,7 @@ mod plugins;
 mod problem;
 mod providers;
 mod questions;
+mod queued_turns;
 mod ranges;
 mod search;
 mod session_list;
@@ -78,7 +79,9 @@ use streams::Streams;
 
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 pub use openapi::document;
-pub use page_parts::{FollowStream, MakePage, Page, PageParts, ShowProblem, ShownProblem};
+pub use page_parts::{
+    FollowStream, MakePage, Page, PageParts, ShareThread, SharedThread, ShowProblem, ShownProblem,
+};
 pub use state::ApiOptions;
 
 /// Imports that may be read at the same time.
@@ -98,6 +101,8 @@ pub struct Api {
     pub options: ApiOptions,
     /// A page for browsers beside the API.
     pub page: Option<MakePage>,
+    /// Makes the file of a thread that is given to others.
+    pub share: Option<ShareThread>,
 }
 
 /// Why there is no server.
@@ -204,6 +209,7 @@ impl ApiServer {
             fetching: Default::default(),
             logins: Default::default(),
             browsers: self.browsers,
+            share: self.api.share,
             streams: Streams::new(options.max_connections),
         });
         let url = conjure_http_server::url(self.address);
@@ -321,6 +327,7 @@ fn routes() -> Operations {
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())
+        .merge(queued_turns::router())
         .merge(uploads::router())
         .merge(approvals::router())
         .merge(questions::router())
@@ -330,6 +337,7 @@ fn routes() -> Operations {
         .merge(search::router())
         .merge(usage::router())
         .merge(transfer::export_router())
+        .merge(transfer::shared_router())
         .merge(transfer::import_router())
         .merge(files::router())
 }

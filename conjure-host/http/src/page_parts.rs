@@ -14,6 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
+use conjure_store::{Store, StoreError, ThreadId};
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::middleware::ClientName;
@@ -51,6 +53,20 @@ pub type ShowProblem = Arc<dyn Fn(&ShownProblem, &HeaderMap) -> Response + Send 
 
 /// Makes the page when the server begins to serve.
 pub type MakePage = Box<dyn FnOnce(PageParts) -> Page + Send>;
+
+/// Makes the file of a thread that is given to others.
+pub type ShareThread = Arc<
+    dyn Fn(Store, ThreadId) -> BoxFuture<'static, Result<SharedThread, StoreError>> + Send + Sync,
+>;
+
+/// A thread as a file for others.
+#[derive(Debug, Clone)]
+pub struct SharedThread {
+    /// What the file is called: letters, digits and `-` before its ending.
+    pub name: String,
+    /// What is in it.
+    pub html: String,
+}
 
 /// A problem, for people.
 #[derive(Debug, Clone)]

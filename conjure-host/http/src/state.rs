@@ -11,6 +11,7 @@ use super::browsers::Browsers;
 use super::fetching::Fetching;
 use super::mcp_logins::Logins;
 use super::metrics::Metrics;
+use super::page_parts::ShareThread;
 use super::problem::Problem;
 use super::streams::Streams;
 use conjure_providers::auths::Auths;
@@ -75,6 +76,8 @@ pub(super) struct AppParts {
     /// Logins to MCP servers.
     pub(super) logins: Logins,
     pub(super) browsers: Browsers,
+    /// Makes the file of a thread that is given to others, where there is a page.
+    pub(super) share: Option<ShareThread>,
     /// Streams of events that are open.
     pub(super) streams: Streams,
 }

@@ -11,6 +11,7 @@ use conjure_core::log::EntryBody;
 
 use super::extract::{Id, Named, SentLines};
 use super::operations::{Operations, routes};
+use super::page_parts::SharedThread;
 use super::problem::Problem;
 use super::state::App;
 use super::threads::ThreadResponse;
@@ -21,6 +22,10 @@ const LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 
 pub(super) fn export_router() -> Operations {
     Operations::new().routes(routes!(export))
+}
+
+pub(super) fn shared_router() -> Operations {
+    Operations::new().routes(routes!(share))
 }
 
 pub(super) fn import_router() -> Operations {
@@ -44,6 +49,42 @@ async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Resp
         (header::CONTENT_DISPOSITION, name),
     ];
     Ok((said, lines).into_response())
+}
+
+/// Export a thread as one HTML file, to be read by others
+///
+/// It has no script and fetches nothing: style and pictures are in it, those of at most 2 MiB, and
+/// 16 MiB in all. Of other files it has the names.
+#[utoipa::path(get, path = "/api/v1/threads/{thread}/export/html",
+    operation_id = "export_thread_html", tag = "threads",
+    params(("thread" = String, Path, description = "The thread's id")),
+    responses((status = 200, description = "The file", body = String, content_type = "text/html"),
+        (status = 501, description = "The server has no page, which makes it")))]
+async fn share(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+    let id = ThreadId::parse(&id)?;
+    let Some(share) = &app.share else {
+        return Err(Problem::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "no-page",
+            "this server has no page, which makes such files; `conjure thread export --html` does",
+        ));
+    };
+    let SharedThread { name, html } = share(app.store.clone(), id).await?;
+    let name = format!("attachment; filename=\"{name}\"");
+    let name = HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"));
+    let policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+    let said = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=utf-8"),
+        ),
+        (header::CONTENT_DISPOSITION, name),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(policy),
+        ),
+    ];
+    Ok((said, html).into_response())
 }
 
 /// Import a thread that was exported, under a new id

@@ -45,7 +45,7 @@ pub(super) fn router() -> Operations {
 /// A turn.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Turn)]
-struct TurnView {
+pub(super) struct TurnView {
     id: String,
     /// The session's id; null when that is gone.
     session: Option<String>,
@@ -358,7 +358,7 @@ async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
 }
 
 /// A turn, with what it waits for.
-async fn view(app: &App, run: Run) -> TurnView {
+pub(super) async fn view(app: &App, run: Run) -> TurnView {
     let mut view = TurnView::from(run);
     if let (TurnState::Running, Some(session)) = (&view.state, &view.session) {
         // Where whoever runs it does not say what it waits for, the turn is shown all the same.

@@ -51,6 +51,11 @@ impl Asset {
     }
 }
 
+/// The styles themselves.
+pub(crate) fn styles() -> String {
+    STYLES.concat()
+}
+
 /// Where the styles are.
 pub(crate) fn style_url() -> String {
     let [style, _, _] = &*ASSETS;

@@ -28,6 +28,7 @@ pub(crate) fn router() -> Router<App> {
     Router::new()
         .route("/sessions/{session}/config", get(show).post(save))
         .route("/sessions/{session}/config/check", post(check))
+        .route("/sessions/{session}/config/filter", post(filter))
 }
 
 /// A session, as a form of it is shown.
@@ -52,6 +53,25 @@ async fn show(
         sent: &Sent::default(),
         problem: None,
         seen: &seen,
+        asks_when: false,
+    };
+    let body = form(&app, &shown).await?;
+    Ok(sheet(&request, Nav::Sessions, &title(&session), &body))
+}
+
+/// The form with the saved auths of the provider that was chosen, for a browser without script.
+async fn filter(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: PageRequest,
+    sent: Sent,
+) -> Result<Response, Failure> {
+    let (session, _) = tagged(&app, &name).await?;
+    let shown = Shown {
+        session: &session,
+        sent: &sent,
+        problem: None,
+        seen: &sent.text("seen"),
         asks_when: false,
     };
     let body = form(&app, &shown).await?;
@@ -89,14 +109,15 @@ async fn form(app: &App, shown: &Shown<'_>) -> Result<Markup, ApiProblem> {
             now.to_owned()
         }
     };
+    let at = session.url();
     let fields = AuthFields {
         prefix: PREFIX,
         choices: &choices,
         provider: &text("provider", &session.auth.provider),
         auth: &text("auth", &session.auth.id),
         model: &text("model", &session.model),
+        filter: &format!("{at}/config/filter"),
     };
-    let at = session.url();
     Ok(html! {
         form #config-form method="post" action={ (at) "/config" } data-swap {
             (seen_field(shown.seen))

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::http::Method;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -29,6 +29,7 @@ const PREFIX: &str = "new";
 pub(crate) fn router() -> Router<App> {
     Router::new()
         .route("/new", get(new).post(create))
+        .route("/new/filter", post(filter))
         .route("/choices/{prefix}", get(choices))
         .route("/choices/{prefix}/models", get(listed))
 }
@@ -52,6 +53,16 @@ async fn new(
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
 }
 
+/// The form with the saved auths of the provider that was chosen, for a browser without script.
+async fn filter(
+    State(app): State<App>,
+    request: PageRequest,
+    sent: Sent,
+) -> Result<Response, Failure> {
+    let body = form(&app, &sent, None).await?;
+    Ok(sheet(&request, Nav::Sessions, TITLE, &body))
+}
+
 async fn form(app: &App, sent: &Sent, problem: Option<&ApiProblem>) -> Result<Markup, ApiProblem> {
     let choices = Choices::read(app).await?;
     if choices.has_no_auth() {
@@ -69,6 +80,7 @@ async fn form(app: &App, sent: &Sent, problem: Option<&ApiProblem>) -> Result<Ma
         provider: &provider,
         auth: &auth,
         model: &model,
+        filter: "/new/filter",
     };
     Ok(html! {
         form #new-form method="post" action="/new" data-swap {
@@ -182,6 +194,8 @@ async fn choices(
         provider: &chosen.provider,
         auth: &chosen.auth,
         model: "",
+        // Who asks for pieces has a script.
+        filter: "",
     };
     let fresh = fields.show(&Wrong::of(None, &[]));
     Ok(pieces(piece(

@@ -225,7 +225,7 @@ impl Following {
                     &html! {},
                 ))
             }
-            SessionChange::Missed => Some(self.all_of_them().await),
+            SessionChange::Thread { .. } | SessionChange::Missed => Some(self.all_of_them().await),
         }
     }
 

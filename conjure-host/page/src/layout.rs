@@ -8,6 +8,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::assets;
 use crate::request::{PageRequest, Theme};
 use crate::respond::html_response;
+use crate::search;
 
 /// Where in the navigation a page stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,9 +96,14 @@ fn sidebar(request: &PageRequest, view: &View<'_>) -> Markup {
         header.top {
             button.plain #menu-open type="button" popovertarget="menu" aria-label="Menu" { "☰" }
             a.brand href="/" { "Conjure" }
+            a.button.plain #search-open href="/search" data-key="g s" { "Search" }
         }
         aside #menu popover aria-label="Menu" {
             a.brand href="/" { "Conjure" }
+            form role="search" aria-label="Search all chats" method="get" action="/search" {
+                input #search type="search" name="q" required maxlength=(search::LONGEST) data-key="g s"
+                    placeholder="Search" aria-label="Search all chats" autocomplete="off";
+            }
             nav aria-label="Main" {
                 ul {
                     @for (nav, url, words, id, keys) in LINKS {
@@ -136,10 +142,11 @@ fn themes(request: &PageRequest) -> Markup {
 }
 
 fn shortcuts(view: &View<'_>) -> Markup {
-    let general = [
+    let general: [(&str, &str); 4] = [
         ("?", "This list"),
         ("Esc", "Close what is open"),
         ("/", "Go to the message"),
+        ("g s", "Search all chats"),
     ];
     html! {
         dialog #shortcuts aria-labelledby="shortcuts-title" {

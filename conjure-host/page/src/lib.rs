@@ -30,6 +30,7 @@ mod request;
 mod respond;
 mod routes;
 mod saved;
+mod search;
 mod session_form;
 mod sheet;
 mod tools_form;
@@ -49,6 +50,8 @@ use conjure_runtime::manager::Manager;
 use tokio_util::sync::CancellationToken;
 
 use client::ApiClient;
+
+pub use conversation::{shared_file_name, shared_html};
 
 /// What the page is made over.
 pub struct PageParts {
@@ -104,6 +107,7 @@ pub fn router(parts: PageParts) -> Router {
         .merge(plugin_add::router())
         .merge(plugins::router())
         .merge(routes::router())
+        .merge(search::router())
         .merge(usage::router())
         .layer(from_fn(failure::show))
         .layer(from_fn(request::refuse_foreign))

@@ -9,7 +9,7 @@ const toEnd = () => scroller.scrollTo(0, scroller.scrollHeight);
 const follows = () => document.querySelector("[data-follow]") !== null;
 
 // Pieces: `<template data-swap=HOW data-target=ID>`.
-
+const HOW = { outer: "replaceWith", inner: "replaceChildren", append: "append", prepend: "prepend", remove: "remove" };
 function swap(html) {
   const holder = document.createElement("template");
   holder.innerHTML = html;
@@ -34,13 +34,7 @@ function put(piece) {
   // What comes above the reader moves nothing of what they read.
   const mark = target.id === "older" ? target.nextElementSibling : null;
   const top = mark?.getBoundingClientRect().top;
-  switch (how) {
-    case "outer": target.replaceWith(content); break;
-    case "inner": target.replaceChildren(content); break;
-    case "append": target.append(content); break;
-    case "prepend": target.prepend(content); break;
-    case "remove": target.remove(); break;
-  }
+  target[HOW[how]]?.(content);
   if (mark) scroller.scrollTop += mark.getBoundingClientRect().top - top;
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
   if (target.tagName === "DIALOG") target.childElementCount ? show(target) : target.close();
@@ -122,7 +116,6 @@ addEventListener("submit", async (event) => {
 });
 
 // What depends on a choice: `data-change=URL` on a select, asked with the values of all of its form.
-
 addEventListener("change", ({ target }) => {
   if (target.dataset?.attach) attach([...target.files]).then(() => { target.value = ""; });
   if (!target.dataset?.change) return;
@@ -161,18 +154,13 @@ function follow(element) {
 let hidden;
 document.addEventListener("visibilitychange", () => {
   const element = document.querySelector("[data-stream]");
-  if (!element) return;
   clearTimeout(hidden);
-  if (document.hidden) {
-    hidden = setTimeout(() => { source?.close(); source = undefined; }, 20000);
-  } else if (!source || source.readyState === EventSource.CLOSED) {
-    follow(element);
-  }
+  if (document.hidden) hidden = setTimeout(() => { source?.close(); source = undefined; }, 20000);
+  else if (element && (!source || source.readyState === EventSource.CLOSED)) follow(element);
 });
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
 // What is fetched when it comes into sight: `data-fetch=URL`.
-
 const sight = new IntersectionObserver((seen) => {
   for (const { isIntersecting, target } of seen) {
     if (!isIntersecting) continue;
@@ -181,15 +169,29 @@ const sight = new IntersectionObserver((seen) => {
   }
 }, { rootMargin: "600px" });
 
+// Far from sight a part of a long conversation is kept as text, and its height with it: `data-chunk`.
+const far = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target, boundingClientRect } of seen) {
+    if (isIntersecting && target.kept !== undefined) {
+      target.innerHTML = target.kept;
+      target.kept = undefined;
+      target.style.height = "";
+    } else if (!isIntersecting && target.kept === undefined && !target.contains(document.activeElement)) {
+      target.kept = target.innerHTML;
+      target.style.height = `${boundingClientRect.height}px`;
+      target.replaceChildren();
+    }
+  }
+}, { rootMargin: "2000px" });
+
 function arm(part) {
-  for (const element of part.querySelectorAll("[data-fetch]:not([data-armed])")) {
+  for (const element of part.querySelectorAll(":is([data-fetch], [data-chunk]):not([data-armed])")) {
     element.dataset.armed = "";
-    sight.observe(element);
+    (element.dataset.fetch ? sight : far).observe(element);
   }
 }
 
 // Clicks.
-
 function show(dialog) {
   if (!dialog.open) dialog.showModal();
   raise();
@@ -236,7 +238,6 @@ function toggle(ids) {
 }
 
 // Keys: `data-key="g n"` on what they press.
-
 let before = "";
 addEventListener("keydown", (event) => {
   const { key, target } = event;
@@ -254,14 +255,14 @@ addEventListener("keydown", (event) => {
   if (writes || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const keys = before ? `${before} ${key}` : key;
   before = key === "g" && !before ? key : "";
-  const pressed = document.querySelector(`[data-key="${CSS.escape(keys)}"]`);
+  const all = [...document.querySelectorAll(`[data-key="${CSS.escape(keys)}"]`)];
+  const pressed = all.find((one) => one.checkVisibility()) ?? all[0];
   if (!pressed) return;
   event.preventDefault();
   pressed.matches("input, textarea") ? pressed.focus() : pressed.click();
 });
 
 // Files: `data-attach=URL` on the field that chooses them; also dropped and pasted ones.
-
 let uploads = 0;
 async function attach(files) {
   const field = document.querySelector("[data-attach]");
@@ -282,7 +283,6 @@ for (const how of ["drop", "paste"]) addEventListener(how, (event) => {
 });
 
 // Drafts: `data-draft=NAME` on a field.
-
 addEventListener("input", ({ target }) => {
   if (target.dataset?.draft) sessionStorage.setItem(target.dataset.draft, target.value);
 });

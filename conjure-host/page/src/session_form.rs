@@ -87,6 +87,8 @@ pub(crate) struct AuthFields<'a> {
     pub(crate) provider: &'a str,
     pub(crate) auth: &'a str,
     pub(crate) model: &'a str,
+    /// Where a form without script goes to have the saved auths filtered.
+    pub(crate) filter: &'a str,
 }
 
 impl AuthFields<'_> {
@@ -110,7 +112,7 @@ impl AuthFields<'_> {
                 @if let Some(auth) = chosen {
                     div data-fetch={ "/choices/" (prefix) "/models?auth=" (segment(&auth.id)) } {}
                 }
-                noscript { button formmethod="get" formnovalidate formaction={ "/" (prefix) } { "Filter" } }
+                noscript { button formnovalidate formaction=(self.filter) { "Filter" } }
             }
         }
     }

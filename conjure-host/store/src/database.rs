@@ -13,13 +13,13 @@ use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions as _, Connection as _};
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, broadcast};
 
 use crate::signals::SharedWatch;
 use crate::sql::{
     DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
 };
-use crate::{Location, StoreError, files};
+use crate::{Location, StoreError, ThreadId, files, thread_marks};
 
 /// How long a statement waits for another program's transaction.
 const BUSY: Duration = Duration::from_secs(5);
@@ -44,6 +44,8 @@ pub(crate) struct Database {
     server: Option<PgConnectOptions>,
     /// Who looks for what other processes write.
     pub(crate) watching: SharedWatch,
+    /// Tells of threads that this process names, clears or removes.
+    pub(crate) marked: broadcast::Sender<ThreadId>,
     read: Pool,
     write: Mutex<Writing>,
     /// Who may wait for that ahead of the writer of threads: a permit each.
@@ -128,6 +130,7 @@ impl Database {
             file,
             server,
             watching: SharedWatch::default(),
+            marked: broadcast::Sender::new(thread_marks::BEHIND),
             read,
             write: Mutex::new(Writing {
                 db: write,

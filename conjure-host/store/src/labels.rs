@@ -22,7 +22,9 @@ impl Store {
     pub async fn rename_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
         let tx = self.db().begin(false, "name the thread").await?;
         name(&tx, thread, label).await?;
-        tx.commit().await
+        tx.commit().await?;
+        self.tell_marked(thread);
+        Ok(())
     }
 
     /// Gives a thread that has no label this one, with a number from 2 on where another thread has
@@ -45,7 +47,9 @@ impl Store {
         }
         let free = free(&tx, label).await?;
         name(&tx, thread, &free).await?;
-        tx.commit().await
+        tx.commit().await?;
+        self.tell_marked(thread);
+        Ok(())
     }
 
     /// A thread's labels with their times in milliseconds since 1970, the oldest first.
@@ -119,5 +123,5 @@ pub(crate) async fn name(
     );
     tx.execute(&sql, [thread.as_str().into(), label.into()])
         .await?;
-    Ok(())
+    tx.notify_threads(std::iter::once(thread)).await
 }

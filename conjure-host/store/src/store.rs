@@ -56,7 +56,9 @@ impl Store {
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when another process has it open, and what
     /// the database says.
     pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
-        self.queue.clear(thread).await
+        self.queue.clear(thread).await?;
+        self.tell_marked(thread);
+        Ok(())
     }
 
     /// Clears a thread and takes it away, its runs included. Sessions that chose it have none then.
@@ -64,7 +66,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when it is open, and what the database says.
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
-        self.queue.remove(thread).await
+        self.queue.remove(thread).await?;
+        self.tell_marked(thread);
+        Ok(())
     }
 
     /// Whether the database takes what is written now: writes a sign of life of this process.

@@ -226,3 +226,25 @@ test('a change that stands against another one says so', async ({ page, server, 
   await expect(dialog).toHaveCount(0);
   expect((await server.api('GET', '/sessions/site')).model).toBe('claude-ours');
 });
+
+test('without script a provider filters the saved auths, and what was filled in stays', async ({ browser, server, session }) => {
+  await session('site');
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  const page = await context.newPage();
+  await page.goto(await server.link());
+  for (const [url, where] of [['/sessions/site/config', 'config'], ['/new', 'new']]) {
+    await page.goto(`${server.url}${url}`);
+    await page.locator(`#${where}-name`).fill('renamed');
+    await page.getByLabel('Provider').selectOption('openai');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect(page.getByLabel('Saved auth').locator('option')).toHaveText([/^open /]);
+    await expect(page.locator(`#${where}-name`)).toHaveValue('renamed');
+  }
+  await page.goto(`${server.url}/sessions/site/config`);
+  await page.getByLabel('Provider').selectOption('openai');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.getByLabel('Model').fill('gpt-mock');
+  await page.getByRole('button', { name: 'Save' }).click();
+  expect((await server.api('GET', '/sessions/site')).auth.name).toBe('open');
+  await context.close();
+});

@@ -55,6 +55,8 @@ export function views({ mcp, persona, auth }) {
     ['mcp', '/mcp'],
     ['plugins', '/plugins'],
     ['usage', '/usage'],
+    ['search', '/search?q=directory'],
+    ['search-nothing', '/search?q=nobody+said+this'],
     ...dialogs,
   ];
 }

@@ -21,6 +21,8 @@ const PLUGINS: [(&str, &str); 3] = [
     ("CONJURE_PLUGIN_MCP", "conjure-backend-mcp"),
     ("CONJURE_PLUGIN_SKILL", "conjure-skill-log-fetcher"),
 ];
+/// Where the pictures of the README are.
+const README: &str = "conjure-host/docs/pictures";
 /// Where the packages of npm are.
 const PEERS: &str = "CONJURE_BROWSER_PEERS";
 
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     /// Keep pictures of every view in this folder: three widths, dark and light
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
+    /// Make the pictures of the README anew
+    #[arg(long)]
+    readme: bool,
     /// Passed on to Playwright, such as the name of a file or `--grep WORDS`
     #[arg(last = true, value_name = "ARGS")]
     runner: Vec<String>,
@@ -72,6 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.figures {
         command.env("CONJURE_BROWSER_FIGURES", "1");
+    }
+    if args.readme {
+        command.env("CONJURE_BROWSER_README", repo::root().join(README));
     }
     if let Some(pictures) = &args.pictures {
         let pictures =

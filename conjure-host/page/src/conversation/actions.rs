@@ -4,10 +4,9 @@ use axum::body::Body;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use conjure_core::chat::{Message, Part, Role};
 use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::QuestionReply;
-use conjure_store::{RunState, ThreadId};
+use conjure_store::ThreadId;
 use maud::html;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -357,7 +356,7 @@ pub(crate) async fn unqueue(
     done(&request, &talk.place)
 }
 
-/// Says something else in its place: it goes to the end of the queue.
+/// Says something else in its place.
 pub(crate) async fn requeue(
     State(app): State<App>,
     Path((session, turn)): Path<(String, String)>,
@@ -365,66 +364,8 @@ pub(crate) async fn requeue(
     Form(edited): Form<Edited>,
 ) -> Result<Response, Failure> {
     let talk = Talk::find(&app, &session, None).await?;
-    let run = app.manager.run(&turn).await?;
-    let conflict = |words: &str| Err(Failure::new(StatusCode::CONFLICT, words));
-    if run.state != RunState::Queued {
-        return conflict("this follow-up waits no more; its turn has begun or is over");
-    }
-    if talk.place.thread.as_ref() != Some(&run.thread) {
-        return conflict(
-            "the session goes on in another chat now, and this follow-up waits in the one before; \
-             go back to that chat, or remove the follow-up",
-        );
-    }
-    let Some(message) = said_instead(run.message.as_ref(), edited.text) else {
-        let words = "a follow-up has a text or files; write one, or close the dialog and remove it";
-        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
-    };
-    // First it is said, then the old one goes: nothing is lost where it cannot be said.
-    app.manager.say(&talk.session.id, message, None).await?;
-    app.manager.cancel_queued(&talk.session.id, &turn).await?;
-    if app.manager.run(&turn).await?.state != RunState::Cancelled {
-        return conflict(
-            "the turn of this follow-up began meanwhile, as it was; what you wrote waits behind it",
-        );
-    }
+    let path = format!("/api/v1/turns/{}", segment(&turn));
+    let body = json!({ "text": edited.text });
+    let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
     done(&request, &talk.place)
-}
-
-/// A message with another text and the files that it has. None where nothing would be left.
-fn said_instead(message: Option<&Message>, text: String) -> Option<Message> {
-    let parts = message.map_or(&[] as &[Part], |message| message.content.as_slice());
-    let files = parts.iter().filter(|part| part.as_text().is_none());
-    let mut parts: Vec<Part> = files.cloned().collect();
-    if !text.trim().is_empty() {
-        parts.push(Part::text(text));
-    }
-    (!parts.is_empty()).then(|| Message::new(Role::User, parts))
-}
-
-#[cfg(test)]
-mod tests {
-    use conjure_core::chat::{ArtifactRef, Content};
-
-    use super::*;
-
-    #[test]
-    fn an_edited_follow_up_keeps_its_files_and_is_never_empty() {
-        let file = Part::from(Content::File {
-            artifact: ArtifactRef {
-                id: "upload-1".to_owned(),
-                name: "a.txt".to_owned(),
-                media_type: "text/plain".to_owned(),
-                size: Some(1),
-            },
-        });
-        let with_file = Message::new(Role::User, vec![file.clone(), Part::text("old")]);
-        let edited = said_instead(Some(&with_file), "new".to_owned()).unwrap();
-        assert_eq!(edited.content, [file.clone(), Part::text("new")]);
-        let edited = said_instead(Some(&with_file), " ".to_owned()).unwrap();
-        assert_eq!(edited.content, [file]);
-        let without = Message::user("old");
-        assert_eq!(said_instead(Some(&without), "\n".to_owned()), None);
-        assert!(said_instead(None, "new".to_owned()).is_some());
-    }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::code;
 use super::figures;
 use super::model::{Call, CallState};
-use super::place::{Place, element_id};
+use super::place::{Place, SharedPictures, element_id};
 use super::render::is_image;
 
 /// The most bytes of an output that a card shows at once.
@@ -38,7 +38,7 @@ pub(crate) fn call(place: &Place, call: &Call) -> Markup {
                 (arguments(call))
                 (output(place, call, &id))
             }
-            @if let CallState::Asks { reason } = &call.state { (decision(place, call, reason, &id)) }
+            @if let (CallState::Asks { reason }, false) = (&call.state, place.is_shared()) { (decision(place, call, reason, &id)) }
             (files(place, &call.files))
         }
     }
@@ -108,7 +108,12 @@ fn output(place: &Place, call: &Call, id: &str) -> Markup {
             }
             pre.wrap.output id={ (id) "-live" } tabindex="0" { (clean(first)) }
         }
-        @if !rest.is_empty() {
+        @if !rest.is_empty() && place.is_shared() {
+            details.rest {
+                summary { "The other " (figures::size(rest.len() as u64)) }
+                pre.wrap { (clean(rest)) }
+            }
+        } @else if !rest.is_empty() {
             p.muted {
                 (figures::size(rest.len() as u64)) " more. "
                 @if let Some(seq) = call.ended_seq {
@@ -164,6 +169,9 @@ fn decision(place: &Place, call: &Call, reason: &str, id: &str) -> Markup {
 
 /// Files, each with what it is; pictures are shown.
 pub(crate) fn files(place: &Place, files: &[ArtifactRef]) -> Markup {
+    if let Some(pictures) = &place.shared {
+        return shared_files(pictures, files);
+    }
     html! {
         @if !files.is_empty() {
             ul.files {
@@ -181,6 +189,28 @@ pub(crate) fn files(place: &Place, files: &[ArtifactRef]) -> Markup {
                         }
                         @if is_text(file) {
                             a href=(place.of_thread(&format!("file/{}", crate::client::segment(&file.id)))) data-dialog="" { "Preview" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same in a file that is shared: it has the pictures, and the names of the rest.
+fn shared_files(pictures: &SharedPictures, files: &[ArtifactRef]) -> Markup {
+    html! {
+        @if !files.is_empty() {
+            ul.files {
+                @for file in files {
+                    @let name = clean(&file.name);
+                    li {
+                        @if let Some(picture) = pictures.get(&file.id) { img src=(picture) alt=(name); }
+                        span { (name) }
+                        span.muted {
+                            (clean(&file.media_type))
+                            @if let Some(bytes) = file.size { ", " (figures::size(bytes)) }
+                            @if !pictures.contains_key(&file.id) { ", not in this file" }
                         }
                     }
                 }
@@ -209,6 +239,7 @@ mod tests {
             session: "s".to_owned(),
             name: "s".to_owned(),
             thread: None,
+            shared: None,
         }
     }
 

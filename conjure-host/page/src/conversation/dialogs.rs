@@ -92,9 +92,9 @@ pub(crate) async fn queued(
     let text = run.message.as_ref().map(Message::text).unwrap_or_default();
     let files = run.message.as_ref().map_or(0, files_of);
     let hint = match files {
-        0 => "What is changed goes to the end of what waits.".to_owned(),
+        0 => "It keeps its place among what waits.".to_owned(),
         _ => format!(
-            "What is changed goes to the end of what waits, with its {}.",
+            "It keeps its place among what waits, with its {}.",
             counted(files)
         ),
     };

@@ -35,6 +35,7 @@ pub(crate) fn head(talk: &Talk) -> Markup {
                                 button #fork-chat form="fork-form" name="at" value="" { "Fork this chat" }
                                 @if let Some(thread) = &place.thread {
                                     a.button #export-chat href={ "/api/v1/threads/" (thread) "/export" } download={ (thread) ".jsonl" } { "Export" }
+                                    a.button #share-chat href={ "/api/v1/threads/" (thread) "/export/html" } download="" { "Save as HTML" }
                                 }
                             }
                         }

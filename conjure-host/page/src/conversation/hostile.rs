@@ -192,6 +192,7 @@ fn place() -> Place {
         session: "s".to_owned(),
         name: "s".to_owned(),
         thread: None,
+        shared: None,
     }
 }
 

@@ -12,7 +12,7 @@ use conjure_runtime::uploads;
 use maud::{Markup, html};
 
 use super::card;
-use super::markdown;
+use super::live_text::LiveText;
 use super::model::{Call, CallState};
 use super::place::{Place, element_id};
 use super::question;
@@ -65,29 +65,6 @@ enum LiveShown {
     },
 }
 
-/// A text that is being written.
-#[derive(Debug, Default)]
-struct LiveText {
-    text: String,
-    /// Who writes it.
-    model: String,
-    /// Bytes that are blocks which stay.
-    finished: usize,
-    /// How many of these are in the page.
-    sent: usize,
-}
-
-impl LiveText {
-    fn find_finished(&mut self) {
-        let open = self.text.get(self.finished..).unwrap_or_default();
-        self.finished += markdown::finished(open);
-    }
-
-    fn open(&self) -> Markup {
-        markdown::render(self.text.get(self.finished..).unwrap_or_default())
-    }
-}
-
 impl LiveTurn {
     /// Takes an event of the turn in.
     pub(crate) fn take(&mut self, event: &Event) {
@@ -105,14 +82,10 @@ impl LiveTurn {
                         is_changed,
                         ..
                     }) => {
-                        text.text.push_str(delta);
+                        text.push(delta);
                         *is_changed = true;
                     }
-                    _ => self.add(LiveShown::Text(LiveText {
-                        text: delta.clone(),
-                        model,
-                        ..LiveText::default()
-                    })),
+                    _ => self.add(LiveShown::Text(LiveText::new(delta, model))),
                 }
             }
             Event::Thinking { delta } => match self.items.last_mut() {
@@ -319,8 +292,7 @@ impl Live {
         self.is_changed = false;
         match &mut self.shown {
             LiveShown::Text(text) => {
-                text.find_finished();
-                text.sent = text.finished;
+                text.settle();
             }
             LiveShown::Thought { text, sent, .. } => *sent = text.len(),
             LiveShown::Call {
@@ -337,15 +309,7 @@ impl Live {
 
     fn markup(&self, place: &Place, at: usize) -> Markup {
         match &self.shown {
-            LiveShown::Text(text) => html! {
-                article.entry.model id={ "live-" (at) } {
-                    header.who { strong { @if text.model.is_empty() { "Model" } @else { (clean(&text.model)) } } }
-                    div.text id={ "live-" (at) "-done" } {
-                        (markdown::render(text.text.get(..text.finished).unwrap_or_default()))
-                    }
-                    div.text id={ "live-" (at) "-open" } { (text.open()) }
-                }
-            },
+            LiveShown::Text(text) => text.markup(at),
             LiveShown::Thought { text, is_over, .. } => {
                 render::reasoning(&format!("live-{at}"), text, !is_over)
             }
@@ -366,15 +330,7 @@ impl Live {
     fn difference(&mut self, place: &Place, at: usize, pieces: &mut Vec<Markup>) {
         match &mut self.shown {
             LiveShown::Text(text) => {
-                text.find_finished();
-                if text.finished > text.sent {
-                    let new = text.text.get(text.sent..text.finished).unwrap_or_default();
-                    let new = markdown::render(new);
-                    pieces.push(piece(Swap::Append, &format!("live-{at}-done"), &new));
-                    text.sent = text.finished;
-                }
-                let open = format!("live-{at}-open");
-                pieces.push(piece(Swap::Inner, &open, &text.open()));
+                text.difference(at, pieces);
             }
             LiveShown::Thought {
                 text,
@@ -434,6 +390,7 @@ mod tests {
             session: "s".to_owned(),
             name: "s".to_owned(),
             thread: None,
+            shared: None,
         }
     }
 

@@ -14,15 +14,19 @@ mod head;
 #[cfg(test)]
 mod hostile;
 mod live;
+mod live_text;
 mod markdown;
 mod model;
 mod place;
 mod question;
 mod render;
+mod shared;
 mod stream;
 mod talk;
 mod threads;
 mod view;
+
+pub use shared::{shared_file_name, shared_html};
 
 use axum::Router;
 use axum::routing::{get, post};

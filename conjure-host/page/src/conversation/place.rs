@@ -1,6 +1,9 @@
 //! Where in the page a conversation is: the addresses of a session, of a thread, and of what can be
 //! done there.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use conjure_runtime::manager::SessionView;
 use conjure_store::ThreadId;
 
@@ -14,7 +17,13 @@ pub(crate) struct Place {
     /// What the session is called: its name, else its id.
     pub(crate) name: String,
     pub(crate) thread: Option<ThreadId>,
+    /// What a file that is shared holds in place of addresses; nothing in a page.
+    pub(crate) shared: Option<Arc<SharedPictures>>,
 }
+
+/// The pictures of a thread that is shared as a file: the address of each, with its bytes in it, by
+/// the file's id.
+pub(crate) type SharedPictures = HashMap<String, String>;
 
 impl Place {
     pub(crate) fn of(session: &SessionView, thread: Option<ThreadId>) -> Self {
@@ -22,7 +31,13 @@ impl Place {
             session: session.id.clone(),
             name: session.name.clone().unwrap_or_else(|| session.id.clone()),
             thread,
+            shared: None,
         }
+    }
+
+    /// Whether it is shown in a file, where nothing can be done.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
     }
 
     /// Something of the session, such as `say`.

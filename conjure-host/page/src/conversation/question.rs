@@ -202,6 +202,7 @@ mod tests {
             session: "s".to_owned(),
             name: "s".to_owned(),
             thread: None,
+            shared: None,
         };
         let shown = form(&place, &question).into_string();
         for part in [

@@ -15,9 +15,19 @@ use super::place::Place;
 /// The most bytes of what a person said that are shown at once.
 const LONGEST_SAID: usize = 32 * 1024;
 
+/// Items in a part of the conversation.
+const CHUNK: usize = 12;
+
 /// All of these, in their order.
 pub(crate) fn items(place: &Place, items: &[Item]) -> Markup {
     html! { @for one in items { (item(place, one)) } }
+}
+
+/// The same in parts that are few enough to be put away while nobody sees them.
+pub(crate) fn chunks(place: &Place, all: &[Item]) -> Markup {
+    html! {
+        @for some in all.chunks(CHUNK) { div.chunk data-chunk="" { (items(place, some)) } }
+    }
 }
 
 fn item(place: &Place, item: &Item) -> Markup {
@@ -28,10 +38,10 @@ fn item(place: &Place, item: &Item) -> Markup {
                 (who("You", seq, item.at_ms))
                 (said(text))
                 (card::files(place, files))
-                footer.tools {
+                @if !place.is_shared() { footer.tools {
                     a.button.plain id={ "edit-" (seq) } href=(place.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
-                    (tools(seq))
-                }
+                    (tools(place, seq))
+                } }
             }
         },
         Shown::Host(text) => html! {
@@ -62,7 +72,7 @@ fn item(place: &Place, item: &Item) -> Markup {
             outcome,
             usage,
             stop_reason,
-        } => end(seq, outcome, usage, stop_reason.as_deref()),
+        } => end(place, seq, outcome, usage, stop_reason.as_deref()),
     }
 }
 
@@ -96,8 +106,10 @@ fn model(place: &Place, seq: u64, at_ms: i64, message: &ModelMessage) -> Markup 
                 p.muted { "This is what had come when the reply ended." }
             }
             footer.tools {
-                (tools(seq))
-                button.plain type="button" data-copy="" aria-label={ "Copy entry " (seq) } { "Copy" }
+                (tools(place, seq))
+                @if !place.is_shared() {
+                    button.plain type="button" data-copy="" aria-label={ "Copy entry " (seq) } { "Copy" }
+                }
                 span.figures { (figures_of(meta)) }
             }
         }
@@ -153,9 +165,9 @@ fn time(at_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-fn tools(seq: u64) -> Markup {
+fn tools(place: &Place, seq: u64) -> Markup {
     html! {
-        button.plain id={ "fork-" (seq) } form="fork-form" name="at" value=(seq) { "Fork from here" }
+        @if !place.is_shared() { button.plain id={ "fork-" (seq) } form="fork-form" name="at" value=(seq) { "Fork from here" } }
     }
 }
 
@@ -226,7 +238,13 @@ fn table_change(seq: u64, change: &TableChange) -> Markup {
     }
 }
 
-fn end(seq: u64, outcome: &TurnOutcome, usage: &Usage, stop_reason: Option<&str>) -> Markup {
+fn end(
+    place: &Place,
+    seq: u64,
+    outcome: &TurnOutcome,
+    usage: &Usage,
+    stop_reason: Option<&str>,
+) -> Markup {
     html! {
         @match outcome {
             TurnOutcome::Failed { error: text, kind } => (error(kind, text)),
@@ -248,7 +266,7 @@ fn end(seq: u64, outcome: &TurnOutcome, usage: &Usage, stop_reason: Option<&str>
         div.turn-end id={ "e" (seq) } {
             span { "Turn: " (figures::tokens(usage)) }
             @if usage.cache_read > 0 { span { (figures::count(usage.cache_read)) " from the cache" } }
-            (tools(seq))
+            (tools(place, seq))
         }
     }
 }

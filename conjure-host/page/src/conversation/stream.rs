@@ -15,7 +15,7 @@ use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
-use conjure_runtime::manager::{Attendant, EventStream, SessionChangeStream};
+use conjure_runtime::manager::{Attendant, EventStream, SessionChange, SessionChangeStream};
 use conjure_runtime::session::Stamped;
 use conjure_store::ThreadId;
 use futures_util::stream;
@@ -38,8 +38,6 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// How often a thread may have been opened since a host ended in the middle of its turn: whoever
 /// looks after what was left opens it too.
 const OPENINGS: u64 = 8;
-/// How often it is looked whether the thread was named or cleared, of which no word comes.
-const LOOK: Duration = Duration::from_secs(2);
 /// How long a browser waits before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a stream without events shows that it lives.
@@ -218,16 +216,11 @@ impl Follower {
                         return None;
                     }
                 },
-                () = self.changes.of(&self.talk.session.id) => {
-                    self.due.state = true;
-                    self.due.lists = true;
-                    self.due.within(SETTLE);
-                }
-                () = tokio::time::sleep(LOOK) => {
-                    if self.is_otherwise().await {
+                change = self.changes.next() => {
+                    if self.concerns(&change?) {
                         self.due.state = true;
                         self.due.lists = true;
-                        self.due.within(Duration::ZERO);
+                        self.due.within(SETTLE);
                     }
                 }
             }
@@ -240,16 +233,18 @@ impl Follower {
         matches!(thread, Err(conjure_store::StoreError::NoThread { .. }))
     }
 
-    /// Whether the thread has another name than the page knows, was cleared, or is gone.
-    async fn is_otherwise(&self) -> bool {
-        let thread = self.app.manager.store().thread(&self.thread).await;
-        let known = self.talk.thread.as_ref();
-        match (thread, known) {
-            (Ok(thread), Some(known)) => {
-                thread.label != known.label || thread.cleared_upto != known.cleared_upto
+    /// Whether a change is of something that the page shows: of the session, or of a thread that is
+    /// among those in its sidebar.
+    fn concerns(&self, change: &SessionChange) -> bool {
+        match change {
+            SessionChange::State { session, .. }
+            | SessionChange::Saved { session }
+            | SessionChange::Deleted { session } => *session == self.talk.session.id,
+            SessionChange::Thread { thread, .. } => {
+                let shown = self.sent.get("threads");
+                *thread == self.thread || shown.is_some_and(|shown| shown.contains(thread.as_str()))
             }
-            (Err(conjure_store::StoreError::NoThread { .. }), _) => true,
-            _ => false,
+            SessionChange::Missed => true,
         }
     }
 
@@ -325,7 +320,7 @@ impl Follower {
         if let Some(last) = settled.last() {
             let items = model::items(settled);
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
-            let shown = render::items(place, &items);
+            let shown = render::chunks(place, &items);
             pieces.push(piece(Swap::Append, "entries", &shown));
             self.seen = last.seq;
         }

@@ -17,11 +17,16 @@ use crate::layout::{Nav, View, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
 
+/// How many entries are shown behind one that is looked for.
+const AROUND: u64 = talk::PAGE / 2;
+
 /// Which entries.
 #[derive(Deserialize)]
 pub(crate) struct Which {
     /// Those before this one.
     before: Option<u64>,
+    /// Those around this one.
+    at: Option<u64>,
 }
 
 pub(crate) async fn session(
@@ -47,7 +52,11 @@ pub(crate) async fn thread(
         let earlier = html! { (older(&talk, &entries)) (shown(&talk, &entries)) };
         return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
     }
-    whole(&app, &request, &talk, which.before).await
+    let last = talk.thread()?.last_seq;
+    // The newest page goes on with what happens, so an entry near the end is shown there.
+    let around = which.at.map(|at| at.saturating_add(AROUND));
+    let before = which.before.or(around.filter(|before| *before <= last));
+    whole(&app, &request, &talk, before).await
 }
 
 async fn whole(
@@ -92,7 +101,7 @@ async fn whole(
                     @if is_dead { (render::abandoned()) }
                 }
             } @else {
-                p { a #newest href=(place.of_session(&format!("threads/{}", thread_of(talk)))) { "The newest entries" } }
+                (newer(talk, before.unwrap_or_default()))
             }
         }
         form #fork-form method="post" action=(place.of_thread("fork")) data-swap="" {}
@@ -129,7 +138,22 @@ fn empty(talk: &Talk) -> Markup {
 }
 
 fn shown(talk: &Talk, entries: &Entries) -> Markup {
-    render::items(&talk.place, &model::items(entries.settled()))
+    render::chunks(&talk.place, &model::items(entries.settled()))
+}
+
+/// What leads to the entries behind those before this one.
+fn newer(talk: &Talk, before: u64) -> Markup {
+    let newest = talk
+        .place
+        .of_session(&format!("threads/{}", thread_of(talk)));
+    let last = talk.thread.as_ref().map_or(0, |thread| thread.last_seq);
+    let later = before.saturating_add(talk::PAGE);
+    html! {
+        p.row {
+            @if later <= last { a #later href={ (newest) "?before=" (later) } { "Later entries" } }
+            a #newest href=(newest) { "The newest entries" }
+        }
+    }
 }
 
 /// What leads to the entries before these.

@@ -176,6 +176,11 @@ impl SavedSessionActor {
                 terms,
                 done,
             } => drop(done.send(self.say(turn_id, message, terms).await)),
+            ActorRequest::Reword {
+                turn_id,
+                message,
+                done,
+            } => drop(done.send(self.waiting.reword(&turn_id, message).await)),
             ActorRequest::Adopt => self.runner.meanwhile(self.waiting.adopt()).await,
             ActorRequest::Cancel { what, done } => {
                 self.cancel(what).await;

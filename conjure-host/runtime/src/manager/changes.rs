@@ -30,7 +30,7 @@ pub enum SessionChange {
         /// How many follow-ups wait.
         queued: usize,
     },
-    /// It was made, or its settings or thread are other ones.
+    /// It was made, or its settings, its thread or what waits in it are other ones.
     Saved {
         /// The session.
         session: String,
@@ -39,6 +39,18 @@ pub enum SessionChange {
     Deleted {
         /// The session.
         session: String,
+    },
+    /// A thread was named, cleared or removed. What another program does is told of threads that
+    /// somebody follows.
+    Thread {
+        /// The thread.
+        thread: ThreadId,
+        /// Its newest label; empty where it has none.
+        label: String,
+        /// The last entry that was deleted when it was cleared; 0 where it never was.
+        cleared_upto: u64,
+        /// It is there no more.
+        removed: bool,
     },
     /// Changes were missed: what is known of all sessions is to be read anew.
     Missed,
@@ -51,7 +63,7 @@ impl SessionChange {
             Self::State { session, .. } | Self::Saved { session } | Self::Deleted { session } => {
                 Some(session)
             }
-            Self::Missed => None,
+            Self::Thread { .. } | Self::Missed => None,
         }
     }
 }
@@ -144,7 +156,11 @@ impl SessionChangeStream {
     /// Waits for a change of one session, or for one that was missed. Safe to drop and call again.
     pub async fn of(&mut self, session: &str) {
         while let Some(change) = self.next().await {
-            if change.session().is_none_or(|changed| changed == session) {
+            let is_of = match &change {
+                SessionChange::Thread { .. } => false,
+                change => change.session().is_none_or(|changed| changed == session),
+            };
+            if is_of {
                 return;
             }
         }

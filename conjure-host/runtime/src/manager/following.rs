@@ -11,7 +11,7 @@ use super::open::ActiveThread;
 use super::thread_watch::ThreadWatch;
 use super::{Manager, ManagerError, ManagerState, lock};
 use crate::session::{Stamped, Subscription, ThreadHandle};
-use conjure_store::{StoreError, ThreadId};
+use conjure_store::{StoreError, ThreadId, ThreadMark};
 
 /// Events that are read at once.
 const PAGE: usize = 500;
@@ -40,10 +40,14 @@ impl Manager {
         thread: &ThreadId,
         after: Option<EventId>,
     ) -> Result<EventStream, ManagerError> {
-        self.inner.store.thread(thread).await?;
+        let known = self.inner.store.thread(thread).await?;
+        let mark = ThreadMark {
+            label: known.label,
+            cleared_upto: known.cleared_upto,
+        };
         self.inner.listening.notify_one();
         Ok(EventStream {
-            word: self.inner.words.follow(thread),
+            word: self.inner.words.follow(thread, mark),
             inner: Arc::clone(&self.inner),
             thread: thread.clone(),
             seen: after,

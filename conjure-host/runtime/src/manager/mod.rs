@@ -43,6 +43,7 @@ mod session_row;
 mod signals;
 mod spec;
 mod terms;
+mod thread_marks;
 mod thread_watch;
 mod threads;
 mod turn_queue;
@@ -197,6 +198,8 @@ impl Manager {
             attendance,
             closing,
         ));
+        let marked = inner.store.marked_threads();
+        tokio::spawn(thread_marks::tell(Arc::downgrade(&inner), marked));
         // Not among the tasks that a shutdown waits for: it serves them to their end.
         let listening = Arc::clone(&inner.listening);
         tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));

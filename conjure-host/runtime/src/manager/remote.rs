@@ -28,6 +28,11 @@ pub(super) enum RemoteRequest {
         message: Option<Message>,
         terms: Box<TurnTerms>,
     },
+    Reword {
+        session: String,
+        turn_id: String,
+        message: Message,
+    },
     Cancel {
         session: String,
         #[serde(flatten)]
@@ -89,7 +94,8 @@ const OPENING: Duration = Duration::from_secs(15);
 impl RemoteRequest {
     fn patience(&self) -> Duration {
         match self {
-            Self::Cancel { .. }
+            Self::Reword { .. }
+            | Self::Cancel { .. }
             | Self::Approvals { .. }
             | Self::Decide { .. }
             | Self::Questions { .. }
@@ -276,6 +282,11 @@ impl Manager {
                 message,
                 terms,
             } => json(self.begin_here(&session, turn_id, message, terms).await?),
+            RemoteRequest::Reword {
+                session,
+                turn_id,
+                message,
+            } => json(self.reword_here(&session, &turn_id, &message).await?),
             RemoteRequest::Cancel { session, what } => {
                 self.cancel_here(&session, what).await;
                 nothing

@@ -37,6 +37,12 @@ pub(super) enum ActorRequest {
         terms: Box<TurnTerms>,
         done: Done<Result<Turn, ManagerError>>,
     },
+    /// Say something else in a turn that waits, in its place. Whether it waited still.
+    Reword {
+        turn_id: String,
+        message: Message,
+        done: Done<Result<bool, ManagerError>>,
+    },
     /// Take over what waited in a process that is gone.
     Adopt,
     Cancel {

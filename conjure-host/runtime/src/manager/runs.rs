@@ -129,6 +129,48 @@ impl Manager {
         .await?
     }
 
+    /// Says something else in a turn that waits for others; it keeps its place among them.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], [`ManagerError::Conflict`] where it waits no more,
+    /// [`ManagerError::Invalid`] for images that the model cannot look at, and the store's.
+    pub async fn reword(&self, turn_id: &str, message: Message) -> Result<(), ManagerError> {
+        let session = self.run(turn_id).await?.session_id.unwrap_or_default();
+        let session = self.id_of(&session).await?;
+        self.check_images(&session, &message).await?;
+        let remote = || RemoteRequest::Reword {
+            session: session.clone(),
+            turn_id: turn_id.to_owned(),
+            message: message.clone(),
+        };
+        let waited = match self.at_owner(&session, remote).await? {
+            Some(waited) => waited,
+            None => self.reword_here(&session, turn_id, &message).await?,
+        };
+        match waited {
+            true => Ok(()),
+            false => Err(ManagerError::Conflict {
+                message: "this turn waits no more: it has begun or is over, and what is said in \
+                          it stays; say it in a turn of its own"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    pub(super) async fn reword_here(
+        &self,
+        session: &str,
+        turn_id: &str,
+        message: &Message,
+    ) -> Result<bool, ManagerError> {
+        self.ask(session, |done| ActorRequest::Reword {
+            turn_id: turn_id.to_owned(),
+            message: message.clone(),
+            done,
+        })
+        .await?
+    }
+
     /// A turn.
     ///
     /// # Errors

@@ -30,11 +30,18 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
                 break;
             }
             match signal {
-                Some(StoreSignal::Thread(thread)) => inner.words.tell(&thread),
+                Some(StoreSignal::Thread(thread)) => {
+                    inner.words.tell(&thread);
+                    let followed = inner.words.followed().contains(&thread);
+                    if followed {
+                        inner.tell_marks(&[thread], false).await;
+                    }
+                }
                 Some(StoreSignal::Requests) | None => take(&inner).await,
                 Some(StoreSignal::Anywhere) => {
                     inner.words.tell_all();
                     take(&inner).await;
+                    inner.tell_marks(&inner.words.followed(), false).await;
                 }
             }
         }

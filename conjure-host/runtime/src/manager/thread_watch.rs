@@ -7,25 +7,33 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::lock;
-use conjure_store::ThreadId;
+use conjure_store::{ThreadId, ThreadMark};
 
 /// Who follows which thread. A change wakes those of its own thread, and costs the others
 /// nothing.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ThreadWatches(Arc<Mutex<HashMap<ThreadId, watch::Sender<()>>>>);
+pub(super) struct ThreadWatches(Arc<Mutex<HashMap<ThreadId, Followed>>>);
+
+/// A thread that somebody follows.
+#[derive(Debug)]
+struct Followed {
+    told: watch::Sender<()>,
+    /// Its mark as it was told last; nothing where it was removed.
+    mark: Option<ThreadMark>,
+}
 
 impl ThreadWatches {
     /// Tells those who follow a thread to look again.
     pub(super) fn tell(&self, thread: &ThreadId) {
         if let Some(followed) = lock(&self.0).get(thread) {
-            followed.send_replace(());
+            followed.told.send_replace(());
         }
     }
 
     /// Tells all.
     pub(super) fn tell_all(&self) {
         for followed in lock(&self.0).values() {
-            followed.send_replace(());
+            followed.told.send_replace(());
         }
     }
 
@@ -34,12 +42,32 @@ impl ThreadWatches {
         !lock(&self.0).is_empty()
     }
 
-    /// Follows a thread.
-    pub(super) fn follow(&self, thread: &ThreadId) -> ThreadWatch {
+    /// The threads that are followed.
+    pub(super) fn followed(&self) -> Vec<ThreadId> {
+        lock(&self.0).keys().cloned().collect()
+    }
+
+    /// Takes the mark of a thread in; nothing where that was removed. Whether somebody follows the
+    /// thread and knew another one.
+    pub(super) fn mark(&self, thread: &ThreadId, mark: Option<ThreadMark>) -> bool {
         let mut threads = lock(&self.0);
-        let followed = threads.entry(thread.clone()).or_default();
+        let Some(followed) = threads.get_mut(thread) else {
+            return false;
+        };
+        let is_new = followed.mark != mark;
+        followed.mark = mark;
+        is_new
+    }
+
+    /// Follows a thread, with its mark as it is known to be.
+    pub(super) fn follow(&self, thread: &ThreadId, mark: ThreadMark) -> ThreadWatch {
+        let mut threads = lock(&self.0);
+        let followed = threads.entry(thread.clone()).or_insert_with(|| Followed {
+            told: watch::Sender::default(),
+            mark: Some(mark),
+        });
         ThreadWatch {
-            told: Some(followed.subscribe()),
+            told: Some(followed.told.subscribe()),
             thread: thread.clone(),
             words: self.clone(),
         }
@@ -80,7 +108,7 @@ impl Drop for ThreadWatch {
     fn drop(&mut self) {
         let mut threads = lock(&self.words.0);
         self.told = None;
-        let is_followed = |followed: &watch::Sender<()>| followed.receiver_count() > 0;
+        let is_followed = |followed: &Followed| followed.told.receiver_count() > 0;
         if !threads.get(&self.thread).is_some_and(is_followed) {
             threads.remove(&self.thread);
         }
@@ -93,6 +121,25 @@ mod tests {
 
     use super::*;
 
+    fn mark(label: &str) -> ThreadMark {
+        ThreadMark {
+            label: label.to_owned(),
+            cleared_upto: 0,
+        }
+    }
+
+    #[test]
+    fn a_mark_is_new_once_and_only_where_somebody_follows() {
+        let (words, thread) = (ThreadWatches::default(), ThreadId::fresh());
+        assert!(!words.mark(&thread, Some(mark("one"))));
+        let _followed = words.follow(&thread, mark("one"));
+        assert!(!words.mark(&thread, Some(mark("one"))));
+        assert!(words.mark(&thread, Some(mark("two"))));
+        assert!(!words.mark(&thread, Some(mark("two"))));
+        assert!(words.mark(&thread, None));
+        assert_eq!(words.followed(), [thread]);
+    }
+
     #[tokio::test]
     async fn word_goes_to_those_who_follow_the_thread_and_waits_for_them() {
         let (words, one, two) = (
@@ -100,8 +147,8 @@ mod tests {
             ThreadId::fresh(),
             ThreadId::fresh(),
         );
-        let (mut first, mut second) = (words.follow(&one), words.follow(&one));
-        let mut other = words.follow(&two);
+        let (mut first, mut second) = (words.follow(&one, mark("")), words.follow(&one, mark("")));
+        let mut other = words.follow(&two, mark(""));
         words.tell(&one);
         first.told().await;
         assert!(first.told().now_or_never().is_none(), "it is told once");
@@ -114,7 +161,10 @@ mod tests {
     fn a_thread_that_nobody_follows_is_forgotten() {
         let (words, thread) = (ThreadWatches::default(), ThreadId::fresh());
         words.tell(&thread);
-        let (first, second) = (words.follow(&thread), words.follow(&thread));
+        let (first, second) = (
+            words.follow(&thread, mark("")),
+            words.follow(&thread, mark("")),
+        );
         drop(first);
         assert_eq!(lock(&words.0).len(), 1);
         drop(second);

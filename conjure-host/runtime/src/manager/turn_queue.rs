@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::Message;
 
+use super::changes::SessionChange;
 use super::terms::TurnTerms;
 use super::{ManagerError, ManagerState};
 use conjure_store::{Run, RunState, ThreadId};
@@ -120,6 +121,29 @@ impl TurnQueue {
                 }
             }
         }
+    }
+
+    /// Says something else in a turn that waits, in its place. Whether it waited still.
+    ///
+    /// # Errors
+    /// The store's; then what was said stays.
+    pub(super) async fn reword(
+        &mut self,
+        turn_id: &str,
+        message: Message,
+    ) -> Result<bool, ManagerError> {
+        let waiting = self.turns.iter_mut().find(|turn| turn.turn_id == turn_id);
+        let Some(turn) = waiting else {
+            return Ok(false);
+        };
+        if !self.manager.store.reword_run(turn_id, &message).await? {
+            return Ok(false);
+        }
+        turn.message = Some(message);
+        self.manager.states.tell(SessionChange::Saved {
+            session: self.session.clone(),
+        });
+        Ok(true)
     }
 
     /// Ends a turn that waits. Whether there is one.

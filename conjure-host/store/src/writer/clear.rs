@@ -17,6 +17,7 @@ impl WriterTask {
         let tx = self.db.begin_ahead(true, "clear the thread").await?;
         let owner = self.nobody_else(&tx, thread).await?;
         unlink(&tx, thread, owner).await?;
+        tx.notify_threads(std::iter::once(thread)).await?;
         tx.commit().await?;
         self.db.shrink().await;
         Ok(())
@@ -44,6 +45,7 @@ impl WriterTask {
                    cost = NULL WHERE id = $1";
         tx.execute(sql, [id]).await?;
         reap(&tx, thread.as_str()).await?;
+        tx.notify_threads(std::iter::once(thread)).await?;
         tx.commit().await?;
         self.db.shrink().await;
         Ok(())

@@ -56,6 +56,26 @@ pub(crate) fn decisions_are_listed(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// The page that shows pictures, and the most bytes of one.
+const SHOWS: (&str, usize) = ("README.md", 150 * 1024);
+
+pub(crate) fn pictures_are_shown(tree: &Tree) -> Vec<Finding> {
+    let (page, most) = SHOWS;
+    let page = tree.files.iter().find(|file| file.path == page);
+    let mut findings = Vec::new();
+    for (path, bytes) in &tree.pictures {
+        if !page.is_some_and(|page| page.text.contains(path.as_str())) {
+            let message = "no picture that `README.md` shows; show it there, or remove it";
+            findings.push(Finding::new(path, message));
+        }
+        if *bytes > most {
+            let message = format!("has {bytes} bytes, and a picture has {most} at most");
+            findings.push(Finding::new(path, message));
+        }
+    }
+    findings
+}
+
 /// The page that lists the numbered cases, and what their numbers begin with.
 const CASES: (&str, [&str; 5]) = ("tests/parity/CASES.md", ["p", "b", "h", "w", "trap"]);
 
@@ -168,6 +188,18 @@ mod tests {
         let places: Vec<&str> = findings.iter().map(|one| one.place.as_str()).collect();
         assert_eq!(places, [CASES.0, "a.rs:3"], "{findings:?}");
         assert!(findings[0].message.contains("h2") && findings[1].message.contains("b3"));
+    }
+
+    #[test]
+    fn a_picture_that_is_not_shown_or_too_large_is_found() {
+        let mut tree = Tree::of(&[("README.md", "![The page](docs/one.png)\n")]);
+        tree.pictures = vec![
+            ("docs/one.png".to_owned(), SHOWS.1),
+            ("docs/two.png".to_owned(), SHOWS.1 + 1),
+        ];
+        let findings = pictures_are_shown(&tree);
+        let places: Vec<&str> = findings.iter().map(|one| one.place.as_str()).collect();
+        assert_eq!(places, ["docs/two.png", "docs/two.png"]);
     }
 
     #[test]

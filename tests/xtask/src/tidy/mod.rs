@@ -102,6 +102,11 @@ const RULES: &[Rule] = &[
         check: docs::decisions_are_listed,
     },
     Rule {
+        name: "pictures-are-shown",
+        why: "A picture costs everybody who clones the repository; one that nobody sees is for nothing.",
+        check: docs::pictures_are_shown,
+    },
+    Rule {
         name: "cases-have-tests",
         why: "Tests are found by the numbers of the cases that they are named after.",
         check: docs::cases_have_tests,

@@ -2,7 +2,7 @@
 //!
 //! What git tracks or would track, so that build output and a developer's own ignored files
 //! do not matter; where git cannot tell, every file outside `target`. Binary files have no
-//! text and are left out.
+//! text and are left out, but for pictures, whose sizes are known.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,6 +17,8 @@ use super::words::{code_of, without_tests};
 pub(crate) struct Tree {
     /// In the order of their paths.
     pub(crate) files: Vec<File>,
+    /// The pictures of pages: their paths and bytes.
+    pub(crate) pictures: Vec<(String, usize)>,
 }
 
 /// One text file.
@@ -42,18 +44,20 @@ impl Tree {
                 paths
             }
         };
-        let mut files = Vec::new();
+        let (mut files, mut pictures) = (Vec::new(), Vec::new());
         for path in paths {
             // Listed but deleted, or a link to nowhere: nothing to look at.
             let Ok(bytes) = std::fs::read(root.join(&path)) else {
                 continue;
             };
-            if let Ok(text) = String::from_utf8(bytes) {
+            if path.ends_with(".png") {
+                pictures.push((path, bytes.len()));
+            } else if let Ok(text) = String::from_utf8(bytes) {
                 files.push(File::new(path, text));
             }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { files })
+        Ok(Self { files, pictures })
     }
 
     /// A tree of these files, for tests.
@@ -62,6 +66,7 @@ impl Tree {
         let file = |(path, text): &(&str, &str)| File::new((*path).to_owned(), (*text).to_owned());
         Self {
             files: files.iter().map(file).collect(),
+            pictures: Vec::new(),
         }
     }
 
@@ -76,6 +81,7 @@ impl Tree {
         self.files
             .iter()
             .any(|file| file.path == path || file.path.starts_with(&directory))
+            || self.pictures.iter().any(|(picture, _)| picture == path)
     }
 }
 

@@ -1,0 +1,165 @@
+//! A text that is being written: which blocks of it stay, and what of the one that does not is in the
+//! page already.
+//!
+//! A block that nothing can change any more is sent once. A paragraph that only grows is sent what it
+//! gets; any other block that is being written is sent again as a whole.
+
+use conjure_core::foreign_text::clean;
+use maud::{Markup, PreEscaped, html};
+
+use super::markdown;
+use crate::respond::{Swap, piece};
+
+/// How a paragraph begins and ends.
+const PARAGRAPH: (&str, &str) = ("<p>", "</p>\n");
+
+/// A text that is being written.
+#[derive(Debug, Default)]
+pub(super) struct LiveText {
+    text: String,
+    /// Who writes it.
+    model: String,
+    /// Bytes that are blocks which stay.
+    finished: usize,
+    /// How many of these are in the page.
+    sent: usize,
+    /// The block behind them as it is in the page.
+    shown: String,
+}
+
+impl LiveText {
+    pub(super) fn new(text: &str, model: String) -> Self {
+        Self {
+            text: text.to_owned(),
+            model,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn push(&mut self, delta: &str) {
+        self.text.push_str(delta);
+    }
+
+    /// All of it will be in the page.
+    pub(super) fn settle(&mut self) {
+        self.find_finished();
+        self.sent = self.finished;
+        self.shown = self.open();
+    }
+
+    /// All of it that is settled.
+    pub(super) fn markup(&self, at: usize) -> Markup {
+        html! {
+            article.entry.model id={ "live-" (at) } {
+                header.who { strong { @if self.model.is_empty() { "Model" } @else { (clean(&self.model)) } } }
+                div.text id={ "live-" (at) "-done" } {
+                    (markdown::render(self.text.get(..self.finished).unwrap_or_default()))
+                }
+                div.text id={ "live-" (at) "-open" } { (named(at, &self.shown)) }
+            }
+        }
+    }
+
+    /// What brings the page up to date.
+    pub(super) fn difference(&mut self, at: usize, pieces: &mut Vec<Markup>) {
+        self.find_finished();
+        if self.finished > self.sent {
+            let new = self.text.get(self.sent..self.finished);
+            let new = markdown::render(new.unwrap_or_default());
+            pieces.push(piece(Swap::Append, &format!("live-{at}-done"), &new));
+            self.sent = self.finished;
+            self.shown.clear();
+        }
+        let open = self.open();
+        match self.grown(&open) {
+            Some("") => {}
+            Some(new) => {
+                let new = PreEscaped(new.to_owned());
+                pieces.push(piece(Swap::Append, &format!("live-{at}-tail"), &new));
+            }
+            None => {
+                let whole = named(at, &open);
+                pieces.push(piece(Swap::Inner, &format!("live-{at}-open"), &whole));
+            }
+        }
+        self.shown = open;
+    }
+
+    fn find_finished(&mut self) {
+        let open = self.text.get(self.finished..).unwrap_or_default();
+        self.finished += markdown::finished(open);
+    }
+
+    fn open(&self) -> String {
+        let open = self.text.get(self.finished..).unwrap_or_default();
+        markdown::render(open).into_string()
+    }
+
+    /// What a paragraph that is in the page has to get behind it to be this one. A browser lays out
+    /// and paints what is new, and not all of a long paragraph ten times a second.
+    fn grown<'a>(&self, open: &'a str) -> Option<&'a str> {
+        let (begin, end) = PARAGRAPH;
+        let known = self.shown.strip_suffix(end)?;
+        let is_one = known.rfind(begin) == Some(0);
+        let new = open.strip_suffix(end)?.strip_prefix(known)?;
+        (is_one && !new.contains(begin)).then_some(new)
+    }
+}
+
+/// A block that is being written; where it is a paragraph, it is found by an id.
+fn named(at: usize, open: &str) -> Markup {
+    let (begin, _) = PARAGRAPH;
+    PreEscaped(match open.strip_prefix(begin) {
+        Some(rest) => format!("<p id=\"live-{at}-tail\">{rest}"),
+        None => open.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(text: &mut LiveText) -> String {
+        let mut pieces = Vec::new();
+        text.difference(3, &mut pieces);
+        pieces.into_iter().map(Markup::into_string).collect()
+    }
+
+    #[test]
+    fn a_paragraph_that_grows_is_sent_what_is_new() {
+        let mut text = LiveText::new("One <b> & two ", "m".to_owned());
+        text.settle();
+        assert!(
+            text.markup(3)
+                .into_string()
+                .contains("<p id=\"live-3-tail\">One")
+        );
+        text.push("three & *four* fi");
+        let told = changes(&mut text);
+        let expected = "<template data-swap=\"append\" data-target=\"live-3-tail\"> three &amp; \
+                        <em>four</em> fi</template>";
+        assert_eq!(told, expected);
+        text.push("ve");
+        assert!(changes(&mut text).contains("\"live-3-tail\">ve</template>"));
+        assert_eq!(changes(&mut text), "");
+    }
+
+    #[test]
+    fn what_changes_before_its_end_is_sent_as_a_whole() {
+        for (first, second) in [
+            ("one *two", "* three"),
+            ("one", "\n\ntwo"),
+            ("one", "\n==="),
+            ("- one", "\n- two"),
+            ("> one", " two"),
+            ("a `b", "` c"),
+        ] {
+            let mut text = LiveText::new(first, String::new());
+            text.settle();
+            text.push(second);
+            let told = changes(&mut text);
+            assert!(told.contains("data-target=\"live-3-open\""), "{told}");
+            assert!(!told.contains("\"live-3-tail\">\u{20}"), "{told}");
+        }
+    }
+}

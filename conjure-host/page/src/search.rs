@@ -1,0 +1,183 @@
+//! Search over what was said in all chats: words, and a link from each hit to the very entry.
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use axum::routing::get;
+use conjure_core::foreign_text::clean;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::App;
+use crate::client::segment;
+use crate::failure::Failure;
+use crate::layout::{Nav, View, layout};
+use crate::request::PageRequest;
+use crate::when::time;
+
+/// The most hits that are shown.
+const MOST: usize = 50;
+/// The most characters that are looked for.
+pub(crate) const LONGEST: usize = 500;
+
+pub(crate) fn router() -> Router<App> {
+    Router::new().route("/search", get(search))
+}
+
+/// What is looked for.
+#[derive(Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    q: String,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    items: Vec<Hit>,
+}
+
+/// Something that was said and has the words.
+#[derive(Deserialize)]
+struct Hit {
+    thread: String,
+    label: String,
+    session: Option<String>,
+    seq: u64,
+    said_by: String,
+    at_ms: i64,
+    excerpt: Vec<Piece>,
+}
+
+/// A piece of an excerpt.
+#[derive(Deserialize)]
+struct Piece {
+    text: String,
+    is_hit: bool,
+}
+
+async fn search(
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
+    let words: String = wanted.q.chars().take(LONGEST).collect();
+    let words = words.trim();
+    let found: Option<Found> = match words {
+        "" => None,
+        words => {
+            let path = format!("/api/v1/search?q={}&limit={MOST}", segment(words));
+            Some(app.api.get(&path).await?)
+        }
+    };
+    // A chat that no session spoke in is shown by the newest one.
+    let newest = app.manager.list(None, 1).await?;
+    let newest = newest.first().map(|session| session.id.as_str());
+    let body = html! {
+        h1 { "Search" }
+        form.row.search role="search" aria-label="Search" method="get" action="/search" {
+            input.grow #search-words type="search" name="q" value=(words) maxlength=(LONGEST) required
+                autofocus[words.is_empty()] autocomplete="off" aria-label="Words";
+            button.primary #search-go { "Search" }
+        }
+        p.hint { "What people and models said, in any chat. All words have to be there; the last one may go on." }
+        @if let Some(found) = &found { (results(&found.items, newest)) }
+    };
+    let mut title = clean(words).into_owned();
+    if title.is_empty() {
+        "Search".clone_into(&mut title);
+    } else {
+        title.push_str(" – Search");
+    }
+    Ok(layout(&request, &View::new(Nav::None, &title), &body))
+}
+
+fn results(hits: &[Hit], newest: Option<&str>) -> Markup {
+    let count = match hits.len() {
+        0 => {
+            return html! { p #search-count role="status" { "Nothing that was said has all these words." } };
+        }
+        1 => "One entry".to_owned(),
+        MOST => format!("The newest {MOST} entries; further words narrow it down"),
+        count => format!("{count} entries, the newest first"),
+    };
+    html! {
+        p.muted #search-count role="status" { (count) }
+        ol.hits #search-hits { @for hit in hits { (result(hit, newest)) } }
+    }
+}
+
+fn result(hit: &Hit, newest: Option<&str>) -> Markup {
+    let label = match hit.label.trim() {
+        "" => "New chat".into(),
+        label => clean(label),
+    };
+    let said_by = if hit.said_by == "person" {
+        "You"
+    } else {
+        "Model"
+    };
+    let session = hit.session.as_deref().or(newest);
+    html! {
+        li {
+            p.hit-head {
+                @match session {
+                    Some(session) => {
+                        a href={ "/sessions/" (segment(session)) "/threads/" (segment(&hit.thread)) "?at=" (hit.seq) "#e" (hit.seq) } { (label) }
+                    }
+                    None => { strong { (label) } }
+                }
+                span.muted { (said_by) " · #" (hit.seq) " · " (time(hit.at_ms)) }
+            }
+            p.excerpt {
+                @for piece in &hit.excerpt {
+                    @if piece.is_hit { mark { (clean(&piece.text)) } } @else { (clean(&piece.text)) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hit(session: Option<&str>) -> Hit {
+        Hit {
+            thread: "0193".to_owned(),
+            label: "<b>Name</b>".to_owned(),
+            session: session.map(str::to_owned),
+            seq: 7,
+            said_by: "model".to_owned(),
+            at_ms: 0,
+            excerpt: vec![
+                Piece {
+                    text: "<script>a ".to_owned(),
+                    is_hit: false,
+                },
+                Piece {
+                    text: "lamp".to_owned(),
+                    is_hit: true,
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_hit_leads_to_its_entry_and_is_text() {
+        let shown = result(&hit(Some("s/1")), None).into_string();
+        let at = "/sessions/s%2F1/threads/0193?at=7#e7";
+        assert!(shown.contains(at), "{shown}");
+        assert!(shown.contains("<mark>lamp</mark>"), "{shown}");
+        assert!(
+            !shown.contains("<script>") && !shown.contains("<b>"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_hit_of_no_session_is_shown_by_the_newest_or_without_a_link() {
+        let shown = result(&hit(None), Some("newest")).into_string();
+        assert!(shown.contains("/sessions/newest/threads/0193"), "{shown}");
+        assert!(!result(&hit(None), None).into_string().contains("<a "));
+    }
+}

@@ -1,0 +1,88 @@
+//! The marks of threads: what a person sees of one beside its entries, its label and up to where it
+//! was cleared. Says which threads this process marks, and reads the marks of some; what other
+//! processes do is told by `signals.rs`.
+
+use tokio::sync::broadcast;
+
+use crate::database::places;
+use crate::row::{column, number};
+use crate::sql::Value;
+use crate::{Store, StoreError, ThreadId};
+
+/// Threads that one may be behind before some are missed.
+pub(crate) const BEHIND: usize = 1024;
+/// Threads that one statement reads: always as many, so that there is one statement to keep.
+const AT_ONCE: usize = 32;
+
+/// What a person sees of a thread beside its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadMark {
+    /// The newest label; empty where it has none.
+    pub label: String,
+    /// The last entry that was deleted when it was cleared; 0 where it never was.
+    pub cleared_upto: u64,
+}
+
+/// Threads that this process named, cleared or removed, while this value lives.
+pub struct MarkedThreads(broadcast::Receiver<ThreadId>);
+
+/// Word of a thread that was named, cleared or removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MarkedThread {
+    /// This one.
+    Thread(ThreadId),
+    /// Some that are not known.
+    Missed,
+}
+
+impl MarkedThreads {
+    /// The next one; nothing when the store is gone. Safe to drop and call again.
+    pub async fn next(&mut self) -> Option<MarkedThread> {
+        match self.0.recv().await {
+            Ok(thread) => Some(MarkedThread::Thread(thread)),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(MarkedThread::Missed),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+impl Store {
+    /// The threads that this process names, clears or removes, from now on.
+    pub fn marked_threads(&self) -> MarkedThreads {
+        MarkedThreads(self.db().marked.subscribe())
+    }
+
+    /// Tells of one.
+    pub(crate) fn tell_marked(&self, thread: &ThreadId) {
+        // Nobody need follow.
+        let _ = self.db().marked.send(thread.clone());
+    }
+
+    /// The marks of these threads. One that was removed has none.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn thread_marks(
+        &self,
+        threads: &[ThreadId],
+    ) -> Result<Vec<(ThreadId, ThreadMark)>, StoreError> {
+        let sql = format!(
+            "SELECT id, thread_label, cleared_upto FROM threads WHERE id IN ({}) \
+             AND removed = FALSE",
+            places(1, AT_ONCE)
+        );
+        let mut marks = Vec::new();
+        for some in threads.chunks(AT_ONCE) {
+            let values = some.iter().cycle().take(AT_ONCE);
+            let values = values.map(|thread| Value::from(thread.as_str()));
+            for row in self.all(&sql, values).await? {
+                let mark = ThreadMark {
+                    label: column(&row, "thread_label")?,
+                    cleared_upto: number(&row, "cleared_upto")?,
+                };
+                marks.push((ThreadId::stored(column(&row, "id")?), mark));
+            }
+        }
+        Ok(marks)
+    }
+}
