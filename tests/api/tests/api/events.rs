@@ -353,6 +353,23 @@ fn the_sessions_are_followed() {
     }
     stage.over(&turn);
     while client.until("state").pop().unwrap().data["state"] != "idle" {}
+    let thread = text(&session["thread"]["id"]);
+    let path = format!("/api/v1/threads/{thread}");
+    stage
+        .server
+        .send("PATCH", &path, &json!({ "label": "A name" }))
+        .is(200);
+    loop {
+        let named = client.until("thread").pop().unwrap().data;
+        assert_eq!(named["thread"], json!(thread));
+        if named["label"] == "A name" {
+            assert_eq!(named["removed"], false, "{named}");
+            break;
+        }
+    }
+    stage.server.delete(&format!("{path}/entries")).is(200);
+    let cleared = client.until("thread").pop().unwrap().data;
+    assert!(cleared["cleared_upto"].as_u64() > Some(0), "{cleared}");
     stage
         .server
         .delete(&format!("/api/v1/sessions/{id}"))

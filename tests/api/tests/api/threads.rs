@@ -161,6 +161,13 @@ fn what_is_exported_can_be_imported_and_damage_is_said() {
     let exported = server.get(&format!("{path}/export")).is(200);
     assert_eq!(exported.header("content-type"), Some("application/jsonl"));
     let text = String::from_utf8(exported.body).unwrap();
+    let shared = server.get(&format!("{path}/export/html")).is(200);
+    let kind = shared.header("content-type");
+    assert_eq!(kind, Some("text/html; charset=utf-8"));
+    let policy = shared.header("content-security-policy").unwrap_or_default();
+    assert!(policy.starts_with("sandbox;"), "{policy}");
+    let shared = String::from_utf8(shared.body).unwrap();
+    assert!(shared.contains("default-src") && !shared.contains("<script"));
     let again = imported(&server, &text);
     let copied = server.get(&format!("{again}/export")).is(200).body;
     assert_eq!(String::from_utf8(copied).unwrap(), text);

@@ -291,3 +291,47 @@ fn more_follow_ups_than_may_wait_are_refused() {
         .is(204);
     assert_eq!(stage.over(&first)["state"], "cancelled");
 }
+
+#[test]
+fn a_turn_that_waits_is_said_otherwise_and_keeps_its_place() {
+    let stage = Stage::new();
+    let id = text(&stage.session(&json!({}))["id"]);
+    stage.model.says(held("A long first answer.", "first"));
+    stage.model.says(Message::new().text("Second."));
+    stage.model.says(Message::new().text("Third."));
+    let first = stage.say(&id, "One");
+    stage.model.mock().reached_blocking("first").unwrap();
+    let (second, third) = (stage.say(&id, "Two"), stage.say(&id, "Three"));
+    let reword = |turn: &Value, words: &str| {
+        let path = format!("/api/v1/turns/{}", text(&turn["turn"]));
+        stage.server.send("PATCH", &path, &json!({ "text": words }))
+    };
+    let reworded = reword(&second, "Another two").is(200).json();
+    assert_eq!(reworded["state"], "queued");
+    reword(&second, " ").is(422);
+    assert!(
+        reword(&first, "Another one").is(409).json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("waits no more")
+    );
+    stage.model.mock().release("first");
+    for turn in [&first, &second, &third] {
+        assert_eq!(stage.over(turn)["state"], "completed");
+    }
+    let thread = text(&first["thread"]);
+    let entries = stage
+        .server
+        .get(&format!("/api/v1/threads/{thread}/entries"))
+        .is(200)
+        .json();
+    let entries = entries["entries"].as_array().unwrap().clone();
+    let said = entries
+        .iter()
+        .filter(|entry| entry["message"]["role"] == "user")
+        .map(|entry| text(&entry["message"]["content"][0]["text"]));
+    assert_eq!(said.collect::<Vec<_>>(), ["One", "Another two", "Three"]);
+    reword(&second, "Too late").is(409);
+    let nobody = json!({ "turn": "no-such-turn" });
+    reword(&nobody, "Nobody").is(404);
+}

@@ -6,5 +6,6 @@ mod basics;
 mod changing;
 mod elsewhere;
 mod ending;
+mod queue;
 mod stage;
 mod threads;
