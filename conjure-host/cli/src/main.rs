@@ -58,6 +58,7 @@ mod plugin_fetch;
 mod plugin_install;
 mod plugin_pack;
 mod plugin_package;
+mod plugin_skill;
 mod plugin_test;
 mod plugin_test_process;
 mod plugin_trust;

@@ -21,6 +21,7 @@ use super::plugin::{load_and_try, loader};
 use super::plugin_args::signers;
 use super::plugin_install::{elsewhere, told};
 use super::plugin_package::{IndexArgs, is_refusal, public_key, who};
+use super::plugin_skill;
 
 /// What to install.
 #[derive(Args)]
@@ -69,7 +70,7 @@ struct Accepted {
 }
 
 /// Why a package was not installed.
-enum Failure {
+pub(crate) enum Failure {
     /// It is not taken.
     Refused(String),
     /// It cannot be had.
@@ -244,7 +245,7 @@ fn as_locked(fetched: &FetchedPackage, locked: &LockedPlugin, lock: &Path) -> Re
     if found.signer != locked.signer {
         return Err(differs("signer"));
     }
-    if found.libraries != locked.libraries {
+    if (&found.libraries, found.skill) != (&locked.libraries, locked.skill) {
         return Err(differs("library"));
     }
     Ok(())
@@ -365,6 +366,13 @@ async fn one(
     if let Err(error) = judge_signer(global, package, before.as_ref(), accepted) {
         return Ok(Err(error.into()));
     }
+    match package.skill() {
+        Ok(None) => {}
+        Ok(Some(archive)) => {
+            return plugin_skill::install(global, fetched, &archive, before, accepted.yes).await;
+        }
+        Err(error) => return Ok(Err(error.into())),
+    }
     let (library, bytes) = match package.library_here() {
         Ok(found) => found,
         Err(error) => return Ok(Err(error.into())),
@@ -433,7 +441,9 @@ async fn one(
     };
     let change = match installed.install(&file, own, before.as_ref()) {
         Ok(change) => change,
-        Err(error @ InstallError::Overtaken { .. }) => return refused(error.to_string()),
+        Err(error @ (InstallError::Overtaken { .. } | InstallError::InTheWay { .. })) => {
+            return refused(error.to_string());
+        }
         Err(error) => return Err(error.into()),
     };
     let json = json!({

@@ -294,7 +294,9 @@ impl From<InstallError> for CliError {
             InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
                 Self::usage_from(error)
             }
-            InstallError::Overtaken { .. } => Self::host_from(error),
+            InstallError::Overtaken { .. } | InstallError::InTheWay { .. } => {
+                Self::host_from(error)
+            }
             InstallError::Altered { .. }
             | InstallError::Plugin(_)
             | InstallError::Lock(_)

@@ -1,11 +1,13 @@
-//! `conjure plugin pack`: a package out of libraries.
+//! `conjure plugin pack`: a package out of libraries, a program, or a skill folder.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_config::fs;
 use conjure_packages::{LICENSE_FILE, Package, PackageBuilder, SBOM_FILE, sbom};
-use conjure_plugins::{Isolation, LibraryTarget};
+use conjure_plugins::{
+    ANY_TARGET, Isolation, LibraryTarget, PluginFile, SkillArchive, is_description,
+};
 use conjure_skill_sdk::protocol::Manifest;
 use serde::Deserialize;
 use serde_json::json;
@@ -20,8 +22,9 @@ use super::plugin_package::signing_key;
 /// What to pack.
 #[derive(Args)]
 pub(crate) struct PackArgs {
-    /// The plugin's library for each machine; one has to be for this one
-    #[arg(required = true, value_name = "LIBRARY")]
+    /// The plugin's library for each machine, one of them for this one; or a program: its directory,
+    /// description or bundle; or a skill folder or `.skill` package
+    #[arg(required = true, value_name = "PLUGIN")]
     libraries: Vec<PathBuf>,
     /// The licence, an SPDX expression [default: the crate's]
     #[arg(long, value_name = "EXPRESSION")]
@@ -42,14 +45,34 @@ pub(crate) struct PackArgs {
 
 /// Makes a package.
 pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliError> {
+    if let [skill] = args.libraries.as_slice()
+        && is_skill(skill)
+    {
+        return pack_skill(global, args, skill).await;
+    }
     let here = LibraryTarget::here();
     let mut libraries = Vec::new();
     let mut native = None;
     for path in &args.libraries {
-        let bytes = read(path)?;
-        let target = LibraryTarget::of(&bytes).map(|library| library.target);
-        if native.is_none() && target.as_deref() == Some(&here) {
-            native = Some(path);
+        let path = match described_in(path) {
+            Ok(path) => path,
+            Err(reason) => return Ok(refused(global, path, &reason)),
+        };
+        let bytes = match is_description(&path) {
+            false => read(&path)?,
+            true => match PluginFile::read(&path, true) {
+                Ok(file) => file.bytes,
+                Err(error) => return Ok(refused(global, &path, &error.to_string())),
+            },
+        };
+        let target = match LibraryTarget::is_program(&bytes) {
+            true => LibraryTarget::of_program(&bytes).ok(),
+            false => LibraryTarget::of(&bytes),
+        };
+        let target = target.map(|library| library.target);
+        let is_here = target.is_some_and(|target| target == here || target == ANY_TARGET);
+        if native.is_none() && is_here {
+            native = Some(path.clone());
         }
         libraries.push((path, bytes));
     }
@@ -63,22 +86,57 @@ pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliEr
             .map_or(Path::new(""), PathBuf::as_path);
         return Ok(refused(global, first, &reason));
     };
-    let plugin = match load_and_try(global, native, Some(Isolation::Process)).await? {
+    let plugin = match load_and_try(global, &native, Some(Isolation::Process)).await? {
         Ok(plugin) => plugin,
-        Err(reason) => return Ok(refused(global, native, &reason)),
+        Err(reason) => return Ok(refused(global, &native, &reason)),
     };
     let mut package = PackageBuilder::new(Manifest::clone(plugin.manifest()));
     for (path, bytes) in libraries {
-        package.library(&shown(path), bytes)?;
+        package.library(&shown(&path), bytes)?;
     }
-    let home = native.parent().map(CrateHome::around).unwrap_or_default();
+    let home = match is_description(&native) {
+        true => native.parent().map(CrateHome::of),
+        false => native.parent().map(CrateHome::around),
+    };
+    finish(
+        global,
+        args,
+        package,
+        home.unwrap_or_default(),
+        plugin.manifest(),
+    )
+    .await
+}
+
+/// Makes a package of a skill folder.
+async fn pack_skill(global: &Global, args: &PackArgs, path: &Path) -> Result<Exit, CliError> {
+    let skill = match SkillArchive::read(path) {
+        Ok(skill) => skill,
+        Err(error) => return Ok(refused(global, path, &error.to_string())),
+    };
+    let package = PackageBuilder::of_skill(&shown(path), skill)?;
+    let manifest = package.manifest().clone();
+    let home = match path.is_dir() {
+        true => CrateHome::of(path),
+        false => CrateHome::default(),
+    };
+    finish(global, args, package, home, &manifest).await
+}
+
+/// Adds licence and SBOM, signs, and writes the package.
+async fn finish(
+    global: &Global,
+    args: &PackArgs,
+    mut package: PackageBuilder,
+    home: CrateHome,
+    manifest: &Manifest,
+) -> Result<Exit, CliError> {
     if let Some(license) = args.license.as_ref().or(home.license.as_ref()) {
         package.license(license);
     }
     if let Some(path) = args.license_file.as_ref().or(home.license_file.as_ref()) {
         package.file(LICENSE_FILE, read(path)?);
     }
-    let manifest = plugin.manifest();
     let parts = match (&args.sbom, &home.cargo_lock) {
         (Some(path), _) => Some(read(path)?),
         (None, Some(path)) => {
@@ -120,6 +178,7 @@ fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool) {
         .libraries
         .iter()
         .map(|library| library.target.as_str())
+        .chain(description.skill.as_ref().map(|_| ANY_TARGET))
         .collect();
     output::line(format_args!(
         "{BOLD}{}{RESET} for {}: {} ({})",
@@ -153,6 +212,32 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     fs::read(path).map_err(|error| CliError::usage_from(error).context(shown(path)))
 }
 
+/// Whether this is a skill folder, or a package of one.
+fn is_skill(path: &Path) -> bool {
+    let is_package = path.extension().is_some_and(|it| it == "skill") && path.is_file();
+    is_package || path.join("SKILL.md").is_file()
+}
+
+/// Of a directory the one description of a program in it; anything else is itself.
+fn described_in(path: &Path) -> Result<PathBuf, String> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let mut found = fs::entries(path).map_err(|error| error.to_string())?;
+    found.retain(|path| is_description(path));
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(format!(
+            "{} has neither a description of a program (`plugin.toml`) nor a SKILL.md",
+            shown(path)
+        )),
+        _ => Err(format!(
+            "{} has several descriptions of programs; name one of them",
+            shown(path)
+        )),
+    }
+}
+
 /// What is found about the crate that a library was built in.
 #[derive(Default)]
 struct CrateHome {
@@ -178,9 +263,11 @@ impl CrateHome {
             return Self::default();
         };
         let home = dir.ancestors().find(|dir| dir.join("Cargo.toml").is_file());
-        let Some(home) = home else {
-            return Self::default();
-        };
+        home.map(Self::of).unwrap_or_default()
+    }
+
+    /// What there is in a directory itself.
+    fn of(home: &Path) -> Self {
         let manifest = fs::read_to_string(home.join("Cargo.toml")).unwrap_or_default();
         let manifest = toml::from_str::<CargoManifest>(&manifest).ok();
         let license = manifest.and_then(|manifest| manifest.package?.license);

@@ -12,6 +12,7 @@ use conjure_core::skill_folder::discovery::{FoundSkill, SkillScope};
 use conjure_core::skill_folder::{
     Diagnostic, Severity, SkillFolder, validate_strict, validate_upload,
 };
+use conjure_plugins::PackagedPlugins;
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
@@ -98,7 +99,7 @@ pub(crate) fn usable(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
     if let Some(reason) = project.as_ref().and_then(Project::why_not) {
         tracing::warn!("{reason}");
     }
-    let found = discover(project.as_ref());
+    let found = discover(global, project.as_ref());
     for error in &found.broken {
         tracing::warn!("{error}");
     }
@@ -171,17 +172,19 @@ fn not_named(skills: Vec<FoundSkill>, named: &[PathBuf]) -> impl Iterator<Item =
 }
 
 /// The user's skills, and those of a project that is trusted. Nothing of another one is read.
-fn discover(project: Option<&Project>) -> Discovered {
+fn discover(global: &Global, project: Option<&Project>) -> Discovered {
     let trusted = project.filter(|project| project.standing() == TrustState::Trusted);
     let dir = trusted.map(|project| project.dir.as_path());
-    skill_folders::discover(dir, env::home().as_deref())
+    let mut found = skill_folders::discover(dir, env::home().as_deref());
+    PackagedPlugins::of(&global.data_dir()).judge_skills(&mut found);
+    found
 }
 
 fn list(global: &Global, dir: Option<&Path>) -> Exit {
     let project = dir.is_none().then(|| Project::current(global)).flatten();
     let found = match dir {
         Some(dir) => skill_folders::discover_in(dir),
-        None => discover(project.as_ref()),
+        None => discover(global, project.as_ref()),
     };
     let unread = Unread::of(project.as_ref());
     // Why nothing is known of a project's skills.

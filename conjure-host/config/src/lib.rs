@@ -14,6 +14,7 @@ pub mod platform;
 pub mod project_trust;
 mod sandbox;
 mod session_file;
+pub mod skill_archive;
 pub mod skill_folders;
 
 pub use auth_name::{AuthName, AuthRef, BadAuthName, OpenAuth, is_auth_name, is_provider_name};

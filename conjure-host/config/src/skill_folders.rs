@@ -61,6 +61,14 @@ pub enum FolderError {
         /// What is wrong with it.
         diagnostics: Vec<Diagnostic>,
     },
+    /// It came in a package and is not what that had.
+    #[error("the skill at `{}` is not used: {reason}", path.display())]
+    Altered {
+        /// The directory.
+        path: PathBuf,
+        /// What is known of it, and what to do.
+        reason: String,
+    },
     /// The package is not one, or is hostile.
     #[error("the package `{}` is refused: {reason}", path.display())]
     Package {

@@ -357,6 +357,7 @@ impl From<InstallError> for Problem {
             }
             InstallError::Altered { .. } => Self::conflict("altered", error.to_string()),
             InstallError::Overtaken { .. } => Self::conflict("overtaken", error.to_string()),
+            InstallError::InTheWay { .. } => Self::conflict("in-the-way", error.to_string()),
             InstallError::Plugin(_) => Self::invalid(error.to_string()),
             InstallError::Io(_) | InstallError::Lock(_) => Self::host(error.to_string()),
         }

@@ -11,6 +11,9 @@ use crate::SignerKey;
 /// The number of the form.
 pub(crate) const FORM: u32 = 1;
 
+/// The kind of a skill folder.
+pub const SKILL_FOLDER: &str = "skill-folder";
+
 /// The most bytes of all files of a package: 2 GiB.
 const CONTENTS_LIMIT: u64 = 2 * 1024 * 1024 * 1024;
 
@@ -29,8 +32,13 @@ pub struct PackageDescription {
     /// What the plugin says of itself: its kind, what it asks to be allowed, its tools with their
     /// schemas.
     pub manifest: Manifest,
-    /// The plugin's libraries, one for each machine.
+    /// The plugin's libraries, one for each machine, or the bundles of a program.
+    #[serde(default)]
     pub libraries: Vec<PackagedLibrary>,
+    /// The archive of a skill folder, where it is one. Then the manifest says of it what its
+    /// `SKILL.md` says, under the kind [`SKILL_FOLDER`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<PackagedFile>,
     /// Other files: the licence's text, the SBOM.
     #[serde(default)]
     pub files: Vec<PackagedFile>,
@@ -39,12 +47,14 @@ pub struct PackageDescription {
     pub signer: Option<SignerKey>,
 }
 
-/// A library in a package.
+/// A library in a package, or the bundle of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackagedLibrary {
-    /// The machine that it is for, as Rust names it: `x86_64-unknown-linux-gnu`.
+    /// The machine that it is for, as Rust names it: `x86_64-unknown-linux-gnu`. Of a program that is
+    /// for no machine in particular `any`.
     pub target: String,
-    /// The compiler that built it.
+    /// The compiler that built a library.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
     /// The file.
     #[serde(flatten)]
@@ -66,7 +76,7 @@ impl PackageDescription {
     /// Every file that it names.
     pub fn all_files(&self) -> impl Iterator<Item = &PackagedFile> {
         let libraries = self.libraries.iter().map(|library| &library.file);
-        libraries.chain(&self.files)
+        libraries.chain(&self.skill).chain(&self.files)
     }
 
     /// Name and version, as plugins are called.
@@ -98,8 +108,18 @@ impl PackageDescription {
                 manifest.version
             ));
         }
-        if self.libraries.is_empty() {
-            return Some("it has no library".to_owned());
+        match (self.libraries.is_empty(), &self.skill) {
+            (true, None) => return Some("it has no library".to_owned()),
+            (false, Some(_)) => {
+                return Some("it has a skill folder beside its libraries".to_owned());
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        if self.skill.is_some() != (manifest.kind == SKILL_FOLDER) {
+            return Some(format!(
+                "its kind is {}, which is not what it holds",
+                manifest.kind
+            ));
         }
         let mut targets = HashSet::new();
         if let Some(twice) = self

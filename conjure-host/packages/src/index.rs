@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
-use conjure_plugins::Sha256;
+use conjure_plugins::{ANY_TARGET, Sha256};
 use reqwest::Url;
 use semver::Version;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct IndexEntry {
     pub name: String,
     /// The plugin's version.
     pub version: String,
-    /// `skill`, `executor` or `backend`.
+    /// `skill`, `executor`, `backend`, or `skill-folder`.
     pub kind: String,
     /// One or two sentences.
     #[serde(default)]
@@ -55,7 +55,10 @@ impl IndexEntry {
             kind: description.manifest.kind.clone(),
             description: description.manifest.description.clone(),
             license: description.license.clone(),
-            targets: libraries.map(|library| library.target.clone()).collect(),
+            targets: match description.skill.is_some() {
+                true => vec![ANY_TARGET.to_owned()],
+                false => libraries.map(|library| library.target.clone()).collect(),
+            },
             package: place,
             sha256: package.sha256(),
             size: package.bytes().len() as u64,

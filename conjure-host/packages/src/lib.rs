@@ -1,4 +1,4 @@
-//! Packages of plugins: what is in one, who signed it, where it comes from.
+//! Packages of plugins and of skill folders: what is in one, who signed it, where it comes from.
 //!
 //! A package is a zip archive. Its first file, `package.json`, describes the plugin and names every
 //! other file with its digest; the signature is one of `package.json`. So nothing of a package is used
@@ -6,6 +6,7 @@
 //! Begin at `package.rs`.
 
 mod description;
+mod docker_auth;
 mod error;
 mod http;
 mod index;
@@ -16,7 +17,7 @@ mod sbom;
 mod signature;
 mod source;
 
-pub use description::{PackageDescription, PackagedFile, PackagedLibrary};
+pub use description::{PackageDescription, PackagedFile, PackagedLibrary, SKILL_FOLDER};
 pub use error::PackageError;
 pub use index::{INDEX_FILE, IndexEntry, PluginIndex};
 pub use pack::PackageBuilder;

@@ -3,16 +3,14 @@
 //! A package is one layer of an artifact whose configuration is the package's description, so that a
 //! registry and its tools can say what it is without fetching it.
 
-use base64::Engine as _;
 use bytes::Bytes;
-use conjure_config::{env, fs};
 use futures_util::TryStreamExt as _;
 use oci_client::client::{ClientConfig, ClientProtocol, Config, ImageLayer};
 use oci_client::manifest::OciImageManifest;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference};
-use serde_json::Value;
 
+use crate::docker_auth::auth;
 use crate::http::whole;
 use crate::package::too_large;
 use crate::{PACKAGE_LIMIT, Package, PackageError};
@@ -86,10 +84,18 @@ impl RegistryPlace {
         }
     }
 
+    async fn auth(&self) -> Result<RegistryAuth, PackageError> {
+        let auth = auth(self.reference.resolve_registry()).await;
+        auth.map_err(|reason| PackageError::Fetch {
+            place: self.to_string(),
+            reason,
+        })
+    }
+
     /// The versions that there are.
     async fn versions(&self) -> Result<Vec<String>, PackageError> {
         let place = self.to_string();
-        let (client, auth) = (client(&self.reference), auth(&self.reference));
+        let (client, auth) = (client(&self.reference), self.auth().await?);
         let mut tags: Vec<String> = Vec::new();
         for _ in 0..PAGES {
             let last = tags.last().cloned();
@@ -111,7 +117,7 @@ impl RegistryPlace {
     pub(crate) async fn fetch(&self) -> Result<Package, PackageError> {
         let place = self.to_string();
         let failed = |error: &dyn std::error::Error| fetch_error(&place, error);
-        let (client, auth) = (client(&self.reference), auth(&self.reference));
+        let (client, auth) = (client(&self.reference), self.auth().await?);
         let pulled = client.pull_image_manifest(&self.reference, &auth).await;
         let (manifest, _) = pulled.map_err(|error| failed(&error))?;
         let layer = match manifest.layers.as_slice() {
@@ -161,14 +167,9 @@ impl RegistryPlace {
         let layers = [layer];
         let mut manifest = OciImageManifest::build(&layers, &config, None);
         manifest.artifact_type = Some(LAYER.to_owned());
+        let auth = auth(reference.resolve_registry()).await.map_err(&failed)?;
         let pushed = client(&reference)
-            .push(
-                &reference,
-                &layers,
-                config,
-                &auth(&reference),
-                Some(manifest),
-            )
+            .push(&reference, &layers, config, &auth, Some(manifest))
             .await;
         match pushed {
             Ok(_) => Ok(format!("{SCHEME}{reference}")),
@@ -211,8 +212,8 @@ fn help(reason: &str) -> String {
         .any(|word| lower.contains(word))
     {
         true => format!(
-            "{reason}. A password for the registry is taken from Docker's `config.json`, where `docker \
-             login` without a helper keeps it"
+            "{reason}. A password for the registry is taken from where `docker login` keeps it: Docker's \
+             `config.json`, or the helper that this names"
         ),
         false => reason.to_owned(),
     }
@@ -238,30 +239,6 @@ fn client(reference: &Reference) -> Client {
     })
 }
 
-/// What `docker login` keeps for a registry.
-fn auth(reference: &Reference) -> RegistryAuth {
-    let dir = env::var(env::DOCKER_CONFIG).map(Into::into);
-    let dir = dir.or_else(|| env::home().map(|home| home.join(".docker")));
-    let kept = dir.and_then(|dir| fs::read_to_string(dir.join("config.json")).ok());
-    let kept = kept.and_then(|text| kept_auth(&text, reference.resolve_registry()));
-    kept.unwrap_or(RegistryAuth::Anonymous)
-}
-
-fn kept_auth(text: &str, registry: &str) -> Option<RegistryAuth> {
-    let config: Value = serde_json::from_str(text).ok()?;
-    let key = match registry {
-        "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
-        registry => registry,
-    };
-    let auth = config.get("auths")?.get(key)?.get("auth")?.as_str()?;
-    let auth = base64::engine::general_purpose::STANDARD
-        .decode(auth)
-        .ok()?;
-    let auth = String::from_utf8(auth).ok()?;
-    let (user, password) = auth.split_once(':')?;
-    Some(RegistryAuth::Basic(user.to_owned(), password.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,18 +259,6 @@ mod tests {
             "oci://registry/plugins/x",
         ] {
             RegistryPlace::read(other).unwrap_err();
-        }
-    }
-
-    #[test]
-    fn only_the_password_of_that_registry_is_taken() {
-        let text = r#"{"auths": {"r.example": {"auth": "dTpwOnE="}, "x": {}}}"#;
-        assert_eq!(
-            kept_auth(text, "r.example"),
-            Some(RegistryAuth::Basic("u".to_owned(), "p:q".to_owned()))
-        );
-        for other in ["x", "example", "other.example"] {
-            assert_eq!(kept_auth(text, other), None);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::{Cursor, Write as _};
 
-use conjure_plugins::{LibraryTarget, Sha256};
-use conjure_skill_sdk::protocol::Manifest;
+use conjure_plugins::{LibraryTarget, Sha256, SkillArchive};
+use conjure_skill_sdk::protocol::{Manifest, Permissions, Requires, StateScope};
 use zip::write::SimpleFileOptions;
 
-use crate::description::FORM;
-use crate::package::{DESCRIPTION, SIGNATURE};
+use crate::description::{FORM, SKILL_FOLDER};
+use crate::package::{DESCRIPTION, SIGNATURE, target_of};
 use crate::{PackageDescription, PackageError, PackagedFile, PackagedLibrary, SigningKey};
 
 /// What goes into a package.
@@ -15,6 +15,7 @@ pub struct PackageBuilder {
     manifest: Manifest,
     license: Option<String>,
     libraries: Vec<(PackagedLibrary, Vec<u8>)>,
+    skill: Option<(PackagedFile, Vec<u8>)>,
     files: Vec<(PackagedFile, Vec<u8>)>,
 }
 
@@ -25,11 +26,49 @@ impl PackageBuilder {
             manifest,
             license: None,
             libraries: Vec::new(),
+            skill: None,
             files: Vec::new(),
         }
     }
 
-    /// Adds the library for one machine. `place` is what errors call it.
+    /// A package of a skill folder. `place` is what errors call it.
+    ///
+    /// # Errors
+    /// [`PackageError::Form`] where it says no version that a package can have.
+    pub fn of_skill(place: &str, skill: SkillArchive) -> Result<Self, PackageError> {
+        let version = skill
+            .version
+            .filter(|it| semver::Version::parse(it).is_ok());
+        let Some(version) = version else {
+            return Err(PackageError::Form {
+                place: place.to_owned(),
+                reason:
+                    "its SKILL.md says no semantic version, and a package has one: add `metadata:` \
+                         with `version: \"1.0.0\"` to its front matter"
+                        .to_owned(),
+            });
+        };
+        let path = format!("skill/{}.skill", skill.name);
+        let mut package = Self::new(Manifest {
+            manifest: 1,
+            kind: SKILL_FOLDER.to_owned(),
+            name: skill.name,
+            version,
+            description: skill.description,
+            requires: Requires::default(),
+            capabilities: Vec::new(),
+            permissions: Permissions::default(),
+            config_schema: None,
+            state: StateScope::default(),
+            tools: Vec::new(),
+            examples: Vec::new(),
+        });
+        package.license = skill.license;
+        package.skill = Some((described(path, &skill.bytes), skill.bytes));
+        Ok(package)
+    }
+
+    /// Adds the library for one machine, or the bundle of a program. `place` is what errors call it.
     ///
     /// # Errors
     /// [`PackageError::Form`] where it is none of this plugin, or one for that machine is there.
@@ -38,9 +77,7 @@ impl PackageBuilder {
             place: place.to_owned(),
             reason,
         };
-        let Some(LibraryTarget { target, header }) = LibraryTarget::of(&bytes) else {
-            return Err(refused("it is no library of a plugin".to_owned()));
-        };
+        let LibraryTarget { target, header } = target_of(&bytes).map_err(refused)?;
         let manifest = &self.manifest;
         let (found, wanted) = (
             (header.kind.as_str(), &header.name, &header.version),
@@ -59,19 +96,29 @@ impl PackageBuilder {
         {
             return Err(refused(format!("another library is for {target} too")));
         }
-        let suffix = match target.ends_with("darwin") {
-            true => "dylib",
-            false => "so",
+        let name = match LibraryTarget::is_program(&bytes) {
+            true => format!("{}.plugin", header.name),
+            false => {
+                let suffix = match target.ends_with("darwin") {
+                    true => "dylib",
+                    false => "so",
+                };
+                format!("lib{}.{suffix}", header.name.replace('-', "_"))
+            }
         };
-        let name = header.name.replace('-', "_");
         let library = PackagedLibrary {
-            file: described(format!("lib/{target}/lib{name}.{suffix}"), &bytes),
+            file: described(format!("lib/{target}/{name}"), &bytes),
             compiler: header.rustc,
             target,
         };
         self.libraries.push((library, bytes));
         let added = self.libraries.last();
         Ok(added.map_or("", |(library, _)| library.target.as_str()))
+    }
+
+    /// What the package says of the plugin.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
     }
 
     /// Says the licence, as an SPDX expression.
@@ -101,12 +148,14 @@ impl PackageBuilder {
             license: self.license,
             manifest: self.manifest,
             libraries: self.libraries.iter().map(|(one, _)| one.clone()).collect(),
+            skill: self.skill.as_ref().map(|(one, _)| one.clone()),
             files: self.files.iter().map(|(one, _)| one.clone()).collect(),
             signer: None,
         };
         let libraries = self.libraries.into_iter();
         let contents = libraries
             .map(|(library, bytes)| (library.file.path, bytes))
+            .chain(self.skill.map(|(file, bytes)| (file.path, bytes)))
             .chain(
                 self.files
                     .into_iter()

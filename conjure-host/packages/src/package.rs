@@ -6,7 +6,7 @@ use std::io::{Cursor, Read as _};
 use std::path::Path;
 
 use conjure_config::fs;
-use conjure_plugins::{LibraryTarget, LockedPlugin, Sha256};
+use conjure_plugins::{ANY_TARGET, LibraryTarget, LockedPlugin, Sha256, SkillArchive};
 
 use crate::pack::archive;
 use crate::{
@@ -160,14 +160,24 @@ impl Package {
         )
     }
 
-    /// The library for this machine, and what the package says of it.
+    /// The archive of a skill folder, where it is one.
+    ///
+    /// # Errors
+    /// [`PackageError::Form`].
+    pub fn skill(&self) -> Result<Option<Vec<u8>>, PackageError> {
+        let skill = self.description.skill.as_ref();
+        skill.map(|skill| self.file(skill)).transpose()
+    }
+
+    /// The library for this machine, or the bundle of a program for any, and what the package says of it.
     ///
     /// # Errors
     /// [`PackageError::Target`] where there is none.
     pub fn library_here(&self) -> Result<(&PackagedLibrary, Vec<u8>), PackageError> {
         let here = LibraryTarget::here();
         let libraries = &self.description.libraries;
-        let Some(library) = libraries.iter().find(|library| library.target == here) else {
+        let of = |target: &str| libraries.iter().find(|library| library.target == target);
+        let Some(library) = of(&here).or_else(|| of(ANY_TARGET)) else {
             let there: Vec<&str> = libraries.iter().map(|one| one.target.as_str()).collect();
             return Err(PackageError::Target {
                 place: self.place.clone(),
@@ -214,6 +224,7 @@ impl Package {
             sha256: self.sha256,
             signer: description.signer.as_ref().map(ToString::to_string),
             manifest: None,
+            skill: description.skill.as_ref().map(|skill| skill.sha256),
             libraries: libraries
                 .map(|library| (library.target.clone(), library.file.sha256))
                 .collect(),
@@ -319,9 +330,7 @@ fn every_file(description: &PackageDescription, archive: &mut Archive<'_>) -> Re
     for library in &description.libraries {
         let bytes = contents(archive, &library.file)?;
         let path = &library.file.path;
-        let Some(found) = LibraryTarget::of(&bytes) else {
-            return Err(format!("`{path}` is no library of a plugin"));
-        };
+        let found = target_of(&bytes).map_err(|reason| format!("`{path}`: {reason}"))?;
         if found.target != library.target {
             return Err(format!(
                 "`{path}` is for {}, and it says {}",
@@ -343,5 +352,35 @@ fn every_file(description: &PackageDescription, archive: &mut Archive<'_>) -> Re
             ));
         }
     }
+    if let Some(skill) = &description.skill {
+        let bytes = contents(archive, skill)?;
+        its_skill(description, &bytes).map_err(|reason| format!("`{}`: {reason}", skill.path))?;
+    }
     Ok(())
+}
+
+/// Whether an archive is the skill folder that a description says it is.
+fn its_skill(description: &PackageDescription, bytes: &[u8]) -> Result<(), String> {
+    let skill = SkillArchive::judge(bytes).map_err(|error| error.to_string())?;
+    let said = &description.manifest;
+    let is_it = skill.name == description.name
+        && skill.version.as_deref() == Some(&description.version)
+        && skill.description == said.description;
+    match is_it {
+        true => Ok(()),
+        false => Err(format!(
+            "its SKILL.md says {} {}, and the package another name, version or description",
+            skill.name,
+            skill.version.unwrap_or_default()
+        )),
+    }
+}
+
+/// Which machine a library or the bundle of a program is for, and what it says of itself.
+pub(crate) fn target_of(bytes: &[u8]) -> Result<LibraryTarget, String> {
+    if LibraryTarget::is_program(bytes) {
+        return LibraryTarget::of_program(bytes).map_err(|error| error.to_string());
+    }
+    let library = LibraryTarget::of(bytes);
+    library.ok_or_else(|| "it is no library of a plugin".to_owned())
 }

@@ -2,7 +2,8 @@
 //! removed, put back.
 //!
 //! A change is one rename in the directory that hosts watch, so whoever runs takes it over. What is
-//! replaced or removed is kept, so that it can be put back.
+//! replaced or removed is kept, so that it can be put back. Skill folders out of packages are among
+//! the plugins here, though they lie with the user's skills.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,12 +12,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::file_name::safe_name;
 use conjure_config::fs;
-use conjure_config::platform::LIBRARY_EXTENSION;
-use serde::{Deserialize, Serialize};
 
+use super::install_history::note;
+use super::installed_build::{Build, Form, SkillPlaces};
+use super::pending::PendingChange;
 use super::{
-    LockError, LockedPlugin, PackagedPlugins, PluginError, PluginFile, PluginLock, Sha256,
-    libraries, program,
+    InstallAction, InstallChange, InstallError, InstalledVersion, LockedPlugin, PackagedPlugins,
+    PluginFile, PluginLock, Sha256, libraries, program,
 };
 
 /// Changes of one plugin whose libraries are kept.
@@ -26,113 +28,9 @@ const KEPT: usize = 10;
 #[derive(Debug, Clone)]
 pub struct InstalledPlugins {
     plugins: PathBuf,
-    history: PathBuf,
-    packaged: PackagedPlugins,
-}
-
-/// One build of a plugin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstalledVersion {
-    /// Its version.
-    pub version: String,
-    /// The digest of its bytes.
-    pub sha256: Sha256,
-    /// The package that it came in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub package: Option<Box<LockedPlugin>>,
-}
-
-/// What was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InstallAction {
-    /// It is new, or in the place of another build.
-    Add,
-    /// It is gone.
-    Remove,
-    /// A build that was there before is there again.
-    Rollback,
-}
-
-/// A change of an installed plugin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstallChange {
-    /// When, in milliseconds since 1970.
-    pub at_ms: i64,
-    /// What was done.
-    pub action: InstallAction,
-    /// The plugin.
-    pub plugin: String,
-    /// What was there before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<InstalledVersion>,
-    /// What is there since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<InstalledVersion>,
-}
-
-/// Why nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// There is no such plugin.
-    #[error(
-        "no plugin `{name}` is installed in {dir}; installed are: {installed}. What comes with the \
-         program or was named by hand is not installed, so it is changed where it is",
-        dir = dir.display()
-    )]
-    NotInstalled {
-        /// The name.
-        name: String,
-        /// Where plugins are installed.
-        dir: PathBuf,
-        /// Those that there are.
-        installed: String,
-    },
-    /// There is no such build to put back.
-    #[error(
-        "there is no {wanted} of `{name}` to put back; kept are: {kept}. `conjure plugin history \
-         {name}` shows what there was"
-    )]
-    NotKept {
-        /// The plugin.
-        name: String,
-        /// What was asked for.
-        wanted: String,
-        /// The versions that there are.
-        kept: String,
-    },
-    /// What was kept is not what it was.
-    #[error(
-        "the kept library of `{name}` {version} ({path}) was altered, so it is not put back: add a \
-         build that you trust instead",
-        path = path.display()
-    )]
-    Altered {
-        /// The plugin.
-        name: String,
-        /// The version.
-        version: String,
-        /// The file.
-        path: PathBuf,
-    },
-    /// Somebody else installed or removed it meanwhile.
-    #[error(
-        "{name} became another one while this one was looked at, so nothing was changed: install it \
-         again to have it compared with the one that is there now"
-    )]
-    Overtaken {
-        /// The plugin.
-        name: String,
-    },
-    /// What the packages were that plugins came in is not known.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The file that is installed is no plugin.
-    #[error(transparent)]
-    Plugin(#[from] PluginError),
-    /// The system's.
-    #[error(transparent)]
-    Io(#[from] io::Error),
+    pub(super) history: PathBuf,
+    pub(super) packaged: PackagedPlugins,
+    pub(super) skills: SkillPlaces,
 }
 
 impl InstalledPlugins {
@@ -142,6 +40,7 @@ impl InstalledPlugins {
             plugins: data_dir.join("plugins"),
             history: data_dir.join("plugin-history"),
             packaged: PackagedPlugins::of(data_dir),
+            skills: SkillPlaces::of_user(),
         }
     }
 
@@ -165,6 +64,25 @@ impl InstalledPlugins {
         Ok(files.filter(|file| file.header.name == name).collect())
     }
 
+    /// Every build of this name that is there; of skill folders only one that the lock names.
+    pub(super) fn builds(&self, name: &str) -> Result<Vec<Build>, InstallError> {
+        let files = self.files(name)?.into_iter();
+        let mut builds: Vec<Build> = files.map(Build::from).collect();
+        if let Some(skill) = self.locked_skill(name)? {
+            builds.extend(self.skills.build(&skill));
+        }
+        Ok(builds)
+    }
+
+    fn build(&self, name: &str) -> Result<Option<Build>, InstallError> {
+        Ok(self.builds(name)?.into_iter().next())
+    }
+
+    fn locked_skill(&self, name: &str) -> Result<Option<LockedPlugin>, InstallError> {
+        let locked = self.lock().plugin(name)?;
+        Ok(locked.filter(|locked| locked.skill.is_some()))
+    }
+
     /// What the plugins are that came in packages.
     pub fn lock(&self) -> &PluginLock {
         self.packaged.lock()
@@ -185,7 +103,8 @@ impl InstalledPlugins {
     /// The system's; what was there before is then as it was.
     pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.one_at_a_time()?;
-        self.put(file, None)
+        let new = (version(file), file.bytes.as_slice());
+        self.put(&file.header.name, new, None)
     }
 
     /// As [`InstalledPlugins::add`], of what came in a package. `before` is what the lock said of it
@@ -200,26 +119,59 @@ impl InstalledPlugins {
         before: Option<&LockedPlugin>,
     ) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.one_at_a_time()?;
-        let now = self.lock().plugin(&file.header.name)?;
+        self.not_overtaken(&package, before)?;
+        self.packaged.note(&package)?;
+        let new = (version(file), file.bytes.as_slice());
+        self.put(&file.header.name, new, Some(package))
+    }
+
+    /// As [`InstalledPlugins::install`], of the archive of a skill folder, which goes to the user's
+    /// skills.
+    ///
+    /// # Errors
+    /// As [`InstalledPlugins::install`], and [`InstallError::InTheWay`].
+    pub fn install_skill(
+        &self,
+        archive: &[u8],
+        package: LockedPlugin,
+        before: Option<&LockedPlugin>,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        self.not_overtaken(&package, before)?;
+        self.packaged.note(&package)?;
+        let new = InstalledVersion {
+            version: package.version.clone(),
+            sha256: Sha256::of(archive),
+            package: None,
+        };
+        let name = package.name.clone();
+        self.put(&name, (new, archive), Some(package))
+    }
+
+    fn not_overtaken(
+        &self,
+        package: &LockedPlugin,
+        before: Option<&LockedPlugin>,
+    ) -> Result<(), InstallError> {
+        let now = self.lock().plugin(&package.name)?;
         // The very same package may have come meanwhile.
         let is_same = now.as_ref().is_some_and(|now| now.sha256 == package.sha256);
-        if now.as_ref() != before && !is_same {
-            return Err(InstallError::Overtaken {
-                name: file.header.name.clone(),
-            });
+        match now.as_ref() == before || is_same {
+            true => Ok(()),
+            false => Err(InstallError::Overtaken {
+                name: package.name.clone(),
+            }),
         }
-        self.packaged.note(&package)?;
-        self.put(file, Some(package))
     }
 
     fn put(
         &self,
-        file: &PluginFile,
+        name: &str,
+        (new, bytes): (InstalledVersion, &[u8]),
         package: Option<LockedPlugin>,
     ) -> Result<Option<InstallChange>, InstallError> {
-        let name = &file.header.name;
-        let before = self.file(name)?;
-        if let Some(before) = before.as_ref().filter(|it| it.sha256 == file.sha256) {
+        let before = self.build(name)?;
+        if let Some(before) = before.as_ref().filter(|it| it.sha256 == new.sha256) {
             if self.lock().plugin(name)? != package {
                 self.lock().set(name, package)?;
                 // Another file with the same bytes, so that hosts look at it again.
@@ -229,9 +181,9 @@ impl InstalledPlugins {
         }
         let to = InstalledVersion {
             package: package.map(Box::new),
-            ..version(file)
+            ..new
         };
-        let to = Some((file.bytes.as_slice(), &to));
+        let to = Some((bytes, &to));
         self.replace(InstallAction::Add, name, before.as_ref(), to)
             .map(Some)
     }
@@ -244,8 +196,8 @@ impl InstalledPlugins {
     pub fn put_next(&self, file: &PluginFile, own: &Sha256) -> Result<bool, InstallError> {
         let _lock = self.one_at_a_time()?;
         let name = &file.header.name;
-        let form = extension(&file.bytes);
-        let is_own = |it: &PluginFile| it.sha256 == *own && extension(&it.bytes) == form;
+        let form = Form::of(&file.bytes);
+        let is_own = |it: &PluginFile| it.sha256 == *own && Form::of(&it.bytes) == form;
         let there = self.file(name)?.filter(is_own);
         let there = there.filter(|_| matches!(self.lock().plugin(name), Ok(None)));
         let placed = there.map(|there| self.place(&there.path, &file.bytes));
@@ -258,7 +210,7 @@ impl InstalledPlugins {
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn remove(&self, name: &str) -> Result<InstallChange, InstallError> {
         let _lock = self.one_at_a_time()?;
-        let Some(before) = self.file(name)? else {
+        let Some(before) = self.build(name)? else {
             if self.lock().plugin(name)?.is_none() {
                 return Err(self.not_installed(name));
             }
@@ -277,7 +229,7 @@ impl InstalledPlugins {
         name: &str,
         wanted: Option<&str>,
     ) -> Result<InstalledVersion, InstallError> {
-        let now = self.file(name)?.map(|file| file.sha256);
+        let now = self.build(name)?.map(|build| build.sha256);
         self.kept_build(name, wanted, now)
     }
 
@@ -292,7 +244,7 @@ impl InstalledPlugins {
         wanted: Option<&str>,
     ) -> Result<InstallChange, InstallError> {
         let _lock = self.one_at_a_time()?;
-        let current = self.file(name)?;
+        let current = self.build(name)?;
         let now = current.as_ref().map(|current| current.sha256);
         let build = self.kept_build(name, wanted, now)?;
         let path = self.kept(&build.sha256);
@@ -369,45 +321,29 @@ impl InstalledPlugins {
         Ok(version(&there))
     }
 
-    /// What was changed, the oldest first: of one plugin, or of all.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn history(&self, name: Option<&str>) -> Result<Vec<InstallChange>, InstallError> {
-        let text = match fs::read_to_string(self.history.join("history.jsonl")) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let lines = text.lines();
-        // A line that was cut by a crash says nothing.
-        let changes = lines.filter_map(|line| serde_json::from_str::<InstallChange>(line).ok());
-        let is_meant = |change: &InstallChange| name.is_none_or(|name| change.plugin == name);
-        Ok(changes.filter(is_meant).collect())
-    }
-
     fn replace(
         &self,
         action: InstallAction,
         name: &str,
-        before: Option<&PluginFile>,
+        before: Option<&Build>,
         to: Option<(&[u8], &InstalledVersion)>,
     ) -> Result<InstallChange, InstallError> {
         // What its lock does not know is nothing to put back.
-        let is_known = |before: &PluginFile| self.version(before).is_some();
+        let is_known = |before: &Build| self.version(before).is_some();
         let is_altered = before.is_some_and(|before| !is_known(before));
         if let Some(before) = before.filter(|_| !is_altered) {
-            let kept = self.kept_as(&before.sha256, extension(&before.bytes));
+            let kept = self.kept_as(&before.sha256, before.form);
             fs::write_atomic(kept, &before.bytes)?;
         }
         let form = match (before, to) {
-            (_, Some((bytes, _))) => extension(bytes),
-            (Some(before), None) => extension(&before.bytes),
-            (None, None) => LIBRARY_EXTENSION,
+            (_, Some((bytes, _))) => Form::of(bytes),
+            (Some(before), None) => before.form,
+            (None, None) => Form::Library,
         };
+        self.not_in_the_way(name, before, form)?;
         let path = match before {
-            Some(before) if extension(&before.bytes) == form => before.path.clone(),
-            _ => self.free_path(name, form),
+            Some(before) if before.form == form => before.path.clone(),
+            _ => self.free_path(name, form)?,
         };
         let change = InstallChange {
             at_ms: now_ms(),
@@ -421,62 +357,100 @@ impl InstalledPlugins {
         // Before the library, which whoever watches loads as soon as it is there.
         let locked = self.lock().plugin(name)?;
         let package = to.and_then(|(_, version)| version.package.as_deref().cloned());
+        let pending = PendingChange {
+            change,
+            locked,
+            path,
+        };
+        // From here on a crash leaves something to end.
+        self.begin(&pending)?;
         if to.is_some() {
             self.lock().set(name, package)?;
         }
         let placed = match to {
-            Some((bytes, _)) => self.place(&path, bytes),
+            Some((bytes, _)) => self.place(&pending.path, bytes),
             None => self.take_away(name),
         };
         match placed {
             Ok(()) if to.is_none() => self.lock().set(name, None)?,
-            Ok(()) => {
-                for other in self.files(name)? {
-                    if other.path != path {
-                        std::fs::remove_file(&other.path)?;
-                    }
-                }
-            }
+            Ok(()) => self.remove_others(name, &pending.path)?,
             Err(error) => {
-                self.lock().set(name, locked)?;
+                self.lock().set(name, pending.locked.clone())?;
+                self.end(&pending);
                 return Err(error);
             }
         }
-        note(&mut history, &change)?;
+        note(&mut history, &pending.change)?;
+        self.end(&pending);
+        let change = pending.change;
         if let Err(error) = self.sweep(name) {
             tracing::warn!("kept builds of {name} cannot be looked through: {error}");
         }
         Ok(change)
     }
 
-    /// Puts a library there in one step: readers see all of it or what was there before.
+    /// A skill folder of the user's own is not replaced, and neither a plugin by a skill folder.
+    fn not_in_the_way(
+        &self,
+        name: &str,
+        before: Option<&Build>,
+        form: Form,
+    ) -> Result<(), InstallError> {
+        let refused = |reason: String| {
+            let name = name.to_owned();
+            Err(InstallError::InTheWay { name, reason })
+        };
+        let is_skill = form == Form::Skill;
+        if before.is_some_and(|before| (before.form == Form::Skill) != is_skill) {
+            return refused(format!(
+                "what is there of this name is {}. `conjure plugin remove {name}` makes room",
+                match is_skill {
+                    true => "a plugin, and this is a skill folder",
+                    false => "a skill folder, and this is a plugin",
+                }
+            ));
+        }
+        let place = self
+            .skills
+            .path(name)
+            .filter(|_| is_skill && before.is_none());
+        match place.filter(|place| std::fs::symlink_metadata(place).is_ok()) {
+            Some(place) if self.locked_skill(name)?.is_none() => refused(format!(
+                "{} is a skill that came in no package; move it away first",
+                place.display()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a build there in one step: readers see all of it or what was there before.
     fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), InstallError> {
+        if Form::of(bytes) == Form::Skill {
+            return Ok(self.skills.place(path, bytes)?);
+        }
         fs::create_private_dir(&self.plugins)?;
         Ok(fs::write_atomic(path, bytes)?)
     }
 
-    /// Removes every file of a plugin.
-    fn take_away(&self, name: &str) -> Result<(), InstallError> {
+    /// Removes every file of a plugin, or the folder of a skill.
+    pub(super) fn take_away(&self, name: &str) -> Result<(), InstallError> {
         for file in self.files(name)? {
             std::fs::remove_file(&file.path)?;
+        }
+        if self.locked_skill(name)?.is_some() {
+            self.skills.take_away(name)?;
         }
         Ok(())
     }
 
-    /// The history, at its end. What a crash left of a line ends there.
-    fn open_history(&self) -> Result<std::fs::File, InstallError> {
-        use std::io::Write as _;
-        let path = self.history.join("history.jsonl");
-        let length = fs::size(&path).unwrap_or_default();
-        let last = match length.checked_sub(1) {
-            Some(last) => fs::read_range(&path, last, 1)?,
-            None => Vec::new(),
-        };
-        let mut history = fs::append_to(path)?;
-        if last.first().is_some_and(|byte| *byte != b'\n') {
-            history.write_all(b"\n")?;
+    /// Removes the other files of a plugin.
+    pub(super) fn remove_others(&self, name: &str, path: &Path) -> Result<(), InstallError> {
+        for other in self.files(name)? {
+            if other.path != path {
+                std::fs::remove_file(&other.path)?;
+            }
         }
-        Ok(history)
+        Ok(())
     }
 
     /// Removes kept libraries that only older changes name.
@@ -500,14 +474,15 @@ impl InstalledPlugins {
     }
 
     /// What is there, and the package that it came in; nothing where it is not what its lock says.
-    fn version(&self, file: &PluginFile) -> Option<InstalledVersion> {
-        let locked = self.lock().plugin(&file.header.name).ok()?;
-        if locked.as_ref().is_some_and(|it| !it.holds(&file.sha256)) {
+    fn version(&self, build: &Build) -> Option<InstalledVersion> {
+        let locked = self.lock().plugin(&build.name).ok()?;
+        if locked.as_ref().is_some_and(|it| !it.holds(&build.sha256)) {
             return None;
         }
         Some(InstalledVersion {
+            version: build.version.clone(),
+            sha256: build.sha256,
             package: locked.map(Box::new),
-            ..version(file)
         })
     }
 
@@ -524,11 +499,23 @@ impl InstalledPlugins {
     }
 
     /// A path for a plugin that is not there yet.
-    fn free_path(&self, name: &str, extension: &str) -> PathBuf {
+    fn free_path(&self, name: &str, form: Form) -> Result<PathBuf, InstallError> {
+        let extension = form.extension();
         let is_locked = matches!(self.lock().plugin(name), Ok(Some(_)));
-        let name = match extension == LIBRARY_EXTENSION {
-            true => format!("lib{}", safe_name(name).replace('-', "_")),
-            false => safe_name(name),
+        let name = match form {
+            Form::Library => format!("lib{}", safe_name(name).replace('-', "_")),
+            Form::Program => safe_name(name),
+            Form::Skill => {
+                return self
+                    .skills
+                    .path(name)
+                    .ok_or_else(|| InstallError::InTheWay {
+                        name: name.to_owned(),
+                        reason:
+                            "there is no home directory, or none that has a place for this name"
+                                .to_owned(),
+                    });
+            }
         };
         let mut path = self.plugins.join(format!("{name}.{extension}"));
         let mut number = 2;
@@ -538,43 +525,38 @@ impl InstalledPlugins {
             path = self.plugins.join(format!("{name}_{number}.{extension}"));
             number += 1;
         }
-        path
+        Ok(path)
     }
 
     /// Where a build is kept, if it is.
     fn kept(&self, sha256: &Sha256) -> PathBuf {
-        let bundle = self.kept_as(sha256, program::EXTENSION);
-        match bundle.is_file() {
-            true => bundle,
-            false => self.kept_as(sha256, LIBRARY_EXTENSION),
-        }
+        let others = [Form::Program, Form::Skill].into_iter();
+        let mut others = others.map(|form| self.kept_as(sha256, form));
+        let other = others.find(|path| path.is_file());
+        other.unwrap_or_else(|| self.kept_as(sha256, Form::Library))
     }
 
-    fn kept_as(&self, sha256: &Sha256, extension: &str) -> PathBuf {
-        self.history.join(format!("{sha256}.{extension}"))
+    fn kept_as(&self, sha256: &Sha256, form: Form) -> PathBuf {
+        self.history.join(format!("{sha256}.{}", form.extension()))
     }
 
-    /// One change at a time, whoever makes it.
+    /// One change at a time, whoever makes it; what one before left half is ended first.
     fn one_at_a_time(&self) -> Result<std::fs::File, InstallError> {
         fs::create_private_dir(&self.history)?;
-        Ok(fs::lock(self.history.join("lock"))?)
+        let lock = fs::lock(self.history.join("lock"))?;
+        self.end_half()?;
+        Ok(lock)
     }
-}
 
-/// What the file of a plugin with these bytes ends in.
-fn extension(bytes: &[u8]) -> &'static str {
-    match program::is_bundle(bytes) {
-        true => program::EXTENSION,
-        false => LIBRARY_EXTENSION,
+    /// Brings a change that ended in its middle to its beginning or its end, and removes what such
+    /// changes left; whether there was something.
+    pub(super) fn end_halves(&self) -> Result<bool, InstallError> {
+        if !self.has_halves() {
+            return Ok(false);
+        }
+        drop(self.one_at_a_time()?);
+        Ok(true)
     }
-}
-
-fn note(history: &mut std::fs::File, change: &InstallChange) -> Result<(), InstallError> {
-    use std::io::Write as _;
-    let mut line = serde_json::to_string(change).map_err(io::Error::other)?;
-    line.push('\n');
-    history.write_all(line.as_bytes())?;
-    Ok(history.sync_all()?)
 }
 
 fn version(file: &PluginFile) -> InstalledVersion {

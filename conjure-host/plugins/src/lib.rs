@@ -17,7 +17,10 @@ mod find;
 mod hash;
 mod health;
 mod in_place;
+mod install_change;
+mod install_history;
 mod installed;
+mod installed_build;
 mod instance;
 mod known;
 mod layout;
@@ -28,6 +31,7 @@ mod lock;
 mod open;
 mod owners_list;
 mod packaged;
+mod pending;
 mod pool;
 mod program;
 mod registry;
@@ -45,9 +49,9 @@ pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};
 pub use find::{FoundLibrary, SearchPath, is_library_name, libraries};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
-pub use installed::{
-    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion,
-};
+pub use install_change::{InstallAction, InstallChange, InstallError, InstalledVersion};
+pub use installed::InstalledPlugins;
+pub use installed_build::SkillArchive;
 pub use instance::{Instance, ReplyBytes};
 pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions};
 pub use loaded::{LoadedPlugin, PluginSource};
@@ -59,7 +63,7 @@ pub use registry::{FailedPlugin, PluginRegistry, PluginSnapshot, RegistryChange,
 pub use services::{CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId};
 pub use signers::{TrustedSigner, TrustedSigners};
 pub use store::CopyStore;
-pub use target::LibraryTarget;
+pub use target::{ANY_TARGET, LibraryTarget};
 pub use watch::{WatchOptions, Watcher};
 pub use worker::{
     ConfinementGaps, InstanceDirs, Isolation, PluginTrust, TrustedLibrary, WorkerLimits,

@@ -70,8 +70,11 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// A loader whose copies are in a store.
+    /// A loader whose copies are in a store. What changes of installed plugins left half is ended.
     pub fn new(store: CopyStore, options: LoaderOptions) -> Self {
+        if let Some(packaged) = &options.packaged {
+            packaged.end_halves();
+        }
         Self { store, options }
     }
 

@@ -28,7 +28,8 @@ pub struct LockedPlugin {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Where the package came from: a path, an address, or a name in an index.
+    /// Where the package came from: a path, an address, or a name in an index. In the file a path below
+    /// the lock's own directory begins with `./` and is one from there.
     pub source: String,
     /// The index that names it, where the source is a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,14 +43,23 @@ pub struct LockedPlugin {
     /// the lock of a data directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Sha256>,
-    /// The digest of the library for each machine that the package has one for.
+    /// The digest of a skill folder's archive, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<Sha256>,
+    /// The digest of the library, or of the program's bundle, for each machine that the package has
+    /// one for.
     pub libraries: BTreeMap<String, Sha256>,
 }
 
 impl LockedPlugin {
-    /// Whether one of the package's libraries has these bytes.
+    /// Whether one of the package's libraries, or its skill, has these bytes.
     pub fn holds(&self, sha256: &Sha256) -> bool {
-        self.libraries.values().any(|known| known == sha256)
+        self.digests().any(|known| known == sha256)
+    }
+
+    /// The digests of what is installed of it.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = &Sha256> {
+        self.libraries.values().chain(&self.skill)
     }
 }
 
@@ -132,6 +142,10 @@ impl PluginLock {
             )));
         }
         let mut plugins = lock.plugins;
+        self.each_place(&mut plugins, |dir, place| {
+            let below = place.strip_prefix("./")?;
+            Some(dir.join(below).display().to_string())
+        });
         plugins.sort_by(|one, two| one.name.cmp(&two.name));
         let twice = plugins
             .windows(2)
@@ -164,6 +178,21 @@ impl PluginLock {
         if plugins == before {
             return Ok(());
         }
+        // What lies with the lock stays with it, wherever both are moved.
+        self.each_place(&mut plugins, |dir, place| {
+            let place = Path::new(place);
+            let below = place.strip_prefix(dir).ok().map(Path::to_owned);
+            let real = || {
+                place
+                    .canonicalize()
+                    .ok()?
+                    .strip_prefix(dir.canonicalize().ok()?)
+                    .ok()
+                    .map(Path::to_owned)
+            };
+            let below = place.is_absolute().then(|| below.or_else(real)).flatten()?;
+            Some(format!("./{}", below.to_str()?))
+        });
         let lock = LockText {
             lock: FORM,
             plugins,
@@ -176,6 +205,26 @@ impl PluginLock {
             path: self.path.clone(),
             source,
         })
+    }
+
+    /// Writes the places of packages and indexes in another way, where there is one.
+    fn each_place(
+        &self,
+        plugins: &mut [LockedPlugin],
+        write: impl Fn(&Path, &str) -> Option<String>,
+    ) {
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let Some(dir) = path.parent() else {
+            return;
+        };
+        for plugin in plugins {
+            let places = std::iter::once(&mut plugin.source).chain(&mut plugin.index);
+            for place in places {
+                if let Some(other) = write(dir, place) {
+                    *place = other;
+                }
+            }
+        }
     }
 
     fn form(&self, reason: String) -> LockError {
@@ -198,11 +247,12 @@ mod tests {
         LockedPlugin {
             name: name.to_owned(),
             version: "1.0.0".to_owned(),
-            source: "./p.conjure-plugin".to_owned(),
+            source: "oci://h.example/p:1.0.0".to_owned(),
             sha256: Sha256::of(name.as_bytes()),
             index: None,
             signer: Some("RWQ".to_owned()),
             manifest: None,
+            skill: None,
             libraries: [("x86_64-unknown-linux-gnu".to_owned(), Sha256::of(b"l"))].into(),
         }
     }
@@ -247,5 +297,28 @@ mod tests {
             lock.set("two", Some(plugin("two"))).unwrap_err();
             assert_eq!(fs::read_to_string(lock.path()).unwrap(), bad);
         }
+    }
+    #[test]
+    fn what_lies_with_a_lock_is_found_where_both_were_moved() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
+        fs::create_private_dir(one.join("packages")).unwrap();
+        let of = |dir: &Path| {
+            let mut inside = plugin("inside");
+            inside.source = dir.join("packages/p.conjure-plugin").display().to_string();
+            inside.index = Some(dir.join("packages").display().to_string());
+            inside
+        };
+        let mut outside = plugin("outside");
+        outside.source = scratch.path().join("p").display().to_string();
+        let lock = PluginLock::at(one.join(LOCK_FILE));
+        lock.set("inside", Some(of(&one))).unwrap();
+        lock.set("outside", Some(outside.clone())).unwrap();
+        let text = fs::read_to_string(lock.path()).unwrap();
+        assert!(text.contains("\"./packages/p.conjure-plugin\""), "{text}");
+        assert_eq!(lock.plugins().unwrap(), [of(&one), outside.clone()]);
+        fs::rename(&one, &two).unwrap();
+        let lock = PluginLock::at(two.join(LOCK_FILE));
+        assert_eq!(lock.plugins().unwrap(), [of(&two), outside]);
     }
 }

@@ -8,11 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
+use conjure_config::skill_folders::{Discovered, FolderError};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 
-use super::{LOCK_FILE, LockedPlugin, PluginError, PluginLock, Sha256};
+use super::installed_build::SkillPlaces;
+use super::{InstalledPlugins, LOCK_FILE, LockedPlugin, PluginError, PluginLock, Sha256};
 
 /// What stands in the list for a library that nobody signed.
 const NOBODY: &str = "-";
@@ -20,6 +22,7 @@ const NOBODY: &str = "-";
 /// The packages of a data directory.
 #[derive(Debug, Clone)]
 pub struct PackagedPlugins {
+    data_dir: PathBuf,
     plugins: PathBuf,
     lock: PluginLock,
     list: PathBuf,
@@ -38,6 +41,7 @@ impl PackagedPlugins {
     /// Those of a data directory.
     pub fn of(data_dir: &Path) -> Self {
         Self {
+            data_dir: data_dir.to_owned(),
             plugins: data_dir.join("plugins"),
             lock: PluginLock::at(data_dir.join(LOCK_FILE)),
             list: data_dir.join("packaged-libraries"),
@@ -66,9 +70,15 @@ impl PackagedPlugins {
             reason,
         };
         if self.is_here(path) {
-            let locked = self.lock.plugin(name);
-            let locked = locked.map_err(|error| unknown(error.to_string()))?;
-            if let Some(locked) = locked {
+            let locked = || {
+                let locked = self.lock.plugin(name);
+                locked.map_err(|error| unknown(error.to_string()))
+            };
+            let mut found = locked()?;
+            if found.as_ref().is_some_and(|locked| !locked.holds(sha256)) && self.end_halves() {
+                found = locked()?;
+            }
+            if let Some(locked) = found {
                 if !locked.holds(sha256) {
                     return Err(PluginError::Locked {
                         path: path.to_owned(),
@@ -90,6 +100,70 @@ impl PackagedPlugins {
         }))
     }
 
+    /// Brings what a change left that ended in its middle to the state before it or after it, whichever
+    /// is there; whether there was something.
+    pub(crate) fn end_halves(&self) -> bool {
+        let ended = InstalledPlugins::of(&self.data_dir).end_halves();
+        ended.unwrap_or_else(|error| {
+            tracing::warn!("a change of plugins that ended in its middle is left so: {error}");
+            false
+        })
+    }
+
+    /// Judges a skill folder of the user's before a session uses it.
+    ///
+    /// # Errors
+    /// [`FolderError::Altered`] where it came in a package and is not what that had, and where nobody
+    /// knows what was installed.
+    pub fn judge_skill(&self, dir: &Path) -> Result<(), FolderError> {
+        let places = SkillPlaces::of_user();
+        let Some(name) = places.name_of(dir) else {
+            return Ok(());
+        };
+        self.judge_skill_in(&places, name)
+    }
+
+    fn judge_skill_in(&self, places: &SkillPlaces, name: &str) -> Result<(), FolderError> {
+        let altered = |reason: String| FolderError::Altered {
+            path: places.path(name).unwrap_or_default(),
+            reason,
+        };
+        let is_it = || {
+            let locked = self.lock.plugin(name);
+            let locked = locked.map_err(|error| altered(error.to_string()))?;
+            let Some(locked) = locked.filter(|locked| locked.skill.is_some()) else {
+                return Ok(None);
+            };
+            let there = places.build(&locked).map(|build| build.sha256);
+            Ok((there != locked.skill).then_some(locked.version))
+        };
+        let mut other = is_it()?;
+        if other.is_some() && self.end_halves() {
+            other = is_it()?;
+        }
+        match other {
+            None => Ok(()),
+            Some(version) => Err(altered(format!(
+                "it came in a package as {name} {version} ({}) and is not what that had. `conjure \
+                 plugin install` puts back what the lock names, `conjure plugin remove {name}` makes \
+                 room for one of your own",
+                self.lock.path().display()
+            ))),
+        }
+    }
+
+    /// Of what was found, leaves out the skills that are not what their packages had.
+    pub fn judge_skills(&self, found: &mut Discovered) {
+        let Discovered { skills, broken, .. } = found;
+        skills.retain(|skill| match self.judge_skill(&skill.path) {
+            Ok(()) => true,
+            Err(error) => {
+                broken.push(error);
+                false
+            }
+        });
+    }
+
     /// Lists the libraries of a package, for good. To be done before one of them is there.
     ///
     /// # Errors
@@ -97,7 +171,7 @@ impl PackagedPlugins {
     pub(crate) fn note(&self, package: &LockedPlugin) -> io::Result<()> {
         let mut listed = self.listed()?;
         let before = listed.clone();
-        for sha256 in package.libraries.values() {
+        for sha256 in package.digests() {
             listed.insert(*sha256, package.signer.clone());
         }
         if listed == before {
@@ -152,6 +226,7 @@ mod tests {
             sha256: Sha256::of(b"package"),
             signer: signer.map(str::to_owned),
             manifest: None,
+            skill: None,
             libraries: [("here".to_owned(), Sha256::of(b"library"))].into(),
         }
     }
@@ -174,5 +249,32 @@ mod tests {
         packaged.judge(&here, "x", &other).unwrap_err();
         assert!(packaged.judge(elsewhere, "x", &other).unwrap().is_none());
         assert!(packaged.judge(&here, "y", &other).unwrap().is_none());
+    }
+    #[test]
+    fn a_skill_folder_is_what_its_package_had_or_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = SkillPlaces::below(dir.path().join("skills"));
+        let packaged = PackagedPlugins::of(dir.path());
+        let own = dir.path().join("skills/x");
+        fs::create_private_dir(&own).unwrap();
+        let text = "---\nname: x\ndescription: Does it\n---\nDo it.\n";
+        fs::write(own.join("SKILL.md"), text).unwrap();
+        packaged.judge_skill_in(&places, "x").unwrap();
+        let archive = crate::installed_build::archive(&own).unwrap();
+        let locked = LockedPlugin {
+            skill: Some(Sha256::of(&archive)),
+            libraries: BTreeMap::new(),
+            ..package(None)
+        };
+        packaged.lock.set("x", Some(locked)).unwrap();
+        packaged.judge_skill_in(&places, "x").unwrap();
+        fs::write(own.join("more.md"), "and that").unwrap();
+        let error = packaged.judge_skill_in(&places, "x").unwrap_err();
+        assert!(
+            error.to_string().contains("conjure plugin remove x"),
+            "{error}"
+        );
+        fs::write(packaged.lock.path(), "what").unwrap();
+        packaged.judge_skill_in(&places, "x").unwrap_err();
     }
 }

@@ -18,6 +18,13 @@ pub(crate) fn library(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((target, section.data().ok()?))
 }
 
+/// The machine that an executable or a library is for, where these bytes are one.
+pub(crate) fn target_of(bytes: &[u8]) -> Option<String> {
+    let file = object::File::parse(bytes).ok()?;
+    let runs = matches!(file.kind(), ObjectKind::Dynamic | ObjectKind::Executable);
+    runs.then(|| target(&file)).flatten()
+}
+
 fn target(file: &object::File<'_>) -> Option<String> {
     let machine = match file.architecture() {
         Architecture::X86_64 => "x86_64",

@@ -73,6 +73,18 @@ pub(crate) fn judge(
     Ok((bundle.text, bundle.description))
 }
 
+/// Judges a bundle, and gives what it holds.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub(crate) fn opened(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(ProgramDescription, Vec<BundledFile>), PluginError> {
+    let bundle = read(path, bytes)?;
+    Ok((bundle.description, bundle.files))
+}
+
 fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     let wrong = |what: String| PluginError::Bundle {
         path: path.to_owned(),

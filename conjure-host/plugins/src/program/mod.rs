@@ -12,7 +12,7 @@ mod gather;
 
 pub use description::{PROTOCOL, ProgramDescription, is_description};
 
-pub(super) use bundle::{FILES, is_bundle, judge, unpack};
+pub(super) use bundle::{FILES, is_bundle, judge, opened, unpack};
 pub(super) use description::{judge_size, parse};
 pub(super) use gather::{file_dirs, gather, stamp};
 

@@ -11,6 +11,7 @@ use super::view::PersonaCopy;
 use super::{ManagerError, ManagerState};
 use crate::Host;
 use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
+use conjure_plugins::PackagedPlugins;
 use conjure_store::{SavedAuth, SavedSession as Row};
 
 /// Fields of a session file that a saved session says elsewhere.
@@ -117,7 +118,11 @@ fn usual_backends(host: &Host) -> Vec<BackendSpec> {
     let mut backends = vec![BackendSpec::all_native()];
     if host.registry().snapshot().get(EXECUTOR).is_some() {
         let home = std::env::home_dir();
-        let found = conjure_config::skill_folders::discover(None, home.as_deref());
+        let mut found = conjure_config::skill_folders::discover(None, home.as_deref());
+        PackagedPlugins::of(host.data_dir()).judge_skills(&mut found);
+        for error in &found.broken {
+            tracing::warn!("{error}");
+        }
         let skills = found.skills.iter();
         let skills = skills.map(|found| found.path.display().to_string());
         backends.push(BackendSpec::executor(EXECUTOR, skills));

@@ -1,0 +1,83 @@
+//! Skill folders out of packages.
+
+use conjure_packages::FetchedPackage;
+use conjure_plugins::{InstallError, InstalledPlugins, LockedPlugin};
+use conjure_runtime::version_step;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::error::CliError;
+use super::output::{self, BOLD, DIM, RESET, YELLOW};
+use super::person::agrees;
+use super::plugin_fetch::Failure;
+use super::plugin_install::told;
+use super::plugin_package::who;
+
+/// Installs a skill folder among the user's, or says why not. Nothing of it runs. What it says to a
+/// model is another text with each version, so one in the place of another has to be allowed.
+pub(crate) async fn install(
+    global: &Global,
+    fetched: &FetchedPackage,
+    archive: &[u8],
+    before: Option<LockedPlugin>,
+    yes: bool,
+) -> Result<Result<(LockedPlugin, Value), Failure>, CliError> {
+    let package = &fetched.package;
+    let description = package.description();
+    let name = &description.name;
+    let skill = description.skill.as_ref().map(|skill| skill.sha256);
+    let is_same = before.as_ref().is_some_and(|before| before.skill == skill);
+    let from = before.as_ref().map(|before| before.version.as_str());
+    if !global.json {
+        let words = from.map(|from| version_step(from, &description.version));
+        output::aside(format_args!(
+            "{BOLD}{}{RESET} {}, a skill folder: {}",
+            output::clean(name),
+            words.unwrap_or_else(|| description.version.clone()),
+            output::clean(&description.manifest.description)
+        ));
+    }
+    let is_other = from.is_some() && !is_same;
+    let is_allowed = !is_other || yes || {
+        let question = format!("{YELLOW}?{RESET} Install it, with other instructions and files?");
+        !global.json && matches!(agrees(&question).await, Ok(true))
+    };
+    if !is_allowed {
+        return Ok(Err(Failure::Refused(format!(
+            "its instructions and files are others than those of the {name} that is there, and that was \
+             not allowed. `--yes` allows it"
+        ))));
+    }
+    let locked = fetched.locked();
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let change = match installed.install_skill(archive, locked.clone(), before.as_ref()) {
+        Ok(change) => change,
+        Err(error @ (InstallError::Overtaken { .. } | InstallError::InTheWay { .. })) => {
+            return Ok(Err(Failure::Refused(error.to_string())));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let json = json!({
+        "plugin": name,
+        "source": fetched.source,
+        "signer": description.signer,
+        "change": change,
+    });
+    if !global.json {
+        match &change {
+            Some(change) => output::line(told(change)),
+            None => output::line(format_args!(
+                "{} {}: this very build is installed already",
+                output::clean(name),
+                description.version
+            )),
+        }
+        let signer = description.signer.as_ref();
+        let signed = signer.map_or_else(|| "nobody".to_owned(), |signer| who(global, signer));
+        output::line(format_args!(
+            "  {DIM}signed by {}{RESET}",
+            output::clean(&signed)
+        ));
+    }
+    Ok(Ok((locked, json)))
+}

@@ -1,0 +1,121 @@
+//! What becomes of installed plugins, in words: builds, changes, and why nothing was changed.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LockError, LockedPlugin, PluginError, Sha256};
+
+/// One build of a plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstalledVersion {
+    /// Its version.
+    pub version: String,
+    /// The digest of its bytes.
+    pub sha256: Sha256,
+    /// The package that it came in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<Box<LockedPlugin>>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstallAction {
+    /// It is new, or in the place of another build.
+    Add,
+    /// It is gone.
+    Remove,
+    /// A build that was there before is there again.
+    Rollback,
+}
+
+/// A change of an installed plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstallChange {
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// What was done.
+    pub action: InstallAction,
+    /// The plugin.
+    pub plugin: String,
+    /// What was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<InstalledVersion>,
+    /// What is there since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<InstalledVersion>,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// There is no such plugin.
+    #[error(
+        "no plugin `{name}` is installed in {dir}; installed are: {installed}. What comes with the \
+         program or was named by hand is not installed, so it is changed where it is",
+        dir = dir.display()
+    )]
+    NotInstalled {
+        /// The name.
+        name: String,
+        /// Where plugins are installed.
+        dir: PathBuf,
+        /// Those that there are.
+        installed: String,
+    },
+    /// There is no such build to put back.
+    #[error(
+        "there is no {wanted} of `{name}` to put back; kept are: {kept}. `conjure plugin history \
+         {name}` shows what there was"
+    )]
+    NotKept {
+        /// The plugin.
+        name: String,
+        /// What was asked for.
+        wanted: String,
+        /// The versions that there are.
+        kept: String,
+    },
+    /// What was kept is not what it was.
+    #[error(
+        "the kept library of `{name}` {version} ({path}) was altered, so it is not put back: add a \
+         build that you trust instead",
+        path = path.display()
+    )]
+    Altered {
+        /// The plugin.
+        name: String,
+        /// The version.
+        version: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Somebody else installed or removed it meanwhile.
+    #[error(
+        "{name} became another one while this one was looked at, so nothing was changed: install it \
+         again to have it compared with the one that is there now"
+    )]
+    Overtaken {
+        /// The plugin.
+        name: String,
+    },
+    /// It cannot take the place of what has its name.
+    #[error("{name} cannot be installed: {reason}")]
+    InTheWay {
+        /// The name.
+        name: String,
+        /// What is there, and what to do.
+        reason: String,
+    },
+    /// What the packages were that plugins came in is not known.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The file that is installed is no plugin.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// The system's.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,54 @@
+//! What was changed about installed plugins: a line for each change, which stays.
+
+use std::io;
+
+use conjure_config::fs;
+
+use super::{InstallChange, InstallError, InstalledPlugins};
+
+impl InstalledPlugins {
+    /// What was changed, the oldest first: of one plugin, or of all.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn history(&self, name: Option<&str>) -> Result<Vec<InstallChange>, InstallError> {
+        let text = match fs::read_to_string(self.history.join("history.jsonl")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let lines = text.lines();
+        // A line that was cut by a crash says nothing.
+        let changes = lines.filter_map(|line| serde_json::from_str::<InstallChange>(line).ok());
+        let is_meant = |change: &InstallChange| name.is_none_or(|name| change.plugin == name);
+        Ok(changes.filter(is_meant).collect())
+    }
+
+    /// The history, at its end. What a crash left of a line ends there.
+    pub(super) fn open_history(&self) -> Result<std::fs::File, InstallError> {
+        use std::io::Write as _;
+        let path = self.history.join("history.jsonl");
+        let length = fs::size(&path).unwrap_or_default();
+        let last = match length.checked_sub(1) {
+            Some(last) => fs::read_range(&path, last, 1)?,
+            None => Vec::new(),
+        };
+        let mut history = fs::append_to(path)?;
+        if last.first().is_some_and(|byte| *byte != b'\n') {
+            history.write_all(b"\n")?;
+        }
+        Ok(history)
+    }
+}
+
+/// Notes a change at the end of the history.
+pub(super) fn note(
+    history: &mut std::fs::File,
+    change: &InstallChange,
+) -> Result<(), InstallError> {
+    use std::io::Write as _;
+    let mut line = serde_json::to_string(change).map_err(io::Error::other)?;
+    line.push('\n');
+    history.write_all(line.as_bytes())?;
+    Ok(history.sync_all()?)
+}

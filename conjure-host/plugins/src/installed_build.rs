@@ -1,0 +1,282 @@
+//! A build that is installed, as it lies there: a library, the bundle of a program, a skill folder.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conjure_config::platform::LIBRARY_EXTENSION;
+use conjure_config::skill_folders::{self, LoadedFolder};
+use conjure_config::{env, fs, skill_archive};
+use rustix::fs::{CWD, RenameFlags};
+
+use super::{LockedPlugin, PluginFile, Sha256, program};
+
+/// What a build is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A library.
+    Library,
+    /// A program and its files, in a bundle.
+    Program,
+    /// A skill folder; its bytes are its archive.
+    Skill,
+}
+
+impl Form {
+    /// What these bytes are.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        if skill_archive::is_archive(bytes) {
+            Self::Skill
+        } else if program::is_bundle(bytes) {
+            Self::Program
+        } else {
+            Self::Library
+        }
+    }
+
+    /// What the name of a file of this form ends with.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Library => LIBRARY_EXTENSION,
+            Self::Program => program::EXTENSION,
+            Self::Skill => skill_archive::EXTENSION,
+        }
+    }
+}
+
+/// A build that is there.
+#[derive(Debug)]
+pub(crate) struct Build {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) sha256: Sha256,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) path: PathBuf,
+    pub(crate) form: Form,
+}
+
+impl From<PluginFile> for Build {
+    fn from(file: PluginFile) -> Self {
+        Self {
+            form: Form::of(&file.bytes),
+            name: file.header.name,
+            version: file.header.version,
+            sha256: file.sha256,
+            bytes: file.bytes,
+            path: file.path,
+        }
+    }
+}
+
+/// The user's skill folders, where those out of packages lie beside the user's own.
+#[derive(Debug, Clone)]
+pub(crate) struct SkillPlaces {
+    root: Option<PathBuf>,
+}
+
+impl SkillPlaces {
+    /// Below the home directory.
+    pub(crate) fn of_user() -> Self {
+        let home = env::home();
+        Self {
+            root: home.map(|home| home.join(".conjure").join("skills")),
+        }
+    }
+
+    /// Those below another directory.
+    #[cfg(test)]
+    pub(crate) fn below(root: PathBuf) -> Self {
+        Self { root: Some(root) }
+    }
+
+    /// Where the skill of this name is or would be; nothing where there is no home directory, or
+    /// where the name would lead elsewhere.
+    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        let is_name = !name.is_empty() && name.chars().all(is_plain);
+        self.root
+            .as_ref()
+            .filter(|_| is_name)
+            .map(|root| root.join(name))
+    }
+
+    /// The name of the skill that a directory is the place of.
+    pub(crate) fn name_of<'a>(&self, dir: &'a Path) -> Option<&'a str> {
+        let name = dir.file_name()?.to_str()?;
+        let place = self.path(name)?;
+        let is_it = dir == place || place.canonicalize().is_ok_and(|place| place == dir);
+        is_it.then_some(name)
+    }
+
+    /// What is there of a skill that the lock names; nothing where that is no skill.
+    pub(crate) fn build(&self, locked: &LockedPlugin) -> Option<Build> {
+        let path = self.path(&locked.name)?;
+        let bytes = archive(&path).ok()?;
+        Some(Build {
+            name: locked.name.clone(),
+            version: locked.version.clone(),
+            sha256: Sha256::of(&bytes),
+            bytes,
+            path,
+            form: Form::Skill,
+        })
+    }
+
+    /// Puts the folder of an archive there, in one step where the system can exchange directories.
+    pub(crate) fn place(&self, path: &Path, archive: &[u8]) -> io::Result<()> {
+        let staging = self.staging()?;
+        let placed = self.place_by(&staging, path, archive);
+        let _ = fs::remove_dir_all(&staging);
+        self.drop_empty();
+        placed
+    }
+
+    fn place_by(&self, staging: &Path, path: &Path, archive: &[u8]) -> io::Result<()> {
+        let new = unpacked(staging, archive)?;
+        if let Some(root) = path.parent() {
+            fs::create_dir_all(root)?;
+        }
+        if std::fs::symlink_metadata(path).is_err() {
+            return fs::rename(&new.dir, path);
+        }
+        let exchanged = rustix::fs::renameat_with(CWD, &new.dir, CWD, path, RenameFlags::EXCHANGE);
+        match exchanged {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                fs::rename(path, staging.join("old"))?;
+                fs::rename(&new.dir, path)
+            }
+        }
+    }
+
+    /// Takes the folder of a skill away, in one step.
+    pub(crate) fn take_away(&self, name: &str) -> io::Result<()> {
+        let Some(path) = self.path(name) else {
+            return Ok(());
+        };
+        if std::fs::symlink_metadata(&path).is_err() {
+            return Ok(());
+        }
+        let staging = self.staging()?;
+        let taken = fs::rename(&path, staging.join("old"));
+        let _ = fs::remove_dir_all(&staging);
+        self.drop_empty();
+        taken
+    }
+
+    /// A new directory on the file system of the folders, which nobody looks for skills in.
+    fn staging(&self) -> io::Result<PathBuf> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let all = self.all_staging().ok_or(io::ErrorKind::NotFound)?;
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let own = all.join(format!("{}-{next}", std::process::id()));
+        fs::create_private_dir(&own)?;
+        Ok(own)
+    }
+
+    fn all_staging(&self) -> Option<PathBuf> {
+        let root = self.root.as_ref()?;
+        Some(root.with_file_name("installing"))
+    }
+
+    fn drop_empty(&self) {
+        if let Some(all) = self.all_staging() {
+            fs::remove_dir_if_empty(all);
+        }
+    }
+
+    /// Removes what installations left that ended in their middle.
+    pub(crate) fn tidy(&self) {
+        let Some(all) = self.all_staging() else {
+            return;
+        };
+        for dir in fs::entries(&all).unwrap_or_default() {
+            let name = dir.file_name().and_then(|name| name.to_str());
+            let owner = name.and_then(|name| name.split_once('-'));
+            if owner.is_none_or(|(owner, _)| !is_running(owner)) {
+                let _ = fs::remove_dir_all(&dir);
+            }
+        }
+        self.drop_empty();
+    }
+}
+
+/// Whether a process with this number is there.
+pub(crate) fn is_running(number: &str) -> bool {
+    let number = number.parse().ok().and_then(rustix::process::Pid::from_raw);
+    number
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// The archive of the skill folder in a directory.
+pub(crate) fn archive(dir: &Path) -> io::Result<Vec<u8>> {
+    let folder = skill_folders::load_dir(dir).map_err(io::Error::other)?;
+    skill_archive::pack(&folder).map_err(io::Error::other)
+}
+
+/// Unpacks an archive below a directory, where the folder is then what the archive was.
+fn unpacked(below: &Path, archive: &[u8]) -> io::Result<LoadedFolder> {
+    let file = below.join("sent.skill");
+    fs::write(&file, archive)?;
+    let folder = skill_folders::load(&file, below).map_err(io::Error::other)?;
+    let again = skill_archive::pack(&folder).map_err(io::Error::other)?;
+    match again == archive {
+        true => Ok(folder),
+        false => Err(io::Error::other(
+            "the skill's archive holds more than its folder would",
+        )),
+    }
+}
+
+/// A skill that was judged: its archive, and what its `SKILL.md` says.
+#[derive(Debug)]
+pub struct SkillArchive {
+    /// The name of the skill.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its version, where it says one.
+    pub version: Option<String>,
+    /// Its licence, where it says one.
+    pub license: Option<String>,
+    /// The archive: the same bytes for the same files.
+    pub bytes: Vec<u8>,
+}
+
+impl SkillArchive {
+    /// Reads a skill folder, or a package of one (`.skill`, `.zip`), and runs nothing of it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let scratch = tempfile::tempdir()?;
+        let folder = skill_folders::load(path, scratch.path()).map_err(io::Error::other)?;
+        let bytes = skill_archive::pack(&folder).map_err(io::Error::other)?;
+        Ok(Self::of_folder(folder, bytes))
+    }
+
+    /// Judges an archive that [`SkillArchive::read`] made.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge(bytes: &[u8]) -> io::Result<Self> {
+        let scratch = tempfile::tempdir()?;
+        let folder = unpacked(scratch.path(), bytes)?;
+        Ok(Self::of_folder(folder, bytes.to_owned()))
+    }
+
+    fn of_folder(loaded: LoadedFolder, bytes: Vec<u8>) -> Self {
+        let folder = loaded.folder;
+        let said = folder.metadata.iter().find(|(key, _)| key == "version");
+        let beside = folder.extra.get("version").and_then(|it| it.as_str());
+        Self {
+            version: said
+                .map(|(_, version)| version.clone())
+                .or_else(|| beside.map(str::to_owned)),
+            name: folder.name.as_str().to_owned(),
+            description: folder.description,
+            license: folder.license,
+            bytes,
+        }
+    }
+}
