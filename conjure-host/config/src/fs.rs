@@ -451,6 +451,21 @@ pub fn size(path: impl AsRef<Path>) -> io::Result<u64> {
         .len())
 }
 
+/// Whether somebody may run a file.
+pub fn is_executable(path: impl AsRef<Path>) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let metadata = std::fs::metadata(path);
+        metadata.is_ok_and(|there| there.permissions().mode() & 0o111 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
 /// Makes a file executable by everybody who may read it.
 ///
 /// # Errors

@@ -4,7 +4,6 @@
 //! keeps of its sources. So the archive of a folder that was unpacked from one is that very archive.
 
 use std::io::{Cursor, Write as _};
-use std::path::Path;
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
@@ -44,7 +43,7 @@ pub fn pack(skill: &LoadedFolder) -> Result<Vec<u8>, FolderError> {
             .and_then(|size| left.checked_sub(size))
             .ok_or_else(|| refused(format!("its files have more than {LIMIT} bytes")))?;
         let bytes = crate::fs::read(&file).map_err(io)?;
-        let mode = match is_executable(&file) {
+        let mode = match crate::fs::is_executable(&file) {
             true => 0o755,
             false => 0o644,
         };
@@ -72,13 +71,10 @@ pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") && name().is_some_and(|name| name.ends_with(b"/SKILL.md"))
 }
 
-fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(path).is_ok_and(|there| there.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::{fs, skill_folders};
 

@@ -18,6 +18,15 @@ struct Registry {
 impl Registry {
     /// Nothing where none is installed.
     fn begin() -> Option<Self> {
+        Self::begin_with("")
+    }
+
+    /// With a user `ada`, whose password is `open sesame`, and nobody else.
+    fn begin_closed() -> Option<Self> {
+        Self::begin_with("ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n")
+    }
+
+    fn begin_with(users: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = port.local_addr().unwrap().port();
@@ -27,7 +36,16 @@ impl Registry {
              http:\n  addr: 127.0.0.1:{port}\n",
             dir.path().join("registry").display()
         );
-        fs::write(&config, text).unwrap();
+        let file = dir.path().join("users");
+        let auth = match users.is_empty() {
+            true => String::new(),
+            false => format!(
+                "auth:\n  htpasswd:\n    realm: plugins\n    path: {}\n",
+                file.display()
+            ),
+        };
+        fs::write(&file, users).unwrap();
+        fs::write(&config, text + &auth).unwrap();
         let program = Command::new("docker-registry")
             .arg("serve")
             .arg(&config)
@@ -169,4 +187,80 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
         assert_ne!(output.code, Some(0), "{version}: {}", output.snapshot());
         assert!(!other.was_touched(), "{version}");
     }
+}
+
+/// A helper of Docker's, for one registry, and what it does.
+fn helper(team: &Team, registry: &Registry, script: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bin = team.workspace.root().join("bin");
+    let docker = team.workspace.home().join(".docker");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&docker).unwrap();
+    let program = bin.join("docker-credential-team");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = serde_json::json!({
+        "credHelpers": { format!("127.0.0.1:{}", registry.port): "team" },
+    });
+    fs::write(docker.join("config.json"), config.to_string()).unwrap();
+}
+
+#[test]
+fn the_password_of_a_registry_is_asked_of_dockers_helper() {
+    let Some(registry) = Registry::begin_closed() else {
+        return;
+    };
+    let author = Publisher::new();
+    let team = Team::new();
+    let package = author.package("0.1.0").display().to_string();
+    let place = registry.place("toucher");
+    let bin = team.workspace.root().join("bin").display().to_string();
+    let run = |args: &[&str]| {
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        conjure_kit::cli([&["plugin"][..], args].concat())
+            .workspace(&team.workspace)
+            .env("PATH", path)
+            .run()
+            .unwrap()
+    };
+    let asked = format!(
+        "read registry; [ \"$1 $registry\" = \"get 127.0.0.1:{}\" ] || exit 3",
+        registry.port
+    );
+    let answer = |text: &str| format!("{asked}; echo '{text}'");
+    for (script, why) in [
+        (
+            answer("{\"Username\": \"ada\", \"Secret\": \"no\"}"),
+            "docker login",
+        ),
+        (
+            answer("credentials not found in native keychain") + "; exit 1",
+            "docker login",
+        ),
+        (
+            "echo the keyring is locked >&2; exit 1".to_owned(),
+            "the keyring is locked",
+        ),
+        (answer("what"), "something else than a user and a secret"),
+        (
+            answer("{\"Username\": \"<token>\", \"Secret\": \"x\"}"),
+            "is no password",
+        ),
+    ] {
+        helper(&team, &registry, &script);
+        let refused = run(&["publish", &package, &place]);
+        assert_ne!(refused.code, Some(0), "{script}: {}", refused.snapshot());
+        assert!(
+            refused.stderr.contains(why),
+            "{script}: {}",
+            refused.snapshot()
+        );
+    }
+    let right = answer("{\"Username\": \"ada\", \"Secret\": \"open sesame\"}");
+    helper(&team, &registry, &right);
+    let published = run(&["publish", &package, &place]);
+    assert_eq!(published.code, Some(0), "{}", published.snapshot());
+    let installed = run(&["install", &place, "--signer", &author.key()]);
+    assert_eq!(installed.code, Some(0), "{}", installed.snapshot());
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
 }
