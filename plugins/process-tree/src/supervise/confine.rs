@@ -10,6 +10,7 @@
 //! mount away from what it hides. A confined command is root without these two.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::thread;
 
@@ -38,10 +39,14 @@ impl Confiner {
     /// Hides what is to be hidden, as far as that can be done.
     pub(super) fn new(confinement: &Confinement) -> Self {
         let (hides, privileges) = hide(confinement);
+        let mut sandbox = confinement.sandbox.clone();
+        if let Some(sandbox) = &mut sandbox {
+            sandbox.write.extend(hides.shared_memory.map(PathBuf::from));
+        }
         Self {
             hides,
             privileges,
-            sandbox: confinement.sandbox.clone(),
+            sandbox,
         }
     }
 

@@ -6,6 +6,7 @@
 //! nothing be done in it. Since there is no way back out of one, it is tried beforehand in a
 //! process that does nothing else.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -33,6 +34,15 @@ const OF_THE_SYSTEM: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// What lies over a hidden directory: nobody finds anything in it, and nobody leaves anything.
 const EMPTY: &core::ffi::CStr = c"mode=0755,size=64k";
 
+/// Where programs share memory by name.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The limit of what a command shares there: it is memory.
+const OWN_SHARED_MEMORY: &core::ffi::CStr = c"mode=1777,size=256m";
+
+/// Where the system has its terminals.
+const TERMINALS: &str = "/dev/pts";
+
 /// What was done to the files that a program sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hides {
@@ -41,6 +51,8 @@ pub(super) struct Hides {
     /// What a sandbox does not let it change is mounted to be read only, which holds for modes, owners and
     /// times as well; or there is no sandbox.
     pub(super) modes: bool,
+    /// Where it may share memory by name, which is its own; nothing where there is no such place.
+    pub(super) shared_memory: Option<&'static str>,
 }
 
 /// Hides what is to be hidden, and says what of that was done and what the process may do since.
@@ -53,12 +65,14 @@ pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
         let hides = Hides {
             files: true,
             modes: true,
+            shared_memory: None,
         };
         return (hides, privileges());
     }
     let none = Hides {
         files: hidden.is_empty(),
         modes: !has_sandbox,
+        shared_memory: None,
     };
     let privileges = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => Privileges::System,
@@ -69,14 +83,57 @@ pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
         Err(_) => return (none, Privileges::None),
     };
     let visible = existing(&confinement.visible);
+    let covered = cover_all(&hidden, &visible);
+    let Some(sandbox) = &confinement.sandbox else {
+        let hides = Hides {
+            files: covered.is_ok(),
+            modes: true,
+            shared_memory: None,
+        };
+        return (hides, privileges);
+    };
+    let writable = outermost(unchanged(&sandbox.write));
+    let held = covered.and_then(|()| hold(&hidden, &writable));
+    let own = own_devices();
     let hides = Hides {
-        files: cover_all(&hidden, &visible).is_ok(),
-        modes: match &confinement.sandbox {
-            Some(sandbox) => read_only_but(&sandbox.write).is_ok(),
-            None => true,
-        },
+        files: held.is_ok(),
+        modes: read_only_but(&writable).is_ok(),
+        shared_memory: own.then_some(SHARED_MEMORY),
     };
     (hides, privileges)
+}
+
+/// Holds the directories above what is hidden where a command may rename them, which would take what is
+/// hidden to a place that the next command sees. What something is mounted on is not renamed.
+fn hold(hidden: &[PathBuf], writable: &[PathBuf]) -> io::Result<()> {
+    let is_inside = |dir: &Path| {
+        let mut outer = writable.iter();
+        outer.any(|outer| dir != outer && dir.starts_with(outer))
+    };
+    let above = hidden
+        .iter()
+        .flat_map(|place| place.ancestors().skip(1).take_while(|dir| is_inside(dir)));
+    // Outer ones first: the inner ones are in their places once more then.
+    let above: BTreeSet<&Path> = above.collect();
+    for dir in above {
+        mount_bind_recursive(dir, dir)?;
+    }
+    Ok(())
+}
+
+/// Gives a command terminals and shared memory of its own in the place of those of the user; whether the
+/// memory is its own.
+fn own_devices() -> bool {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let terminals = c"newinstance,ptmxmode=0666,mode=0620";
+    // Where it has none it goes without, as where there is nothing like it.
+    if Path::new(TERMINALS).is_dir() {
+        let _without = mount("devpts", TERMINALS, "devpts", flags, terminals);
+    }
+    // A link leads to where others have theirs.
+    let is_there = fs::symlink_metadata(SHARED_MEMORY).is_ok_and(|found| found.is_dir());
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    is_there && mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, OWN_SHARED_MEMORY).is_ok()
 }
 
 /// Whether this process cannot read there in any case, as in the worker of a plugin.
@@ -175,21 +232,26 @@ fn cover(place: &Path, visible: &[PathBuf]) -> io::Result<()> {
     Ok(mount_remount(place, flags, c"")?)
 }
 
-/// Mounts everything to be read only but these, where they are now.
-fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
-    let mut kept = unchanged(writable);
-    // Outer ones first; what is below one stays as it is with that.
-    kept.sort();
+/// Those that are below none of the others.
+fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
     let mut outermost: Vec<PathBuf> = Vec::new();
-    for path in kept {
+    for path in paths {
         if !outermost.iter().any(|outer| path.starts_with(outer)) {
-            mount_bind_recursive(&path, &path)?;
             outermost.push(path);
         }
     }
+    outermost
+}
+
+/// Mounts everything to be read only but these, where they are now.
+fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
+    for path in writable {
+        mount_bind_recursive(path, path)?;
+    }
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     for (place, options) in mounts.lines().filter_map(mounted) {
-        let is_kept = outermost.iter().any(|outer| place.starts_with(outer));
+        let is_kept = writable.iter().any(|outer| place.starts_with(outer));
         let is_of_system = OF_THE_SYSTEM.iter().any(|own| place.starts_with(own));
         if !is_kept && !is_of_system && !options.contains(MountFlags::RDONLY) {
             let flags = options | MountFlags::BIND | MountFlags::RDONLY;

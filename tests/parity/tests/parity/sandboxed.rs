@@ -143,7 +143,7 @@ async fn a_command_in_a_sandbox_changes_nothing_elsewhere() {
         fs::create_dir(stage.workspace.work()).unwrap();
     }
     let session = session(&stage, sandbox()).await;
-    for place in ["/tmp", "/var/tmp", "/etc", "/usr", "/", "/dev/shm", "~"] {
+    for place in ["/tmp", "/var/tmp", "/etc", "/usr", "/", "/dev", "~"] {
         refused(
             &stage,
             &session,
@@ -320,6 +320,62 @@ fn keys_of_the_user_are_not_there_in_a_sandbox() {
             assert_eq!(is_seen, seen.contains(name), "{sandbox}: {name}: {said}");
         }
     }
+}
+
+#[test]
+fn a_directory_with_keys_in_it_is_not_moved_to_where_they_are_seen() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let home = workspace.home();
+    fs::create_dir_all(home.join(".config/gh")).unwrap();
+    fs::write(home.join(".config/gh/hosts.yml"), SECRET).unwrap();
+    fs::write(home.join(".config/plain"), "plain").unwrap();
+    let file = format!(
+        "provider = \"anthropic\"\nmodel = \"m\"\nworking_dir = {home:?}\nsandbox = \"working-dir\"\n\n\
+         [[backend]]\nkind = \"local\"\nskills = []\n\n[policy]\nallow = [\"*\"]\n"
+    );
+    workspace.write("session.toml", file).unwrap();
+    let commands = [
+        "mv .config c; mv .local d",
+        "cat c/gh/hosts.yml d/share/conjure/vault.key; mv .config/plain moved && cat moved",
+    ];
+    for (number, command) in commands.into_iter().enumerate() {
+        model.calls(&format!("toolu_{number}"), "local_bash_tool", bash(command));
+    }
+    model.says(Message::new().text("Done."));
+    let output = conjure(&workspace, ["run", "--config", "session.toml", "Look."])
+        .model(&model)
+        .run()
+        .unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let said = [0, 1].map(|number| result(&model.last_request(), &format!("toolu_{number}")).text);
+    assert_eq!(said[0].matches("cannot move").count(), 2, "{said:?}");
+    assert_eq!(said[1].matches("No such file").count(), 2, "{said:?}");
+    // What is not hidden is moved as ever.
+    assert!(said[1].contains("plain"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_command_in_a_sandbox_has_memory_to_share_and_terminals_of_its_own() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let session = session(&stage, sandbox()).await;
+    let name = format!("conjure-{}", std::process::id());
+    let shared = format!("echo x >/dev/shm/{name} && ls /dev/shm | wc -l");
+    assert_eq!(works(&stage, &session, &shared).await.trim(), "1");
+    // It is gone with its command, and was never where others have theirs.
+    refused(&stage, &session, &format!("cat /dev/shm/{name}")).await;
+    assert!(!Path::new("/dev/shm").join(&name).exists());
+    let pool = "python3 -c \"import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]))\"";
+    assert!(works(&stage, &session, pool).await.contains("[1, 2]"));
+    let terminal = "python3 -c \"import pty; pty.spawn(['sh', '-c', 'tty; echo seen >/dev/tty'])\"";
+    let said = works(&stage, &session, terminal).await;
+    assert!(
+        said.contains("/dev/pts/0") && said.contains("seen"),
+        "{said}"
+    );
+    let of_others = works(&stage, &session, "ls /dev/pts").await;
+    assert_eq!(of_others.trim(), "ptmx");
+    session.close().await;
 }
 
 #[tokio::test]
