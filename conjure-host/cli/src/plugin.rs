@@ -194,7 +194,14 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Fine);
     }
     let mut rows = Table::new([
-        "PLUGIN", "VERSION", "KIND", "STATE", "RUNS", "TOOLS", "FILE",
+        "PLUGIN",
+        "VERSION",
+        "KIND",
+        "STATE",
+        "RUNS",
+        "WHY THERE",
+        "TOOLS",
+        "FILE",
     ]);
     for plugin in &tried.good {
         let manifest = plugin.manifest();
@@ -204,6 +211,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             manifest.kind.clone(),
             state(plugin.health().quarantined.is_some()).to_owned(),
             plugin.isolation().as_str().to_owned(),
+            plugin.isolation_reason().as_str().to_owned(),
             tools(manifest),
             plugin
                 .source()
@@ -219,6 +227,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             "failed".to_owned(),
             "-".to_owned(),
             "-".to_owned(),
+            "-".to_owned(),
             shown(&failed.path),
         ]);
     }
@@ -229,6 +238,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             manifest.version.clone(),
             manifest.kind.clone(),
             "failed".to_owned(),
+            "-".to_owned(),
             "-".to_owned(),
             "-".to_owned(),
             plugin

@@ -258,7 +258,7 @@ async fn run_checks(
 ) -> Result<Exit, CliError> {
     let mut lines = LineWriter::take(scratch)
         .map_err(|error| CliError::host_from(error).context("the checks cannot be told"))?;
-    let isolation = args.isolation.unwrap_or_default();
+    let isolation = args.isolation.unwrap_or(Isolation::InProcess);
     let Some(workers) = workers(global, Some(isolation)) else {
         return Err(CliError::usage(
             "the system does not say which program this is",

@@ -57,6 +57,8 @@ struct Plugin {
     sha256: Option<String>,
     pinned: String,
     isolation: String,
+    #[serde(default)]
+    isolation_reason: String,
     worker_ends: u64,
     rustc: Option<String>,
     permissions: Map<String, Value>,
@@ -186,12 +188,16 @@ fn card(plugin: &Plugin, is_installed: bool) -> Markup {
     }
 }
 
-/// Where a plugin runs, in words.
-fn place(plugin: &Plugin) -> &str {
-    match plugin.isolation.as_str() {
+/// Where a plugin runs and why there, in words.
+fn place(plugin: &Plugin) -> String {
+    let place = match plugin.isolation.as_str() {
         "in-process" => "in the host’s process",
-        "worker" => "in a worker",
+        "process" => "in a process of its own",
         other => other,
+    };
+    match plugin.isolation_reason.is_empty() {
+        true => place.to_owned(),
+        false => format!("{place} ({})", plugin.isolation_reason),
     }
 }
 

@@ -66,6 +66,6 @@ pub use store::CopyStore;
 pub use target::{ANY_TARGET, LibraryTarget};
 pub use watch::{WatchOptions, Watcher};
 pub use worker::{
-    ConfinementGaps, InstanceDirs, Isolation, PluginTrust, TrustedLibrary, WorkerLimits,
-    WorkerOptions, confinement_gaps, worker_main,
+    ConfinementGaps, InstanceDirs, Isolation, IsolationReason, PluginTrust, TrustedLibrary,
+    WorkerLimits, WorkerOptions, confinement_gaps, landlock_version, worker_main,
 };

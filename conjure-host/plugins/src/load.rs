@@ -20,7 +20,7 @@ use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
 use super::open::{self, OpenLibrary, open_with_deadline};
 use super::packaged::{PackagedOrigin, PackagedPlugins};
-use super::worker::{Isolation, PluginWorkers, WorkerFile, WorkerOptions};
+use super::worker::{Isolation, IsolationReason, PluginWorkers, WorkerFile, WorkerOptions};
 use super::{CopyStore, Pin, PluginError, PluginFile, Sha256};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
@@ -58,6 +58,29 @@ impl Default for LoaderOptions {
             limits: PluginLimits::default(),
             packaged: None,
             worker: None,
+        }
+    }
+}
+
+/// Where a library runs.
+struct Place<'a> {
+    /// How its workers are run; nothing where it runs in this process.
+    worker: Option<&'a WorkerOptions>,
+    reason: IsolationReason,
+}
+
+impl<'a> Place<'a> {
+    fn here(reason: IsolationReason) -> Self {
+        Self {
+            worker: None,
+            reason,
+        }
+    }
+
+    fn in_worker(worker: &'a WorkerOptions, reason: IsolationReason) -> Self {
+        Self {
+            worker: Some(worker),
+            reason,
         }
     }
 }
@@ -122,7 +145,7 @@ impl Loader {
         refuse_unpinned(&library.path, &pin)?;
         let program = library.program.clone();
         let origin = self.origin(&library.path, &library.sha256, &library.header)?;
-        let isolation = self.isolation(
+        let place = self.place(
             &library.path,
             &library.sha256,
             &library.header,
@@ -147,9 +170,10 @@ impl Loader {
             header: Box::new(library.header.clone()),
             program: program.clone().map(Box::new),
             pin,
+            place: place.reason,
             stamp: candidate.stamp(),
         };
-        let factory = match isolation {
+        let factory = match place.worker {
             Some(worker) => {
                 let file = WorkerFile {
                     path: library.path,
@@ -173,14 +197,14 @@ impl Loader {
         refuse_unpinned(&file.path, &file.pin)?;
         let is_program = file.program.is_some();
         let origin = self.origin(&file.path, &file.sha256, &file.header)?;
-        let isolation = self.isolation(
+        let place = self.place(
             &file.path,
             &file.sha256,
             &file.header,
             is_program,
             origin.as_ref(),
         )?;
-        let (json, factory) = match isolation {
+        let (json, factory) = match place.worker {
             Some(worker) => self.in_worker(worker, &file)?,
             None => {
                 let library = self.library(&file)?;
@@ -202,6 +226,7 @@ impl Loader {
             header: Box::new(file.header),
             program: file.program.map(Box::new),
             pin: file.pin,
+            place: place.reason,
             stamp: file.stamp,
         };
         Ok(LoadedPlugin::new(
@@ -225,15 +250,15 @@ impl Loader {
         }
     }
 
-    /// The worker that a library needs; nothing where it runs in this process.
-    fn isolation(
+    /// Where a library runs, and why there.
+    fn place(
         &self,
         path: &Path,
         sha256: &Sha256,
         header: &HeaderFields,
         is_program: bool,
         package: Option<&PackagedOrigin>,
-    ) -> Result<Option<&WorkerOptions>, PluginError> {
+    ) -> Result<Place<'_>, PluginError> {
         let is_package = package.is_some();
         let Some(worker) = &self.options.worker else {
             if is_program || is_package {
@@ -243,22 +268,37 @@ impl Loader {
                 });
             }
             if header.panic_unwind {
-                return Ok(None);
+                return Ok(Place::here(IsolationReason::NoWorkers));
             }
             return Err(PluginError::PanicAbort {
                 path: path.to_owned(),
                 name: header.name.clone(),
             });
         };
-        let fits =
-            !is_program && header.panic_unwind && Self::opened() < self.options.library_limit;
-        // What came in a package from elsewhere is a stranger's until its owner says otherwise.
-        let is_own = worker.isolation == Isolation::InProcess && !is_package;
+        if is_program {
+            return Ok(Place::in_worker(worker, IsolationReason::Program));
+        }
+        if !header.panic_unwind {
+            return Ok(Place::in_worker(worker, IsolationReason::PanicAbort));
+        }
         let signer = package.and_then(|package| package.signer.as_deref());
-        let belongs_here = is_own
-            || worker.trust.holds(path, sha256)
-            || signer.is_some_and(|signer| worker.signers.holds(signer));
-        Ok((!fits || !belongs_here).then_some(worker))
+        let is_signed = || {
+            let is_trusted = signer.is_some_and(|signer| worker.signers.holds(signer));
+            is_trusted.then_some(IsolationReason::TrustedSigner)
+        };
+        // What came in a package from elsewhere is a stranger's until its owner says otherwise.
+        let is_set = worker.isolation == Isolation::InProcess && !is_package;
+        let trusted = worker.trust.reason(path, sha256).or_else(is_signed);
+        Ok(
+            match trusted.or(is_set.then_some(IsolationReason::Setting)) {
+                Some(_) if Self::opened() >= self.options.library_limit => {
+                    Place::in_worker(worker, IsolationReason::LibraryLimit)
+                }
+                Some(reason) => Place::here(reason),
+                None if is_package => Place::in_worker(worker, IsolationReason::PackageNotTrusted),
+                None => Place::in_worker(worker, IsolationReason::NotTrusted),
+            },
+        )
     }
 
     /// Asks a plugin in a worker for its manifest.

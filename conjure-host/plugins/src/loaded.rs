@@ -20,7 +20,8 @@ use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
 use super::worker::{
-    InstanceDirs, InstanceWorker, Isolation, PluginWorkers, WorkerGrants, WorkerLink,
+    InstanceDirs, InstanceWorker, Isolation, IsolationReason, PluginWorkers, WorkerGrants,
+    WorkerLink,
 };
 use super::{FileStamp, Pin, PluginError, ProgramDescription, Sha256};
 
@@ -52,6 +53,8 @@ pub enum PluginSource {
         program: Option<Box<ProgramDescription>>,
         /// Why it may run inside the host.
         pin: Pin,
+        /// Why it runs where it does.
+        place: IsolationReason,
         /// How to recognise that the file changed.
         stamp: FileStamp,
     },
@@ -205,6 +208,14 @@ impl LoadedPlugin {
         }
     }
 
+    /// Why its code runs where it does.
+    pub fn isolation_reason(&self) -> IsolationReason {
+        match &self.source {
+            PluginSource::File { place, .. } => *place,
+            PluginSource::Linked => IsolationReason::Linked,
+        }
+    }
+
     /// Makes an instance and waits for its first answer.
     ///
     /// The services are there for as long as the instance lives, also while no call runs. Must be
@@ -308,7 +319,16 @@ impl LoadedPlugin {
         Ok(Box::new(InProcess::new(object, context, asynchronous)))
     }
 
-    fn refuses(&self, reason: String) -> PluginError {
+    fn refuses(&self, mut reason: String) -> PluginError {
+        if let Some(path) = self.source.path()
+            && self.isolation_reason().is_about_trust()
+        {
+            reason = format!(
+                "{reason}. It is not trusted, so it runs in a process of its own and reaches what its \
+                 manifest names; `conjure plugin trust {}` lets it run in the host's",
+                path.display()
+            );
+        }
         PluginError::Create {
             plugin: self.id.to_string(),
             reason,

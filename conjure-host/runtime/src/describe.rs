@@ -39,6 +39,7 @@ pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
         "sha256": sha256,
         "pinned": pinned,
         "isolation": plugin.isolation().as_str(),
+        "isolation_reason": plugin.isolation_reason().as_str(),
         "worker_ends": health.worker_ends,
         "rustc": rustc,
         "sdk": sdk,

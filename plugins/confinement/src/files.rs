@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -67,6 +67,23 @@ const DEVICES: [&str; 5] = [
 
 /// Where the terminal of a command is, if it makes one.
 const TERMINALS: [&str; 3] = ["/dev/tty", "/dev/ptmx", "/dev/pts"];
+
+/// The version of Landlock that this kernel has; nothing where it has none.
+pub(crate) fn landlock_version() -> Option<u32> {
+    let enter = || {
+        let ruleset = Ruleset::default().scope(Scope::Signal).ok()?;
+        Some(ruleset.create().ok()?.restrict_self().ok()?.landlock)
+    };
+    // There is no way back, so a thread enters that ends then.
+    let entered = std::thread::Builder::new().spawn(enter).ok()?;
+    match entered.join().ok()?? {
+        LandlockStatus::Available {
+            effective_abi,
+            kernel_abi,
+        } => u32::try_from(kernel_abi.unwrap_or(effective_abi as i32)).ok(),
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => None,
+    }
+}
 
 /// Confines the calling thread to what a worker reaches; whether all of it holds.
 pub(crate) fn restrict_worker(

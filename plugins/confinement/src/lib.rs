@@ -16,4 +16,4 @@ mod system_calls;
 mod worker;
 
 pub use sandbox::{Sandbox, SandboxGaps};
-pub use worker::{ConfinementGaps, WorkerConfinement};
+pub use worker::{ConfinementGaps, WorkerConfinement, landlock_version};

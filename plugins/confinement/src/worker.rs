@@ -29,6 +29,16 @@ pub struct ConfinementGaps {
     pub calls: bool,
 }
 
+/// The version of Landlock that this kernel has; nothing where it has none.
+#[must_use]
+pub fn landlock_version() -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    let version = super::files::landlock_version();
+    #[cfg(not(target_os = "linux"))]
+    let version = None;
+    version
+}
+
 #[cfg(not(target_os = "linux"))]
 impl WorkerConfinement {
     /// Confines this process, as far as the system can: not at all.

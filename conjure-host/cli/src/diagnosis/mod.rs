@@ -1,7 +1,8 @@
-//! What works on this machine and what does not: the database, keys, sessions, plugins, container
-//! engines, MCP servers. Each finding says what it is about and what to do.
+//! What works on this machine and what does not: the database, keys, sessions, plugins, the kernel's means
+//! to confine, container engines, MCP servers. Each finding says what it is about and what to do.
 
 mod engines;
+mod kernel;
 mod mcp;
 mod sessions;
 
@@ -14,8 +15,8 @@ use conjure_store::Store;
 /// What is known of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What kind of thing: `database`, `auth`, `session`, `plugin`, `worker`, `engine`,
-    /// `mcp`.
+    /// What kind of thing: `database`, `auth`, `session`, `plugin`, `worker`, `sandbox`,
+    /// `engine`, `mcp`.
     pub(crate) area: &'static str,
     /// Which.
     pub(crate) subject: String,
@@ -75,7 +76,7 @@ pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<Fi
     findings.extend(keys(auths).await);
     findings.extend(sessions::look(host, store).await);
     findings.extend(plugins(host));
-    findings.push(workers());
+    findings.extend(kernel::look());
     findings.extend(engines::look(host).await);
     findings.extend(mcp::look(host, store).await);
     findings
@@ -124,34 +125,6 @@ async fn keys(auths: &Auths) -> Vec<Finding> {
         });
     }
     findings
-}
-
-/// Whether plugins in processes of their own and commands in a sandbox can be confined.
-fn workers() -> Finding {
-    let finding = Finding::well("worker", "confinement", "Landlock and seccomp, whole");
-    let gaps = match conjure_plugins::confinement_gaps() {
-        Ok(gaps) => gaps,
-        Err(error) => return finding.note(error.to_string(), ""),
-    };
-    let found = match (gaps.files, gaps.calls) {
-        (false, false) => return finding,
-        (true, false) => {
-            "this kernel cannot keep plugins in workers from all files that are not theirs, nor \
-             commands in a sandbox from writing to all others"
-        }
-        (false, true) => {
-            "this kernel cannot keep plugins in workers from programs and sockets, nor commands in a \
-             sandbox from the network"
-        }
-        (true, true) => {
-            "this kernel cannot keep plugins in workers, nor commands in a sandbox, from anything"
-        }
-    };
-    finding.note(
-        found,
-        "Linux 6.12 or newer has Landlock with all that is made use of; until then trust a plugin \
-         before you install it",
-    )
 }
 
 fn plugins(host: &Host) -> Vec<Finding> {

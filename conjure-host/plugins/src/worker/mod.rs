@@ -23,14 +23,16 @@ mod openings;
 mod options;
 mod process;
 mod program;
+mod reason;
 mod restarts;
 mod trust;
 
 pub use confinement::confinement_gaps;
-pub use conjure_confinement::ConfinementGaps;
+pub use conjure_confinement::{ConfinementGaps, landlock_version};
 pub use instance_worker::InstanceDirs;
 pub use options::{Isolation, WorkerLimits, WorkerOptions};
 pub use program::worker_main;
+pub use reason::IsolationReason;
 pub use trust::{PluginTrust, TrustedLibrary};
 
 pub(super) use instance_worker::{InstanceWorker, PluginWorkers, WorkerFile, WorkerGrants};

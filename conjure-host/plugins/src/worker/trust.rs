@@ -8,6 +8,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 use serde::{Deserialize as _, Serialize};
 
+use super::IsolationReason;
 use crate::Sha256;
 use crate::owners_list::{ListEntry, OwnersList};
 
@@ -42,9 +43,13 @@ impl PluginTrust {
         self
     }
 
-    /// Whether the library runs inside the host.
-    pub(crate) fn holds(&self, path: &Path, sha256: &Sha256) -> bool {
-        self.is_shipped(path) || self.is_listed(sha256)
+    /// Why the library may run inside the host; nothing where it may not.
+    pub(crate) fn reason(&self, path: &Path, sha256: &Sha256) -> Option<IsolationReason> {
+        if self.is_shipped(path) {
+            return Some(IsolationReason::Shipped);
+        }
+        self.is_listed(sha256)
+            .then_some(IsolationReason::TrustedFile)
     }
 
     fn is_shipped(&self, path: &Path) -> bool {
@@ -115,6 +120,10 @@ mod tests {
     use super::*;
     use crate::owners_list::read_line;
 
+    fn holds(trust: &PluginTrust, path: &Path, sha256: &Sha256) -> bool {
+        trust.reason(path, sha256).is_some()
+    }
+
     fn library(name: &str) -> TrustedLibrary {
         TrustedLibrary {
             sha256: Sha256::of(name.as_bytes()),
@@ -128,17 +137,17 @@ mod tests {
         let trust = PluginTrust::default().listed_in(dir.path().join("trusted-plugins"));
         let (one, two) = (library("one"), library("two"));
         let anywhere = Path::new("/anywhere/lib.so");
-        assert!(!trust.holds(anywhere, &one.sha256));
+        assert!(!holds(&trust, anywhere, &one.sha256));
         assert!(trust.add(one.clone()).unwrap());
         assert!(!trust.add(one.clone()).unwrap());
         assert!(trust.add(two.clone()).unwrap());
-        assert!(trust.holds(anywhere, &one.sha256));
-        assert!(!trust.holds(anywhere, &library("three").sha256));
+        assert!(holds(&trust, anywhere, &one.sha256));
+        assert!(!holds(&trust, anywhere, &library("three").sha256));
         assert_eq!(trust.listed().unwrap(), [one.clone(), two.clone()]);
         assert!(trust.remove(&one.sha256).unwrap());
         assert!(!trust.remove(&one.sha256).unwrap());
         assert_eq!(trust.listed().unwrap(), [two]);
-        assert!(!trust.holds(anywhere, &one.sha256));
+        assert!(!holds(&trust, anywhere, &one.sha256));
     }
 
     #[test]
@@ -161,10 +170,10 @@ mod tests {
         std::fs::create_dir_all(shipped.join("more")).unwrap();
         let trust = PluginTrust::default().shipped_in(&shipped);
         let digest = Sha256::of(b"any");
-        assert!(trust.holds(&shipped.join("liba.so"), &digest));
-        assert!(trust.holds(&shipped.join("more/../liba.so"), &digest));
-        assert!(!trust.holds(&shipped.join("more/liba.so"), &digest));
-        assert!(!trust.holds(&dir.path().join("liba.so"), &digest));
+        assert!(holds(&trust, &shipped.join("liba.so"), &digest));
+        assert!(holds(&trust, &shipped.join("more/../liba.so"), &digest));
+        assert!(!holds(&trust, &shipped.join("more/liba.so"), &digest));
+        assert!(!holds(&trust, &dir.path().join("liba.so"), &digest));
     }
 
     #[test]

@@ -99,6 +99,20 @@ fn where_everything_works_it_says_so() {
     assert!(output.stdout.contains("✓ local"), "{}", output.stdout);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_kernel_has_to_confine_is_said() {
+    let findings = json(&run(&workspace(&[]), "doctor --json"));
+    let worker = about(&findings, "worker", "confinement");
+    assert!(
+        worker["found"].as_str().unwrap().contains("Landlock"),
+        "{worker}"
+    );
+    let namespaces = about(&findings, "sandbox", "user namespaces");
+    let is_well = namespaces["state"] == "well";
+    assert_eq!(is_well, namespaces["remedy"].is_null(), "{namespaces}");
+}
+
 #[test]
 fn mcp_servers_of_sessions_are_started_once() {
     let workspace = workspace(&["conjure-backend-mcp"]);

@@ -29,10 +29,10 @@ fn the_list_shows_what_is_loaded_and_what_failed() {
     assert_snapshot!(output.snapshot(), @r#"
     exit code 0
     --- stdout
-    PLUGIN         VERSION  KIND      STATE   RUNS        TOOLS  FILE
-    cache-manager  0.1.0    skill     loaded  in-process  2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
-    local          0.1.0    executor  loaded  in-process  -      [WORKSPACE]/plugins/libconjure_backend_local.so
-    -              -        -         failed  -           -      [WORKSPACE]/plugins/libbroken.so
+    PLUGIN         VERSION  KIND      STATE   RUNS        WHY THERE    TOOLS  FILE
+    cache-manager  0.1.0    skill     loaded  in-process  usual place  2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
+    local          0.1.0    executor  loaded  in-process  usual place  -      [WORKSPACE]/plugins/libconjure_backend_local.so
+    -              -        -         failed  -           -            -      [WORKSPACE]/plugins/libbroken.so
 
     failed: [WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
     --- stderr
@@ -46,13 +46,15 @@ fn a_trusted_plugin_runs_in_the_host_where_others_do_not() {
     let run = |args: &str| conjure(&workspace, args).run().unwrap();
     let isolation = || {
         let list = conjure(&workspace, "plugin list --json").env("CONJURE_ISOLATION", "process");
-        json(&list.run().unwrap())["plugins"][0]["isolation"].clone()
+        let plugin = &json(&list.run().unwrap())["plugins"][0];
+        let because = plugin["isolation_reason"].as_str().unwrap();
+        format!("{}: {because}", plugin["isolation"].as_str().unwrap())
     };
     let file = workspace
         .plugins()
         .join("libconjure_skill_cache_manager.so");
     let file = file.display();
-    assert_eq!(isolation(), "process");
+    assert_eq!(isolation(), "process: not trusted");
     assert_eq!(
         run("plugin trust").stdout,
         "No plugin is trusted beside those that come with the program.\n"
@@ -67,13 +69,13 @@ fn a_trusted_plugin_runs_in_the_host_where_others_do_not() {
     );
     let again = run(&format!("plugin trust {file}"));
     assert!(again.stdout.contains("was trusted already"), "{again:?}");
-    assert_eq!(isolation(), "in-process");
+    assert_eq!(isolation(), "in-process: trusted file");
     let listed = json(&run("plugin trust --json"));
     assert_eq!(listed["trusted"][0]["name"], "cache-manager 0.1.0");
     let digest = listed["trusted"][0]["sha256"].as_str().unwrap().to_owned();
     let removed = run(&format!("plugin untrust {}", &digest[..8]));
     assert!(removed.stdout.contains("is trusted no more"), "{removed:?}");
-    assert_eq!(isolation(), "process");
+    assert_eq!(isolation(), "process: not trusted");
     let unknown = run(&format!("plugin untrust {digest}"));
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("is not one of the trusted plugins"));
@@ -177,6 +179,7 @@ fn programs_get_the_list_as_json() {
           "sha256": "[HASH]",
           "pinned": "in a directory of the user's own",
           "isolation": "in-process",
+          "isolation_reason": "usual place",
           "worker_ends": 0,
           "rustc": "rustc [VERSION]",
           "sdk": "0.1.0",
