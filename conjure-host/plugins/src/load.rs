@@ -63,13 +63,13 @@ impl Default for LoaderOptions {
 }
 
 /// Where a library runs.
-struct Place<'a> {
+struct RunPlace<'a> {
     /// How its workers are run; nothing where it runs in this process.
     worker: Option<&'a WorkerOptions>,
     reason: IsolationReason,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RunPlace<'a> {
     fn here(reason: IsolationReason) -> Self {
         Self {
             worker: None,
@@ -258,7 +258,7 @@ impl Loader {
         header: &HeaderFields,
         is_program: bool,
         package: Option<&PackagedOrigin>,
-    ) -> Result<Place<'_>, PluginError> {
+    ) -> Result<RunPlace<'_>, PluginError> {
         let is_package = package.is_some();
         let Some(worker) = &self.options.worker else {
             if is_program || is_package {
@@ -268,7 +268,7 @@ impl Loader {
                 });
             }
             if header.panic_unwind {
-                return Ok(Place::here(IsolationReason::NoWorkers));
+                return Ok(RunPlace::here(IsolationReason::NoWorkers));
             }
             return Err(PluginError::PanicAbort {
                 path: path.to_owned(),
@@ -276,10 +276,10 @@ impl Loader {
             });
         };
         if is_program {
-            return Ok(Place::in_worker(worker, IsolationReason::Program));
+            return Ok(RunPlace::in_worker(worker, IsolationReason::Program));
         }
         if !header.panic_unwind {
-            return Ok(Place::in_worker(worker, IsolationReason::PanicAbort));
+            return Ok(RunPlace::in_worker(worker, IsolationReason::PanicAbort));
         }
         let signer = package.and_then(|package| package.signer.as_deref());
         let is_signed = || {
@@ -292,11 +292,13 @@ impl Loader {
         Ok(
             match trusted.or(is_set.then_some(IsolationReason::Setting)) {
                 Some(_) if Self::opened() >= self.options.library_limit => {
-                    Place::in_worker(worker, IsolationReason::LibraryLimit)
+                    RunPlace::in_worker(worker, IsolationReason::LibraryLimit)
                 }
-                Some(reason) => Place::here(reason),
-                None if is_package => Place::in_worker(worker, IsolationReason::PackageNotTrusted),
-                None => Place::in_worker(worker, IsolationReason::NotTrusted),
+                Some(reason) => RunPlace::here(reason),
+                None if is_package => {
+                    RunPlace::in_worker(worker, IsolationReason::PackageNotTrusted)
+                }
+                None => RunPlace::in_worker(worker, IsolationReason::NotTrusted),
             },
         )
     }
