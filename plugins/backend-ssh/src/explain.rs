@@ -2,12 +2,14 @@
 
 use std::io::ErrorKind;
 
+use conjure_exec_agent::client::relayed::{
+    CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN, RouteFailure,
+};
 use conjure_exec_agent::relay::NOT_THERE;
 use conjure_skill_sdk::Error;
 
 use crate::config::SshSettings;
 use crate::ssh::SshFailure;
-use crate::ssh_command::{CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN};
 
 /// The exit code with which `ssh` speaks of itself.
 const OF_SSH: i32 = 255;
@@ -66,6 +68,13 @@ impl Explained {
 impl From<Explained> for Error {
     fn from(explained: Explained) -> Self {
         Self::new(explained.text)
+    }
+}
+
+impl From<Explained> for RouteFailure {
+    fn from(Explained { kind, text }: Explained) -> Self {
+        let may_pass = kind.may_pass();
+        Self { text, may_pass }
     }
 }
 

@@ -16,23 +16,21 @@ mod config;
 mod connect;
 mod explain;
 mod session;
-mod skills;
 mod ssh;
 mod ssh_command;
-mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use conjure_exec_agent::client::relayed::AgentProgram;
 use conjure_exec_agent::executor::{AgentBackend, AgentExecutor, agent_program};
 use conjure_exec_agent_program::PROGRAM;
 use conjure_skill_sdk::protocol::ExecutorInit;
 use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::SshSettings;
-use crate::connect::AgentProgram;
 use crate::session::{BackendState, SshSession};
 
 /// Remote machines, as one instance reaches them.

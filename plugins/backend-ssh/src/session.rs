@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use conjure_exec_agent::client::relayed::{
+    AgentProgram, KeptStream, RelayRoute as _, RelayedAgent,
+};
 use conjure_exec_agent::client::{AgentLink, cancelled};
 use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, started};
 use conjure_exec_agent::relay::{SKILLS, WORK};
 use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::SshSettings;
-use crate::connect::{AgentProgram, Machine};
+use crate::connect::Machine;
 use crate::explain::FailureKind;
-use crate::stream::{KeptStream, StreamInput};
 
 /// How long the end of a session waits for a connection that is lost.
 const END: Duration = Duration::from_secs(3);
@@ -23,10 +25,6 @@ const END: Duration = Duration::from_secs(3);
 const CLOSES: Duration = Duration::from_secs(12);
 /// How long an agent may take to say who it is.
 const READY: Duration = Duration::from_secs(20);
-/// How long an agent may take to answer anything, over a connection that carries.
-const ANSWERS: Duration = Duration::from_secs(3);
-/// How long it is looked whether a connection carries.
-const CARRIES: Duration = Duration::from_secs(15);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
@@ -47,19 +45,9 @@ pub(crate) struct SshSession {
     env: Vec<(String, String)>,
     machine: Arc<Machine>,
     calls: Arc<SessionCalls>,
-    slot: Arc<AsyncMutex<Option<Arc<RemoteAgent>>>>,
+    slot: Arc<AsyncMutex<Option<Arc<RelayedAgent>>>>,
     /// Whether something was begun over there.
     begun: AtomicBool,
-}
-
-/// The agent of a session on the remote machine.
-#[derive(Debug)]
-pub(crate) struct RemoteAgent {
-    link: Arc<AgentLink>,
-    stream: Arc<KeptStream>,
-    host: String,
-    /// Whether it is being looked whether it still answers.
-    suspected: watch::Sender<bool>,
 }
 
 impl SshSession {
@@ -88,7 +76,7 @@ impl SshSession {
         format!("{}/{SKILLS}", self.machine.dir)
     }
 
-    async fn start(&self) -> Result<Arc<RemoteAgent>> {
+    async fn start(&self) -> Result<Arc<RelayedAgent>> {
         let mut slot = self.slot.lock().await;
         if self.calls.is_over() {
             return Err(Error::cancelled());
@@ -97,7 +85,7 @@ impl SshSession {
             return Ok(agent);
         }
         *slot = None;
-        let host = self.machine.settings.host.clone();
+        let host = &self.machine.settings.host;
         let stream = Arc::new(KeptStream::new());
         // Whoever ends this half-way leaves something over there.
         let begun = self.begun.swap(true, Ordering::Relaxed);
@@ -112,15 +100,8 @@ impl SshSession {
                 return Err(failed.into());
             }
         };
-        let input = Box::pin(StreamInput(Arc::clone(&stream)));
-        let (runs, machine) = (Arc::clone(&stream), Arc::clone(&self.machine));
-        let link = AgentLink::new(input, |feed| runs.run(machine, connection, feed));
-        let agent = Arc::new(RemoteAgent {
-            link: Arc::new(link),
-            stream,
-            host: host.clone(),
-            suspected: watch::Sender::new(false),
-        });
+        let route = Arc::clone(&self.machine);
+        let agent = Arc::new(RelayedAgent::new(route, stream, connection));
         match tokio::time::timeout(READY, agent.link.ready()).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {
@@ -138,8 +119,8 @@ impl SshSession {
         Ok(agent)
     }
 
-    fn late(&self, agent: &RemoteAgent) -> Error {
-        let host = &agent.host;
+    fn late(&self, agent: &RelayedAgent) -> Error {
+        let host = &self.machine.settings.host;
         let Some(lost) = agent.stream.lost_for() else {
             return Error::new(format!(
                 "the agent on {host} did not answer in time: it stands still, or the connection is \
@@ -160,7 +141,7 @@ impl SshSession {
 }
 
 impl AgentSession for SshSession {
-    type Agent = RemoteAgent;
+    type Agent = RelayedAgent;
 
     fn ready(&self) -> ExecutorReady {
         let skills = self.machine.skills.iter().map(|skill| SkillMount {
@@ -195,11 +176,11 @@ impl AgentSession for SshSession {
 
     /// The first call starts it, and so does the first one after it ended.
     /// Starting goes on when the call has no more time for it.
-    async fn agent(self: &Arc<Self>, cx: &Cx, limit: Duration) -> Result<Arc<RemoteAgent>> {
+    async fn agent(self: &Arc<Self>, cx: &Cx, limit: Duration) -> Result<Arc<RelayedAgent>> {
         let begun = Instant::now();
         let open = || self.slot.try_lock().ok().and_then(|slot| open_of(&slot));
         let mut found = open();
-        if let Some(agent) = found.take_if(|agent| *agent.suspected.borrow()) {
+        if let Some(agent) = found.take_if(|agent| agent.is_suspected()) {
             // Whether this call goes to it or to another one is known soon.
             tokio::select! {
                 () = agent.cleared() => {}
@@ -214,7 +195,7 @@ impl AgentSession for SshSession {
             if let Some(lost) = agent.stream.lost_for() {
                 self.machine.tell(&format!(
                     "the connection to {} has been lost for {} s; the call waits for it",
-                    agent.host,
+                    self.machine.settings.host,
                     lost.as_secs()
                 ));
             }
@@ -237,12 +218,12 @@ impl AgentSession for SshSession {
         .await
     }
 
-    fn link(agent: &RemoteAgent) -> &Arc<AgentLink> {
+    fn link(agent: &RelayedAgent) -> &Arc<AgentLink> {
         &agent.link
     }
 
-    async fn gone(&self, agent: &Arc<RemoteAgent>) -> Error {
-        let host = &agent.host;
+    async fn gone(&self, agent: &Arc<RelayedAgent>) -> Error {
+        let host = &self.machine.settings.host;
         let why = agent.link.end().unwrap_or_default();
         Error::new(format!(
             "the agent on {host} ended while the call ran: {why}. What had been written there \
@@ -253,17 +234,12 @@ impl AgentSession for SshSession {
 
     /// An agent that does not answer anything is given up; while the connection may be at fault
     /// nothing is, and the session's other calls go on.
-    async fn unanswered(self: &Arc<Self>, agent: &Arc<RemoteAgent>) -> Error {
-        if agent.stream.lost_for().is_none() && !agent.suspected.send_replace(true) {
-            let (session, suspect) = (Arc::clone(self), Arc::clone(agent));
-            tokio::spawn(async move {
-                if suspect.is_stuck().await {
-                    let mut slot = session.slot.lock().await;
-                    slot.take_if(|current| Arc::ptr_eq(current, &suspect));
-                }
-                suspect.suspected.send_replace(false);
-            });
-        }
+    async fn unanswered(self: &Arc<Self>, agent: &Arc<RelayedAgent>) -> Error {
+        let session = Arc::clone(self);
+        agent.suspect(|suspect| async move {
+            let mut slot = session.slot.lock().await;
+            slot.take_if(|current| Arc::ptr_eq(current, &suspect));
+        });
         self.late(agent)
     }
 
@@ -303,38 +279,6 @@ impl AgentSession for SshSession {
     }
 }
 
-impl RemoteAgent {
-    /// Whether it answers nothing although the connection carries what it is asked.
-    async fn is_stuck(&self) -> bool {
-        let answers = self.link.answers();
-        let mut answers = std::pin::pin!(answers);
-        tokio::select! {
-            // What the agent is asked goes first.
-            biased;
-            // Or it is over, which every call finds out.
-            _ = &mut answers => return false,
-            () = self.stream.lost() => return false,
-            () = tokio::time::sleep(CARRIES) => return false,
-            () = self.stream.carried() => {}
-        }
-        let before = self.stream.progress();
-        tokio::select! {
-            _ = &mut answers => false,
-            () = self.stream.lost() => false,
-            () = tokio::time::sleep(ANSWERS) => self.stream.progress() == before,
-        }
-    }
-
-    /// Becomes ready when it is known whether it still answers.
-    async fn cleared(&self) {
-        let _ = self
-            .suspected
-            .subscribe()
-            .wait_for(|suspected| !suspected)
-            .await;
-    }
-}
-
-fn open_of(slot: &Option<Arc<RemoteAgent>>) -> Option<Arc<RemoteAgent>> {
+fn open_of(slot: &Option<Arc<RelayedAgent>>) -> Option<Arc<RelayedAgent>> {
     slot.as_ref().filter(|agent| agent.link.is_open()).cloned()
 }

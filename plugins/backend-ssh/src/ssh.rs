@@ -5,16 +5,15 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use conjure_exec_agent::client::relayed::{RelayCarrier, marked};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
 use crate::config::SshSettings;
-use crate::ssh_command::{MARK, command};
+use crate::ssh_command::command;
 
-/// The most that a shell may say before that.
-const SHELL_SAYS: usize = 64 * 1024;
 /// How much of what is complained about is kept.
 const COMPLAINT: usize = 4_000;
 /// How long logging in and starting a program may take, beyond connecting.
@@ -116,7 +115,8 @@ impl SshProcess {
                     let _ = input.write_all(bytes).await;
                 }
             }
-            process.wait_for_mark().await
+            (process.mark, process.rest) = marked(&mut process.output).await?;
+            Ok(())
         });
         match begun.await {
             Ok(Ok(())) => Ok(process),
@@ -130,39 +130,6 @@ impl SshProcess {
                 ..SshFailure::default()
             }),
         }
-    }
-
-    async fn wait_for_mark(&mut self) -> Result<(), String> {
-        let mut said = Vec::new();
-        loop {
-            let mut lines = said.split_inclusive(|byte| *byte == b'\n');
-            let mut before = 0;
-            let marked = lines.find_map(|line: &[u8]| {
-                before += line.len();
-                let text = String::from_utf8_lossy(line.strip_suffix(b"\n")?);
-                // The line of a shell that did not end its own stands before it.
-                let (_, mark) = text.split_once(MARK)?;
-                Some((mark.trim().to_owned(), before))
-            });
-            if let Some((mark, before)) = marked {
-                self.mark = mark;
-                self.rest = said.split_off(before);
-                return Ok(());
-            }
-            let ended = match said.len() < SHELL_SAYS {
-                true => !matches!(self.output.read_buf(&mut said).await, Ok(1..)),
-                false => true,
-            };
-            if ended {
-                said.truncate(COMPLAINT);
-                return Err(String::from_utf8_lossy(&said).trim().to_owned());
-            }
-        }
-    }
-
-    /// Where it reads, and where it writes.
-    pub(crate) fn ends(&mut self) -> (Option<&mut ChildStdin>, &mut ChildStdout) {
-        (self.input.as_mut(), &mut self.output)
     }
 
     /// Waits for its end and says how that was; one that goes on is killed.
@@ -185,6 +152,19 @@ impl SshProcess {
             complaint: complaint.text(),
             ..SshFailure::default()
         }
+    }
+}
+
+impl RelayCarrier for SshProcess {
+    type Input = ChildStdin;
+    type Output = ChildStdout;
+
+    fn ends(&mut self) -> (Option<&mut ChildStdin>, &mut ChildStdout) {
+        (self.input.as_mut(), &mut self.output)
+    }
+
+    async fn complaint(self) -> String {
+        self.end().await.complaint
     }
 }
 

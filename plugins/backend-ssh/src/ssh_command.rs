@@ -1,4 +1,4 @@
-//! How `ssh` is told what to do, and the scripts that it runs over there.
+//! How `ssh` is told what to do.
 //!
 //! Nobody is asked anything, nothing of a person's is forwarded, and no other connection of his is
 //! shared: one that is dead would hold this one.
@@ -14,11 +14,6 @@ use tokio::sync::OnceCell;
 
 use crate::config::SshSettings;
 
-/// What begins the line after which the stream is the agent's. Whatever a shell says before it is
-/// left out.
-pub(crate) const MARK: &str = "conjure-agent=";
-/// The same in a script, so that one that is only shown has no such line.
-const MARK_IN_SCRIPT: &str = "$m-agent=";
 /// How many unanswered questions make a connection a lost one.
 const UNANSWERED: u32 = 3;
 /// The first version of OpenSSH that has the options of [`MODERN`].
@@ -150,61 +145,6 @@ fn plain(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 
-/// The script that goes to the relay of a session. An agent that is not copied there, or is not
-/// what was copied any more, is said to be wanted, with the system and the processor.
-pub(crate) fn open_script(agent: &AgentPath<'_>, dir: &str, seconds: u64) -> String {
-    on_agent(agent, &format!("open \"{dir}\" {seconds}"))
-}
-
-/// The script that goes back to the relay of a session.
-pub(crate) fn attach_script(agent: &AgentPath<'_>, dir: &str) -> String {
-    on_agent(agent, &format!("attach \"{dir}\""))
-}
-
-/// Where an agent is on a remote machine, and what it is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AgentPath<'p> {
-    pub(crate) path: &'p str,
-    /// Of SHA-256, in hexadecimal digits.
-    pub(crate) digest: &'p str,
-    /// In bytes; all that is looked at where there is no program for digests.
-    pub(crate) size: usize,
-}
-
-fn on_agent(agent: &AgentPath<'_>, does: &str) -> String {
-    let AgentPath { path, digest, size } = agent;
-    format!(
-        "cd; m=conjure; a=\"{path}\"; if [ -x \"$a\" ]; then \
-         d=$(sha256sum <\"$a\" 2>/dev/null); s=$(wc -c <\"$a\"); \
-         case \"${{d:-{digest}}}:$((s))\" in {digest}*:{size}) \
-         echo {MARK_IN_SCRIPT}there; exec \"$a\" {does};; esac; fi; \
-         echo {MARK_IN_SCRIPT}wanted $(uname -s) $(uname -m)"
-    )
-}
-
-/// The script that takes the agent in, and what its exit codes say: it comes under a name of its
-/// own, is tried, and has its name only then.
-pub(crate) fn copy_script(agent_dir: &str, agent: &AgentPath<'_>) -> String {
-    let AgentPath { path, size, .. } = agent;
-    format!(
-        "cd; m=conjure; umask 077; mkdir -p \"{agent_dir}\" || exit {NO_DIRECTORY}; \
-         t=\"{agent_dir}/.new-$$\"; fail() {{ rm -f \"$t\"; exit $1; }}; \
-         cat >\"$t\" || fail {NOT_WRITTEN}; chmod 700 \"$t\" || fail {NOT_WRITTEN}; \
-         [ $(wc -c <\"$t\") -eq {size} ] || fail {CUT}; \
-         \"$t\" version >/dev/null || fail {DOES_NOT_RUN}; \
-         mv -f \"$t\" \"{path}\" || fail {NOT_WRITTEN}; echo {MARK_IN_SCRIPT}copied"
-    )
-}
-
-/// The directory of the agent cannot be made.
-pub(crate) const NO_DIRECTORY: i32 = 91;
-/// The agent cannot be written.
-pub(crate) const NOT_WRITTEN: i32 = 92;
-/// Not all of the agent came.
-pub(crate) const CUT: i32 = 93;
-/// The agent cannot be run.
-pub(crate) const DOES_NOT_RUN: i32 = 94;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,24 +179,6 @@ mod tests {
             told[told.len() - 3..],
             ["--", "build", "exec /bin/sh -c 'true'"]
         );
-    }
-
-    #[test]
-    fn no_script_has_what_a_shell_would_end_it_with() {
-        let agent = AgentPath {
-            path: ".cache/conjure/agent-1",
-            digest: "1",
-            size: 7,
-        };
-        for script in [
-            open_script(&agent, "/tmp/conjure-1", 600),
-            attach_script(&agent, "/tmp/conjure-1"),
-            copy_script(".cache/conjure", &agent),
-        ] {
-            // Nor what csh and fish understand between single quotes.
-            assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
-            assert!(!script.contains(MARK), "{script}");
-        }
     }
 
     #[test]

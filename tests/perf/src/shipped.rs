@@ -48,9 +48,10 @@ pub(crate) struct Shipped {
 }
 
 /// The plugins that come with the program.
-const BUNDLED: [&str; 6] = [
+const BUNDLED: [&str; 7] = [
     "conjure-backend-anthropic",
     "conjure-backend-docker",
+    "conjure-backend-kubernetes",
     "conjure-backend-local",
     "conjure-backend-mcp",
     "conjure-backend-ssh",

@@ -5,6 +5,7 @@
 mod command;
 mod link;
 mod outgoing;
+pub mod relayed;
 mod transfer;
 
 pub use command::{Lost, RemoteCommand, cancelled};

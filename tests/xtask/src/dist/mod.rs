@@ -21,9 +21,10 @@ use crate::{artifacts::Built, files, repo};
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
 /// The plugins that come with it.
-const PLUGINS: [&str; 6] = [
+const PLUGINS: [&str; 7] = [
     "conjure-backend-anthropic",
     "conjure-backend-docker",
+    "conjure-backend-kubernetes",
     "conjure-backend-local",
     "conjure-backend-mcp",
     "conjure-backend-ssh",

@@ -11,12 +11,13 @@ use super::blocks::{Block, Check, checked_as};
 use crate::stage::{FETCHER, LOCAL, conjure, json, workspace};
 
 /// Plugins that session files of pages name, by the line that names them.
-const PLUGINS: [(&str, &str); 6] = [
+const PLUGINS: [(&str, &str); 7] = [
     ("kind = \"native\"", FETCHER),
     ("kind = \"local\"", LOCAL),
     ("kind = \"anthropic\"", "conjure-backend-anthropic"),
     ("kind = \"docker\"", "conjure-backend-docker"),
     ("kind = \"ssh\"", "conjure-backend-ssh"),
+    ("kind = \"kubernetes\"", "conjure-backend-kubernetes"),
     ("kind = \"mcp\"", "conjure-backend-mcp"),
 ];
 

@@ -11,26 +11,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::client::Feed;
-use conjure_exec_agent::relay::{CONFIRM, RELAY_PIECE, RelayFrame, SentStream};
 use conjure_process_tree::frame::Frames;
-use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, watch};
 
-use crate::connect::{Machine, Relayed, jittered};
-use crate::explain::Explained;
+use super::route::{RelayCarrier, RelayRoute, Relayed, RouteFailure, jittered};
+use crate::client::Feed;
+use crate::relay::{CONFIRM, RELAY_PIECE, RelayFrame, SentStream};
 
 /// The most bytes that wait to be confirmed; then whoever sends waits.
 const MOST: usize = 16 * 1024 * 1024;
 /// How long the first wait before another connection is, and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How many times an answer is waited for until a connection counts as lost.
+const UNANSWERED: u32 = 3;
 
 /// The state of a stream, which its writer, its reader and its session share.
-pub(crate) struct KeptStream {
+pub struct KeptStream {
     /// Its number, which the relay knows it by.
-    pub(crate) number: u64,
+    pub(super) number: u64,
     state: Mutex<StreamState>,
     /// There is something to send.
     news: Notify,
@@ -64,9 +64,16 @@ enum ConnectionEnd {
     Lost,
 }
 
+impl Default for KeptStream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl KeptStream {
     /// One that nothing has gone over.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let (_, number) = uuid::Uuid::new_v4().as_u64_pair();
         Self {
             number,
@@ -79,23 +86,23 @@ impl KeptStream {
     }
 
     /// How far it was read.
-    pub(crate) fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.lock().received
     }
 
     /// How long the connection has been lost for, if it is.
-    pub(crate) fn lost_for(&self) -> Option<Duration> {
+    pub fn lost_for(&self) -> Option<Duration> {
         self.lost.borrow().map(|since| since.elapsed())
     }
 
     /// Becomes ready when the connection is lost.
-    pub(crate) async fn lost(&self) {
+    pub async fn lost(&self) {
         let _ = self.lost.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Becomes ready when the connection has carried all that is under way in both directions now,
     /// as far as the agent takes it: it is there, however slow it is.
-    pub(crate) async fn carried(&self) {
+    pub async fn carried(&self) {
         let question = {
             let mut state = self.lock();
             state.questions += 1;
@@ -108,14 +115,14 @@ impl KeptStream {
     }
 
     /// How far it has gone in both directions: what was heard, and what the agent has taken.
-    pub(crate) fn progress(&self) -> (u64, u64) {
+    pub fn progress(&self) -> (u64, u64) {
         let state = self.lock();
         (state.received, state.out.confirmed())
     }
 
     /// Ends everything over there, once all that was sent is there. Says whether that was done
     /// before the stream was over; nothing when neither came about in this time.
-    pub(crate) async fn close(&self, within: Duration) -> Option<bool> {
+    pub async fn close(&self, within: Duration) -> Option<bool> {
         self.lock().closing = true;
         self.news.notify_one();
         let mut closed = self.closed.subscribe();
@@ -125,13 +132,13 @@ impl KeptStream {
 
     /// Keeps the stream going, over this connection and others, to its end. Says why that came
     /// about.
-    pub(crate) async fn run(
+    pub async fn run<R: RelayRoute>(
         self: Arc<Self>,
-        machine: Arc<Machine>,
-        first: Relayed,
+        route: Arc<R>,
+        first: Relayed<R::Carrier>,
         feed: Feed,
     ) -> String {
-        let why = self.keep_going(&machine, first, feed).await;
+        let why = self.keep_going(&*route, first, feed).await;
         self.closed.send_if_modified(|closed| {
             let was_open = closed.is_none();
             closed.get_or_insert(false);
@@ -140,42 +147,54 @@ impl KeptStream {
         why
     }
 
-    async fn keep_going(&self, machine: &Machine, first: Relayed, mut feed: Feed) -> String {
+    async fn keep_going<R: RelayRoute>(
+        &self,
+        route: &R,
+        first: Relayed<R::Carrier>,
+        mut feed: Feed,
+    ) -> String {
         let mut connection = first;
         loop {
-            if let ConnectionEnd::Over(how) = self.carry(&mut connection, &mut feed).await {
+            let carried = tokio::select! {
+                end = self.carry(&mut connection, &mut feed) => end,
+                () = self.silence(route.asks_every()) => ConnectionEnd::Lost,
+            };
+            if let ConnectionEnd::Over(how) = carried {
                 return how;
             }
             let since = Instant::now();
             self.lost.send_replace(Some(since));
-            let failure = connection.process.end().await;
-            let reason = match failure.complaint.as_str() {
+            let reason = match connection.carrier.complaint().await.as_str() {
                 "" => String::new(),
                 complaint => format!(" ({complaint})"),
             };
-            machine.tell(&format!(
+            route.tell(&format!(
                 "the connection to {} is lost{reason}; what runs there goes on, and the \
                  connection is made again",
-                machine.settings.host
+                route.place()
             ));
-            connection = match self.reconnect(machine, since).await {
+            connection = match self.reconnect(route, since).await {
                 Ok(connection) => connection,
                 Err(why) => return why,
             };
             self.lost.send_replace(None);
-            machine.tell(&format!(
+            route.tell(&format!(
                 "the connection to {} is back after {:.1} s; nothing was lost",
-                machine.settings.host,
+                route.place(),
                 since.elapsed().as_secs_f64()
             ));
         }
     }
 
     /// Another connection to the same stream, tried until it is time to give up.
-    async fn reconnect(&self, machine: &Machine, since: Instant) -> Result<Relayed, String> {
+    async fn reconnect<R: RelayRoute>(
+        &self,
+        route: &R,
+        since: Instant,
+    ) -> Result<Relayed<R::Carrier>, String> {
         let mut wait = FIRST_WAIT;
         loop {
-            let failed = match machine.attach(self).await {
+            let failed = match route.attach(self).await {
                 Ok((connection, over_there)) => {
                     if self.lock().out.resume(over_there) {
                         return Ok(connection);
@@ -184,12 +203,12 @@ impl KeptStream {
                 }
                 Err(failed) => failed,
             };
-            let Explained { kind, text } = failed;
+            let RouteFailure { text, may_pass } = failed;
             // Nobody waits for what does not get better.
-            if !kind.may_pass() {
+            if !may_pass {
                 return Err(text);
             }
-            let limit = machine.settings.reconnect();
+            let limit = route.tries_for();
             if since.elapsed() + wait >= limit {
                 return Err(format!(
                     "the connection was lost for {} s (`reconnect_ms`), and what ran there ends; \
@@ -203,9 +222,13 @@ impl KeptStream {
     }
 
     /// Carries the stream over one connection, for as long as that lasts.
-    async fn carry(&self, connection: &mut Relayed, feed: &mut Feed) -> ConnectionEnd {
-        let Relayed { process, frames } = connection;
-        let (input, output) = process.ends();
+    async fn carry<C: RelayCarrier>(
+        &self,
+        connection: &mut Relayed<C>,
+        feed: &mut Feed,
+    ) -> ConnectionEnd {
+        let Relayed { carrier, frames } = connection;
+        let (input, output) = carrier.ends();
         let Some(input) = input else {
             return ConnectionEnd::Lost;
         };
@@ -216,9 +239,39 @@ impl KeptStream {
         }
     }
 
+    /// Becomes ready when the connection has carried nothing for too long, where the relay is asked
+    /// so often.
+    async fn silence(&self, every: Option<Duration>) {
+        let Some(every) = every else {
+            return std::future::pending().await;
+        };
+        loop {
+            let mut seen = self.progress();
+            let answered = async {
+                tokio::time::sleep(every).await;
+                self.carried().await;
+            };
+            let mut answered = std::pin::pin!(answered);
+            let mut quiet = 0;
+            loop {
+                tokio::select! {
+                    () = &mut answered => break,
+                    () = tokio::time::sleep(every) => {}
+                }
+                let now = self.progress();
+                quiet = if now == seen { quiet + 1 } else { 0 };
+                seen = now;
+                // The first of these waits comes before the question.
+                if quiet > UNANSWERED {
+                    return;
+                }
+            }
+        }
+    }
+
     async fn read(
         &self,
-        output: &mut ChildStdout,
+        output: &mut (impl AsyncRead + Unpin),
         frames: &mut Frames,
         feed: &mut Feed,
     ) -> ConnectionEnd {
@@ -277,7 +330,7 @@ impl KeptStream {
         }
     }
 
-    async fn write(&self, input: &mut ChildStdin) -> std::convert::Infallible {
+    async fn write(&self, input: &mut (impl AsyncWrite + Unpin)) -> std::convert::Infallible {
         let mut closes = false;
         loop {
             let mut bytes = Vec::new();
@@ -320,7 +373,7 @@ impl fmt::Debug for KeptStream {
 
 /// The writing end of a stream.
 #[derive(Debug)]
-pub(crate) struct StreamInput(pub(crate) Arc<KeptStream>);
+pub struct StreamInput(pub Arc<KeptStream>);
 
 impl AsyncWrite for StreamInput {
     fn poll_write(

@@ -5,11 +5,11 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use conjure_exec_agent::relay::{RELAY_PIECE, RelayFrame};
 use conjure_skill_sdk::protocol::SkillMount;
 use tokio::sync::mpsc;
 
-use crate::connect::Relayed;
+use super::route::{RelayCarrier, Relayed};
+use crate::relay::{RELAY_PIECE, RelayFrame};
 
 /// The most bytes that are sent.
 const MOST: u64 = 512 * 1024 * 1024;
@@ -20,7 +20,10 @@ const WAITING: usize = 16;
 ///
 /// # Errors
 /// When one cannot be read, or nobody takes it.
-pub(crate) async fn send(skills: &[SkillMount], to: &mut Relayed) -> io::Result<()> {
+pub(super) async fn send<C: RelayCarrier>(
+    skills: &[SkillMount],
+    to: &mut Relayed<C>,
+) -> io::Result<()> {
     let (sender, mut frames) = mpsc::channel(WAITING);
     let skills = skills.to_vec();
     let reading = tokio::task::spawn_blocking(move || {

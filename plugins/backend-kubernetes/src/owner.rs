@@ -1,0 +1,234 @@
+//! Whose pods are whose, and what is left of hosts that are gone.
+//!
+//! A host holds a lock in a directory of its own, and its pods name that directory and the data that
+//! all such directories lie in by labels. Only pods of the same data whose host holds no lock are
+//! anybody's to remove.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conjure_skill_sdk::{Error, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+
+use crate::cluster::Cluster;
+
+/// The label that names the host.
+const HOST: &str = "io.conjure/host";
+/// The label that names the data of hosts.
+const DATA: &str = "io.conjure/data";
+/// The annotation that names the session.
+pub(crate) const SESSION: &str = "io.conjure/session";
+
+/// How long the cluster may take to take a deletion.
+const DELETING: Duration = Duration::from_secs(15);
+/// How many seconds a pod has to end.
+const GRACE: u32 = 1;
+
+const LOCK: &str = "lock";
+const IDENTITY: &str = "identity";
+
+/// Whether a label says whose a pod is.
+pub(crate) fn is_ours(label: &str) -> bool {
+    label.starts_with("io.conjure/")
+}
+
+/// This host, as its pods name it.
+#[derive(Debug)]
+pub(crate) struct PodOwner {
+    /// The directory of all hosts with the same data.
+    all: PathBuf,
+    /// The name of that data, which no other has.
+    data: String,
+    name: String,
+    /// Held for as long as this lives.
+    _lock: File,
+}
+
+impl PodOwner {
+    /// A new owner. `data_dir` outlives the host.
+    pub(crate) fn new(data_dir: &Path) -> Result<Self> {
+        let all = data_dir.join("hosts");
+        let name = uuid::Uuid::now_v7().simple().to_string();
+        let made = || -> io::Result<(String, File)> {
+            let dir = all.join(&name);
+            fs::create_dir_all(&dir)?;
+            let lock = File::create(dir.join(LOCK))?;
+            lock.lock()?;
+            Ok((identity(data_dir)?, lock))
+        };
+        match made() {
+            Ok((data, lock)) => Ok(Self {
+                all,
+                data,
+                name,
+                _lock: lock,
+            }),
+            Err(error) => Err(Error::new(format!(
+                "the directory {} cannot be used: {error}",
+                all.display()
+            ))),
+        }
+    }
+
+    /// What this host's pods are labelled with.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (HOST.to_owned(), self.name.clone()),
+            (DATA.to_owned(), self.data.clone()),
+            (
+                "app.kubernetes.io/managed-by".to_owned(),
+                "conjure".to_owned(),
+            ),
+        ])
+    }
+
+    /// Deletes what hosts of the same data left behind that are gone, and says how many pods that
+    /// were.
+    ///
+    /// # Errors
+    /// When the cluster cannot be asked.
+    pub(crate) async fn remove_leftovers(&self, cluster: &Cluster) -> Result<usize, kube::Error> {
+        let ours = ListParams::default().labels(&format!("{DATA}={}", self.data));
+        let pods = Box::pin(cluster.pods.list(&ours)).await?;
+        let mut removed = 0;
+        let mut kept = Vec::new();
+        for pod in pods {
+            let Some(host) = self.gone(&pod) else {
+                continue;
+            };
+            let name = pod.metadata.name.unwrap_or_default();
+            match delete(&cluster.pods, &name).await {
+                true => removed += 1,
+                false => kept.push(host),
+            }
+        }
+        self.remove_directories(&kept);
+        Ok(removed)
+    }
+
+    /// The name of the host that a pod names, if it is one of ours and is gone.
+    fn gone(&self, pod: &Pod) -> Option<String> {
+        let labels = pod.metadata.labels.as_ref()?;
+        let host = labels.get(HOST)?;
+        let ours = labels.get(DATA) == Some(&self.data) && *host != self.name;
+        // A label's value is no path.
+        let plain = host.chars().all(|c| c.is_ascii_alphanumeric());
+        (ours && plain && !self.lives(host)).then(|| host.clone())
+    }
+
+    fn lives(&self, name: &str) -> bool {
+        let lock = File::open(self.all.join(name).join(LOCK));
+        // Held by somebody else; a file that cannot be opened is held by nobody.
+        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
+    }
+
+    /// Removes the directories of hosts that are gone and have left nothing in this namespace. A
+    /// pod of one is somebody's to remove also without it.
+    fn remove_directories(&self, kept: &[String]) {
+        let names = fs::read_dir(&self.all).into_iter().flatten().flatten();
+        for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+            let other = name != self.name && !kept.contains(&name);
+            // A host that has just made its directory does not hold its lock yet.
+            let settled = self.all.join(&name).join(LOCK).exists();
+            if other && settled && !self.lives(&name) {
+                let _ = fs::remove_dir_all(self.all.join(&name));
+            }
+        }
+    }
+}
+
+impl Drop for PodOwner {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.all.join(&self.name));
+    }
+}
+
+/// The name of a data directory, which is made once: two machines may have one at the same path.
+fn identity(data_dir: &Path) -> io::Result<String> {
+    let path = data_dir.join(IDENTITY);
+    let read = || -> io::Result<Option<String>> {
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(uuid::Uuid::parse_str(text.trim()).ok().map(simple)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    if let Some(identity) = read()? {
+        return Ok(identity);
+    }
+    let new = simple(uuid::Uuid::new_v4());
+    let whole = data_dir.join(format!("{IDENTITY}-{new}"));
+    fs::write(&whole, &new)?;
+    // The first one stays, whoever else is about to make one.
+    let linked = fs::hard_link(&whole, &path);
+    let _ = fs::remove_file(&whole);
+    match (linked, read()?) {
+        (_, Some(identity)) => Ok(identity),
+        (Err(error), None) => Err(error),
+        (Ok(()), None) => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn simple(id: uuid::Uuid) -> String {
+    id.simple().to_string()
+}
+
+/// Deletes a pod, and says whether the cluster does that or it is gone.
+pub(crate) async fn delete(pods: &Api<Pod>, name: &str) -> bool {
+    let soon = DeleteParams::default().grace_period(GRACE);
+    let deleting = Box::pin(pods.delete(name, &soon));
+    match tokio::time::timeout(DELETING, deleting).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(kube::Error::Api(status))) => status.code == 404,
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(labels: BTreeMap<String, String>) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.labels = Some(labels);
+        pod
+    }
+
+    #[test]
+    fn only_what_a_gone_host_of_the_same_data_left_is_a_leftover() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = PodOwner::new(dir.path()).unwrap();
+        let living = PodOwner::new(dir.path()).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = PodOwner::new(elsewhere.path()).unwrap();
+        for owner in [&ours, &living, &other] {
+            assert_eq!(ours.gone(&pod(owner.labels())), None);
+        }
+        assert_eq!(ours.gone(&Pod::default()), None);
+        let labels = living.labels();
+        let name = living.name.clone();
+        let mut path = labels.clone();
+        path.insert(HOST.to_owned(), "../x".to_owned());
+        assert_eq!(ours.gone(&pod(path)), None);
+        drop((living, other));
+        assert_eq!(ours.gone(&pod(labels)), Some(name));
+    }
+
+    #[test]
+    fn a_killed_hosts_directory_goes_and_a_living_ones_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let killed = dir.path().join("hosts/killed");
+        fs::create_dir_all(&killed).unwrap();
+        fs::write(killed.join(LOCK), "").unwrap();
+        let living = PodOwner::new(dir.path()).unwrap();
+        let ours = PodOwner::new(dir.path()).unwrap();
+        ours.remove_directories(&[]);
+        assert!(!killed.exists() && ours.lives(&living.name));
+        assert_eq!(ours.data, living.data);
+    }
+}

@@ -1,0 +1,186 @@
+//! What a pod's status says to whoever waits for it: it runs, it may still come, or it never will.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+
+/// What keeps a container from its start and is not tried again, or is tried in vain.
+const NEVER: [&str; 8] = [
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "CrashLoopBackOff",
+    "StartError",
+];
+
+/// How far a pod is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PodState {
+    Runs,
+    /// What it waits for, as far as that is said.
+    Waits(String),
+    /// Why it does not run any more, or never will.
+    Over(String),
+}
+
+/// Reads a pod's status.
+pub(crate) fn state(pod: &Pod) -> PodState {
+    let status = pod.status.clone().unwrap_or_default();
+    if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
+        return PodState::Over(ended(&status));
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        return PodState::Over("somebody deletes it".to_owned());
+    }
+    let container = container(&status);
+    let state = container.and_then(|container| container.state.as_ref());
+    if let Some(state) = state {
+        if state.running.is_some() {
+            return PodState::Runs;
+        }
+        if let Some(waiting) = &state.waiting {
+            let reason = waiting.reason.clone().unwrap_or_default();
+            let text = with(&reason, waiting.message.as_deref());
+            return match NEVER.contains(&reason.as_str()) {
+                true => PodState::Over(format!("{text}{}", advice(&reason))),
+                false => PodState::Waits(text),
+            };
+        }
+        if state.terminated.is_some() {
+            return PodState::Over(ended(&status));
+        }
+    }
+    let conditions = status.conditions.unwrap_or_default();
+    let scheduled = conditions
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled");
+    if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
+        let reason = condition.reason.clone().unwrap_or_default();
+        let text = with(&reason, condition.message.as_deref());
+        return PodState::Waits(format!("{text}{}", advice(&reason)));
+    }
+    PodState::Waits(String::new())
+}
+
+/// Why it does not run any more.
+fn ended(status: &PodStatus) -> String {
+    if let Some(reason) = &status.reason {
+        let text = with(reason, status.message.as_deref());
+        return format!("{text}{}", advice(reason));
+    }
+    let state = container(status).and_then(|container| container.state.as_ref());
+    let Some(ended) = state.and_then(|state| state.terminated.as_ref()) else {
+        let phase = status.phase.as_deref().unwrap_or_default();
+        return with(&format!("its phase is {phase}"), status.message.as_deref());
+    };
+    let reason = ended.reason.clone().unwrap_or_default();
+    let text = format!("{reason}, exit code {}", ended.exit_code);
+    let text = with(text.trim_start_matches(", "), ended.message.as_deref());
+    format!("{text}{}", advice(&reason))
+}
+
+fn container(status: &PodStatus) -> Option<&ContainerStatus> {
+    status.container_statuses.as_ref()?.first()
+}
+
+fn with(reason: &str, message: Option<&str>) -> String {
+    match message.map(str::trim).filter(|message| !message.is_empty()) {
+        Some(message) if reason.is_empty() => message.to_owned(),
+        Some(message) => format!("{reason}: {message}"),
+        None => reason.to_owned(),
+    }
+}
+
+/// What to do about it.
+fn advice(reason: &str) -> &'static str {
+    match reason {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            ". See `image`, `image_pull_policy` and `image_pull_secrets`, and that nodes reach the \
+             registry"
+        }
+        "Unschedulable" => {
+            ". Lower `memory_mb` or `cpus`, see `node_selector`, or have nodes added"
+        }
+        "Evicted" => {
+            ". The node was short of something: lower what commands use, or name other nodes"
+        }
+        "DeadlineExceeded" => ". It had run for `active_deadline_s`",
+        "OOMKilled" => ". Give it more with `memory_mb`",
+        "CreateContainerConfigError"
+        | "CreateContainerError"
+        | "RunContainerError"
+        | "StartError"
+        | "CrashLoopBackOff"
+        | "Error"
+        | "ContainerCannotRun" => {
+            ". The image must have the `shell` that is configured, be for the nodes' processor, and \
+             allow the `user`"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(status: Value) -> PodState {
+        state(&serde_json::from_value(json!({ "metadata": {}, "status": status })).unwrap())
+    }
+
+    fn in_container(state: Value) -> Value {
+        json!({ "phase": "Pending", "containerStatuses": [{
+            "name": "work", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state,
+        }] })
+    }
+
+    #[test]
+    fn what_may_come_is_waited_for_and_what_never_does_is_not() {
+        assert_eq!(of(json!({})), PodState::Waits(String::new()));
+        assert_eq!(
+            of(in_container(
+                json!({ "waiting": { "reason": "ContainerCreating" } })
+            )),
+            PodState::Waits("ContainerCreating".to_owned())
+        );
+        assert_eq!(of(in_container(json!({ "running": {} }))), PodState::Runs);
+        for (status, words) in [
+            (
+                in_container(json!({ "waiting": {
+                    "reason": "ImagePullBackOff", "message": "Back-off pulling image \"x\"" } })),
+                ["Back-off pulling image", "`image`"],
+            ),
+            (
+                json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory" }),
+                ["low on memory", "other nodes"],
+            ),
+            (
+                json!({ "phase": "Failed", "reason": "DeadlineExceeded" }),
+                ["DeadlineExceeded", "`active_deadline_s`"],
+            ),
+            (
+                in_container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } })),
+                ["OOMKilled, exit code 137", "`memory_mb`"],
+            ),
+        ] {
+            let PodState::Over(text) = of(status) else {
+                panic!("{words:?} is waited for")
+            };
+            assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        }
+        let waits = of(json!({ "phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/3 nodes are available" }] }));
+        let PodState::Waits(text) = waits else {
+            panic!("a node may be added")
+        };
+        assert!(
+            text.contains("0/3 nodes") && text.contains("`node_selector`"),
+            "{text}"
+        );
+    }
+}

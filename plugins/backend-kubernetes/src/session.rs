@@ -1,0 +1,425 @@
+//! A session: what it brought along, its one pod, and the agent in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conjure_exec_agent::client::relayed::{
+    AgentProgram, KeptStream, RelayRoute as _, RelayedAgent,
+};
+use conjure_exec_agent::client::{AgentLink, cancelled};
+use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, started};
+use conjure_exec_agent::relay::SKILLS;
+use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, SkillMount};
+use conjure_skill_sdk::{Cx, Error, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+
+use crate::cluster::{Cluster, ClusterConnection};
+use crate::config::KubernetesSettings;
+use crate::explain::{ClusterFailure, explained};
+use crate::owner::{PodOwner, delete};
+use crate::pod::manifest;
+use crate::pod_status::PodState;
+use crate::route::PodRoute;
+
+/// How long an agent may take to say who it is.
+const READY: Duration = Duration::from_secs(20);
+/// How long making a pod may take.
+const MAKES: Duration = Duration::from_secs(30);
+/// How often it is looked whether a pod runs: soon at first, and less often later.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LATER_LOOKS: Duration = Duration::from_secs(2);
+
+/// What all sessions of a backend instance share.
+#[derive(Debug)]
+pub(crate) struct BackendState {
+    pub(crate) settings: KubernetesSettings,
+    pub(crate) agent: AgentProgram,
+    /// Of the instance: logs what no call is there for.
+    pub(crate) cx: Cx,
+    connection: ClusterConnection,
+    owner: PodOwner,
+    /// Whether leftovers of hosts that are gone were looked for.
+    swept: OnceCell<()>,
+}
+
+impl BackendState {
+    pub(crate) fn new(
+        settings: KubernetesSettings,
+        agent: AgentProgram,
+        owner: PodOwner,
+        cx: Cx,
+    ) -> Self {
+        Self {
+            settings,
+            agent,
+            cx,
+            connection: ClusterConnection::default(),
+            owner,
+            swept: OnceCell::new(),
+        }
+    }
+
+    /// Deletes what hosts that are gone left behind, once.
+    pub(crate) async fn sweep(&self) {
+        let sweeping = async {
+            let cluster = self
+                .connection
+                .cluster(&self.settings)
+                .await
+                .map_err(drop)?;
+            let removing = self.owner.remove_leftovers(&cluster);
+            removing.await.map(drop).map_err(drop)
+        };
+        let _ = self.swept.get_or_try_init(|| sweeping).await;
+    }
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct PodSession {
+    id: String,
+    /// On this machine.
+    working_dir: PathBuf,
+    skills: Arc<[SkillMount]>,
+    env: Vec<(String, String)>,
+    world: Arc<BackendState>,
+    calls: Arc<SessionCalls>,
+    slot: Arc<AsyncMutex<PodSlot>>,
+}
+
+/// What a session has in the cluster.
+#[derive(Debug, Default)]
+struct PodSlot {
+    pod: Option<Arc<PodRoute>>,
+    agent: Option<Arc<PodAgent>>,
+}
+
+/// The agent of a session in its pod.
+#[derive(Debug)]
+pub(crate) struct PodAgent {
+    agent: Arc<RelayedAgent>,
+    route: Arc<PodRoute>,
+}
+
+impl PodSlot {
+    fn open(&self) -> Option<Arc<PodAgent>> {
+        let open = |agent: &&Arc<PodAgent>| agent.agent.link.is_open();
+        self.agent.as_ref().filter(open).cloned()
+    }
+}
+
+impl PodSession {
+    pub(crate) fn new(
+        id: &str,
+        working_dir: &Path,
+        request: ExecutorInit,
+        world: Arc<BackendState>,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            working_dir: working_dir.to_owned(),
+            skills: request.skills.into(),
+            env: request.env.into_iter().collect(),
+            world,
+            calls: Arc::default(),
+            slot: Arc::default(),
+        }
+    }
+
+    async fn start(&self) -> Result<Arc<PodAgent>> {
+        let mut slot = self.slot.lock().await;
+        if self.calls.is_over() {
+            return Err(Error::cancelled());
+        }
+        if let Some(agent) = slot.open() {
+            return Ok(agent);
+        }
+        slot.agent = None;
+        self.world.sweep().await;
+        let route = self.pod(&mut slot).await?;
+        let stream = Arc::new(KeptStream::new());
+        let connection = Box::pin(route.open(&stream)).await?;
+        let agent = RelayedAgent::new(Arc::clone(&route), stream, connection);
+        let name = &route.name;
+        match tokio::time::timeout(READY, agent.link.ready()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => {
+                return Err(Error::new(format!(
+                    "the agent in the pod {name} ended as soon as it started: {why}"
+                )));
+            }
+            Err(_) => {
+                return Err(Error::new(format!(
+                    "the agent in the pod {name} runs and does not answer; call again"
+                )));
+            }
+        }
+        let agent = Arc::new(PodAgent {
+            agent: Arc::new(agent),
+            route,
+        });
+        slot.agent = Some(Arc::clone(&agent));
+        Ok(agent)
+    }
+
+    /// The session's pod, which runs; another one where it does not any more.
+    async fn pod(&self, slot: &mut PodSlot) -> Result<Arc<PodRoute>> {
+        if let Some(route) = &slot.pod {
+            match Box::pin(route.state()).await? {
+                PodState::Runs => return Ok(Arc::clone(route)),
+                PodState::Waits(_) => return self.runs(slot).await,
+                PodState::Over(why) => {
+                    let (name, kept) = (&route.name, self.kept());
+                    route.tell(&format!(
+                        "the pod {name} is over ({why}); a new one starts, {kept}"
+                    ));
+                    delete(&route.cluster.pods, name).await;
+                    slot.pod = None;
+                }
+            }
+        }
+        let cluster = self.world.connection.cluster(&self.world.settings).await?;
+        let name = format!(
+            "{}-{}",
+            self.world.settings.name_prefix,
+            uuid::Uuid::now_v7().simple()
+        );
+        // From here on something of this name may be in the cluster.
+        slot.pod = Some(Arc::new(PodRoute::new(
+            cluster.clone(),
+            name.clone(),
+            Arc::clone(&self.world),
+            Arc::clone(&self.skills),
+            Arc::clone(&self.calls),
+        )));
+        if let Err(failure) = self.create(&cluster, &name).await {
+            self.give_up(slot).await;
+            // What says where the cluster is may be another one by now.
+            self.world.connection.forget().await;
+            return Err(failure.into());
+        }
+        self.runs(slot).await
+    }
+
+    async fn create(&self, cluster: &Cluster, name: &str) -> Result<(), ClusterFailure> {
+        let owned = self.world.owner.labels();
+        let made = manifest(&self.world.settings, name, &self.id, owned);
+        let pod: Pod = serde_json::from_value(made)
+            .map_err(|error| ClusterFailure::lasting(format!("the pod cannot be made: {error}")))?;
+        let params = PostParams::default();
+        let creating = Box::pin(cluster.pods.create(&params, &pod));
+        match tokio::time::timeout(MAKES, creating).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(explained(cluster, "making a pod", "create pods", &error)),
+            Err(_) => Err(ClusterFailure::late(cluster, "making a pod")),
+        }
+    }
+
+    /// Waits until the session's pod runs; one that never will is deleted.
+    async fn runs(&self, slot: &mut PodSlot) -> Result<Arc<PodRoute>> {
+        let Some(route) = slot.pod.clone() else {
+            return Err(Error::cancelled());
+        };
+        let limit = self.world.settings.ready_timeout();
+        let begun = Instant::now();
+        let mut look = FIRST_LOOK;
+        // What was said last that says something; what is tried again says less.
+        let mut said = String::new();
+        let why = loop {
+            match Box::pin(route.state()).await {
+                Ok(PodState::Runs) => return Ok(route),
+                Ok(PodState::Over(why)) if said.is_empty() || why.contains(&said) => break why,
+                Ok(PodState::Over(why)) => break format!("{why} (before that: {said})"),
+                Ok(PodState::Waits(waits)) => {
+                    if !waits.is_empty() && waits != "ContainerCreating" {
+                        said = waits;
+                    }
+                }
+                Err(failure) if failure.may_pass => said = failure.text,
+                Err(failure) => break failure.text,
+            }
+            if begun.elapsed() >= limit {
+                let last = match said.as_str() {
+                    "" => "nothing says why".to_owned(),
+                    said => said.to_owned(),
+                };
+                break format!(
+                    "it does not run after {} s (`ready_timeout_ms`): {last}",
+                    limit.as_secs_f64()
+                );
+            }
+            tokio::time::sleep(look).await;
+            look = (look * 3 / 2).min(LATER_LOOKS);
+        };
+        let text = format!(
+            "the pod {} of the image `{}` in the namespace {} does not start: {why}",
+            route.name, self.world.settings.image, route.cluster.namespace
+        );
+        self.give_up(slot).await;
+        Err(Error::new(text))
+    }
+
+    async fn give_up(&self, slot: &mut PodSlot) {
+        if let Some(route) = slot.pod.take() {
+            delete(&route.cluster.pods, &route.name).await;
+        }
+    }
+
+    fn kept(&self) -> String {
+        let dir = &self.world.settings.working_dir;
+        match &self.world.settings.volume_claim {
+            Some(claim) => format!("and what is in {dir} is still there (the claim {claim})"),
+            None => format!("and {dir} begins empty"),
+        }
+    }
+
+    fn late(&self, agent: &PodAgent) -> Error {
+        let name = &agent.route.name;
+        Error::new(match agent.agent.stream.lost_for() {
+            None => format!(
+                "the agent in the pod {name} did not answer in time: it stands still, or the \
+                 connection is slow or about to be lost. Call again: an agent that answers nothing \
+                 is replaced, and a slow connection is waited for; more time for a call is \
+                 `call_timeout_ms`"
+            ),
+            Some(lost) => format!(
+                "the time of the call was over while the connection to the pod {name} was lost, \
+                 for {} s so far; what it began there is stopped when the connection is back. It \
+                 is tried again on and on: call again, or give calls of this backend more time \
+                 (`call_timeout_ms`)",
+                lost.as_secs()
+            ),
+        })
+    }
+}
+
+impl AgentSession for PodSession {
+    type Agent = PodAgent;
+
+    fn ready(&self) -> ExecutorReady {
+        let settings = &self.world.settings;
+        let skills_dir = format!("{}/{SKILLS}", settings.session_dir());
+        let skills = self.skills.iter().map(|skill| SkillMount {
+            name: skill.name.clone(),
+            dir: format!("{skills_dir}/{}", skill.name),
+        });
+        ExecutorReady {
+            working_dir: settings.working_dir.clone(),
+            skills: skills.collect(),
+        }
+    }
+
+    fn calls(&self) -> &Arc<SessionCalls> {
+        &self.calls
+    }
+
+    fn working_dir(&self) -> &Path {
+        &self.working_dir
+    }
+
+    fn remote_dir(&self) -> &str {
+        &self.world.settings.working_dir
+    }
+
+    fn shell(&self) -> AgentShell<'_> {
+        AgentShell {
+            program: &self.world.settings.shell,
+            env: &self.env,
+            timeout: self.world.settings.timeout(),
+        }
+    }
+
+    /// The first call starts it, and so does the first one after it ended. Starting goes on when the
+    /// call has no more time for it.
+    async fn agent(self: &Arc<Self>, cx: &Cx, limit: Duration) -> Result<Arc<PodAgent>> {
+        let begun = Instant::now();
+        let open = || self.slot.try_lock().ok().and_then(|slot| slot.open());
+        let mut found = open();
+        if let Some(agent) = found.take_if(|agent| agent.agent.is_suspected()) {
+            // Whether this call goes to it or to another one is known soon.
+            tokio::select! {
+                () = agent.agent.cleared() => {}
+                () = cancelled(cx) => return Err(Error::cancelled()),
+                () = self.calls.over() => return Err(Error::cancelled()),
+                () = tokio::time::sleep(limit) => return Err(self.late(&agent)),
+            }
+            found = open();
+        }
+        let limit = limit.saturating_sub(begun.elapsed());
+        if let Some(agent) = found {
+            if let Some(lost) = agent.agent.stream.lost_for() {
+                agent.route.tell(&format!(
+                    "the connection to {} has been lost for {} s; the call waits for it",
+                    agent.route.name,
+                    lost.as_secs()
+                ));
+            }
+            return Ok(agent);
+        }
+        let session = Arc::clone(self);
+        let start = async move {
+            tokio::select! {
+                started = Box::pin(session.start()) => started,
+                // The end of the session waits for nobody who begins.
+                () = session.calls.over() => Err(Error::cancelled()),
+            }
+        };
+        started(&self.calls, cx, limit, start, || {
+            Error::new("the session's pod is not ready yet; it goes on starting: call again")
+        })
+        .await
+    }
+
+    fn link(agent: &PodAgent) -> &Arc<AgentLink> {
+        &agent.agent.link
+    }
+
+    async fn gone(&self, agent: &Arc<PodAgent>) -> Error {
+        let name = &agent.route.name;
+        let why = agent.agent.link.end().unwrap_or_default();
+        Error::new(match Box::pin(agent.route.state()).await {
+            Ok(PodState::Over(how)) => format!(
+                "the pod {name} ended while the call ran: {how}. Call again: a new one starts, {}",
+                self.kept()
+            ),
+            _ => format!(
+                "the agent in the pod {name} ended while the call ran: {why}. What had been written \
+                 to {} is still there. Call again: a new agent starts; processes begin anew",
+                self.world.settings.working_dir
+            ),
+        })
+    }
+
+    /// An agent that does not answer anything is given up; while the connection may be at fault
+    /// nothing is, and the session's other calls go on.
+    async fn unanswered(self: &Arc<Self>, agent: &Arc<PodAgent>) -> Error {
+        let session = Arc::clone(self);
+        agent.agent.suspect(|suspect| async move {
+            let mut slot = session.slot.lock().await;
+            slot.agent
+                .take_if(|current| Arc::ptr_eq(&current.agent, &suspect));
+        });
+        self.late(agent)
+    }
+
+    async fn end(&self) -> Result<()> {
+        let mut slot = self.slot.lock().await;
+        slot.agent = None;
+        let Some(route) = slot.pod.take() else {
+            return Ok(());
+        };
+        if delete(&route.cluster.pods, &route.name).await {
+            return Ok(());
+        }
+        let settings = &self.world.settings;
+        Err(Error::new(format!(
+            "the pod {} could not be deleted; what runs in it ends by itself within {} s, the pod \
+             after that, and the next start of a host deletes it",
+            route.name,
+            settings.waits_seconds()
+        )))
+    }
+}

@@ -1,0 +1,98 @@
+//! A session's agent behind a relay, and whether it still answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::route::{RelayRoute, Relayed};
+use super::stream::{KeptStream, StreamInput};
+use crate::client::AgentLink;
+
+/// How long an agent may take to answer anything, over a connection that carries.
+const ANSWERS: Duration = Duration::from_secs(3);
+/// How long it is looked whether a connection carries.
+const CARRIES: Duration = Duration::from_secs(15);
+
+/// The agent of a session.
+#[derive(Debug)]
+pub struct RelayedAgent {
+    /// The stream to it, as calls use it.
+    pub link: Arc<AgentLink>,
+    /// The same, as connections carry it.
+    pub stream: Arc<KeptStream>,
+    /// Whether it is being looked whether it still answers.
+    suspected: watch::Sender<bool>,
+}
+
+impl RelayedAgent {
+    /// The agent that a connection leads to, and others on this route after it.
+    pub fn new<R: RelayRoute>(
+        route: Arc<R>,
+        stream: Arc<KeptStream>,
+        connection: Relayed<R::Carrier>,
+    ) -> Self {
+        let input = Box::pin(StreamInput(Arc::clone(&stream)));
+        let runs = Arc::clone(&stream);
+        let link = AgentLink::new(input, |feed| runs.run(route, connection, feed));
+        Self {
+            link: Arc::new(link),
+            stream,
+            suspected: watch::Sender::new(false),
+        }
+    }
+
+    /// Whether it is being looked whether it still answers.
+    #[must_use]
+    pub fn is_suspected(&self) -> bool {
+        *self.suspected.borrow()
+    }
+
+    /// Looks whether it still answers, unless that is being done; `given_up` is for one that does
+    /// not. While the connection may be at fault nothing is done.
+    pub fn suspect<F: Future<Output = ()> + Send>(
+        self: &Arc<Self>,
+        given_up: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) {
+        if self.stream.lost_for().is_some() || self.suspected.send_replace(true) {
+            return;
+        }
+        let suspect = Arc::clone(self);
+        tokio::spawn(async move {
+            if suspect.is_stuck().await {
+                given_up(Arc::clone(&suspect)).await;
+            }
+            suspect.suspected.send_replace(false);
+        });
+    }
+
+    /// Becomes ready when it is known whether it still answers.
+    pub async fn cleared(&self) {
+        let _ = self
+            .suspected
+            .subscribe()
+            .wait_for(|suspected| !suspected)
+            .await;
+    }
+
+    /// Whether it answers nothing although the connection carries what it is asked.
+    async fn is_stuck(&self) -> bool {
+        let answers = self.link.answers();
+        let mut answers = std::pin::pin!(answers);
+        tokio::select! {
+            // What the agent is asked goes first.
+            biased;
+            // Or it is over, which every call finds out.
+            _ = &mut answers => return false,
+            () = self.stream.lost() => return false,
+            () = tokio::time::sleep(CARRIES) => return false,
+            () = self.stream.carried() => {}
+        }
+        let before = self.stream.progress();
+        tokio::select! {
+            _ = &mut answers => false,
+            () = self.stream.lost() => false,
+            () = tokio::time::sleep(ANSWERS) => self.stream.progress() == before,
+        }
+    }
+}

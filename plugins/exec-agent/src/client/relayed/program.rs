@@ -1,0 +1,64 @@
+//! The program that is copied to where a relay is to be.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::scripts::AgentPath;
+
+/// The agent as bytes, with what it is known by over there.
+#[derive(Debug)]
+pub struct AgentProgram {
+    /// The program.
+    pub bytes: Cow<'static, [u8]>,
+    /// Whether it is of this plugin's own system and processor.
+    pub own: bool,
+    digest: OnceLock<String>,
+    /// One copy at a time.
+    pub copying: AsyncMutex<()>,
+}
+
+impl AgentProgram {
+    /// One that was copied nowhere.
+    #[must_use]
+    pub fn new(bytes: Cow<'static, [u8]>, own: bool) -> Self {
+        Self {
+            bytes,
+            own,
+            digest: OnceLock::new(),
+            copying: AsyncMutex::default(),
+        }
+    }
+
+    fn digest(&self) -> &str {
+        self.digest.get_or_init(|| {
+            let digest = Sha256::digest(&self.bytes);
+            digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        })
+    }
+
+    /// Where it is below a directory over there.
+    #[must_use]
+    pub fn path(&self, agent_dir: &str) -> String {
+        format!("{agent_dir}/agent-{}", self.digest())
+    }
+
+    /// The same with what is looked at there.
+    #[must_use]
+    pub fn at<'p>(&'p self, path: &'p str) -> AgentPath<'p> {
+        AgentPath {
+            path,
+            digest: self.digest(),
+            size: self.bytes.len(),
+        }
+    }
+
+    /// The system and the processor of this program, if `system` is another one.
+    #[must_use]
+    pub fn is_not_for(&self, system: &str) -> Option<String> {
+        let own = format!("Linux {}", std::env::consts::ARCH);
+        (self.own && system != own).then_some(own)
+    }
+}
