@@ -194,8 +194,8 @@ async fn serve(mut stream: TcpStream, cluster: Arc<Cluster>) {
     while let Some(request) = read(&mut stream).await {
         let answer = match answer(&request, &cluster).await {
             Ok(Answer::Json(value)) => (200, value),
-            Ok(Answer::Exec(pod, command)) => {
-                return upgrade(stream, &request, &cluster, pod, command).await;
+            Ok(Answer::Exec(program)) => {
+                return upgrade(stream, &request, &cluster, program).await;
             }
             Err((code, reason, message)) => (
                 code,
@@ -219,7 +219,7 @@ async fn serve(mut stream: TcpStream, cluster: Arc<Cluster>) {
 
 enum Answer {
     Json(Value),
-    Exec(Arc<RunningPod>, Vec<String>),
+    Exec(tokio::process::Command),
 }
 
 type Refusal = (u16, &'static str, String);
@@ -310,8 +310,10 @@ async fn answer(request: &Request, cluster: &Cluster) -> Result<Answer, Refusal>
                 .ok_or_else(|| missing(name))?;
             let command = request.query.iter().filter(|(name, _)| name == "command");
             let command: Vec<String> = command.map(|(_, value)| value.clone()).collect();
-            state.programs.push(command.clone());
-            Ok(Answer::Exec(pod, command))
+            let program = pod.command(&command);
+            state.programs.push(command);
+            // Nobody who is connected keeps a pod alive.
+            Ok(Answer::Exec(program))
         }
         _ => Err((405, "MethodNotAllowed", "no such method".to_owned())),
     }
@@ -321,8 +323,7 @@ async fn upgrade(
     mut stream: TcpStream,
     request: &Request,
     cluster: &Cluster,
-    pod: Arc<RunningPod>,
-    command: Vec<String>,
+    program: tokio::process::Command,
 ) {
     let offered = &request.headers["sec-websocket-protocol"];
     let old = cluster.lock().old_protocol || !offered.contains("v5.channel.k8s.io");
@@ -339,6 +340,6 @@ async fn upgrade(
          sec-websocket-accept: {accepted}\r\nsec-websocket-protocol: {protocol}\r\n\r\n"
     );
     if stream.write_all(head.as_bytes()).await.is_ok() {
-        exec::run(stream, &pod, &command).await;
+        exec::run(stream, program).await;
     }
 }

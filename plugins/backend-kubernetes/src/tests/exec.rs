@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::process::ChildStdin;
+use tokio::process::{ChildStdin, Command};
 use tokio::sync::mpsc;
-
-use super::pods::RunningPod;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -24,9 +22,8 @@ const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
 
 /// Runs the program to its end, or to that of the connection, with which its input ends.
-pub(super) async fn run(stream: TcpStream, pod: &RunningPod, words: &[String]) {
-    let mut child = pod
-        .command(words)
+pub(super) async fn run(stream: TcpStream, mut program: Command) {
+    let mut child = program
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{World, kubeconfig, until, world};
+use super::{World, kubeconfig, world, world_as};
 
 /// What the first command says in a world with this configuration, which keeps no pod.
 fn says(config: &Value, before: impl Fn(&World), words: &[&str]) -> Option<World> {
@@ -19,31 +19,36 @@ fn says(config: &Value, before: impl Fn(&World), words: &[&str]) -> Option<World
 }
 
 #[test]
-fn a_kubeconfig_that_is_not_there_or_is_none_is_named() {
-    let away = |world: &World| fs::remove_file(world.path("kubeconfig")).unwrap();
+fn a_kubeconfig_that_is_not_there_or_does_not_fit_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("other");
     let words = [
         "kubeconfig",
         "cannot be used",
         "kubectl config get-contexts",
     ];
-    let Some(world) = says(&json!({}), away, &words) else {
+    let Some(world) = says(&json!({ "kubeconfig": path }), |_| (), &words) else {
         return;
     };
     // The next call reads it again.
-    kubeconfig(&world.dir, &world.network, super::TOKEN);
+    fs::copy(world.path("kubeconfig"), path).unwrap();
     assert_eq!(world.bash("echo on").stdout, "on\n");
-    says(
-        &json!({ "context": "there" }),
-        |_| (),
-        &["there", "cannot be used"],
-    );
+    let words = ["there", "cannot be used"];
+    says(&json!({ "context": "there" }), |_| (), &words);
 }
 
 #[test]
 fn a_login_that_is_refused_and_a_right_that_is_missing_are_told() {
-    let stranger = |world: &World| kubeconfig(&world.dir, &world.network, "other");
-    let words = ["does not know who asks", "kubectl auth whoami"];
-    says(&json!({}), stranger, &words);
+    let Some(stranger) = world_as(&json!({}), "other") else {
+        return;
+    };
+    let text = stranger.bash_error();
+    for word in ["does not know who asks", "kubectl auth whoami"] {
+        assert!(text.contains(word), "`{word}` is not in: {text}");
+    }
+    // The next call reads it again.
+    kubeconfig(&stranger.dir, &stranger.network, super::TOKEN);
+    assert_eq!(stranger.bash("echo on").stdout, "on\n");
     let forbid = |right: &'static str| move |world: &World| world.api.cluster.forbid(right);
     for right in ["create pods", "get pods", "create pods/exec"] {
         let Some(world) = world(&json!({})) else {
@@ -136,9 +141,6 @@ fn an_agent_that_is_killed_is_told_and_the_next_call_has_another_in_the_same_pod
     assert!(kill.unwrap().success());
     let text = running.wait().text();
     assert!(text.contains("is still there"), "{text}");
-    until("its directory is free", || {
-        pod.processes("relay").is_empty()
-    });
     assert_eq!(world.bash("cat file").stdout, "kept\n");
     assert_eq!(world.api.cluster.made(), 1);
 }

@@ -31,6 +31,11 @@ struct World {
 
 /// A world, or nothing where this user can make no namespaces.
 fn world(config: &Value) -> Option<World> {
+    world_as(config, TOKEN)
+}
+
+/// A world in which the host says this token.
+fn world_as(config: &Value, token: &str) -> Option<World> {
     let made = std::process::Command::new("unshare")
         .args(["--pid", "--fork", "--mount", "--mount-proc", "--", "true"])
         .output();
@@ -49,7 +54,7 @@ fn world(config: &Value) -> Option<World> {
     fs::write(&run, "#!/bin/sh\necho analysed\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(run, executable).unwrap();
-    kubeconfig(&dir, &network, TOKEN);
+    kubeconfig(&dir, &network, token);
     let plugin = host(&dir, config).link(crate::plugin).unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let init = json!({
