@@ -132,6 +132,7 @@ async fn lines(
             chat.thread().await?
         ));
     }
+    let directory = chat.directory().await?;
     let mut transcript = Transcript::new(global.json);
     let (mut lines, mut printer) = LineReader::start(attended).await;
     let mut ended = None;
@@ -180,6 +181,7 @@ async fn lines(
                     transcript: &mut transcript,
                     signals: &mut *signals,
                     attended,
+                    rules: (global, &directory),
                 }
                 .until(answer, &mut own.events)
                 .await;

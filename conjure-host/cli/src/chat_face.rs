@@ -9,7 +9,7 @@ use conjure_core::chat::{Event, QuestionAsked};
 use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
 use conjure_store::Log as _;
-use conjure_terminal::{FaceOptions, Request, Status, Update, converse};
+use conjure_terminal::{FaceOptions, ImageProtocol, Request, Status, Update, converse};
 use tokio::sync::mpsc;
 
 use super::args::Global;
@@ -38,9 +38,13 @@ pub(crate) fn fits(global: &Global) -> bool {
 
 /// Whether there is a terminal that can be redrawn, and may be.
 pub(crate) fn has_terminal() -> bool {
+    std::io::stdout().is_terminal() && redraws()
+}
+
+/// The same where the result may go elsewhere.
+pub(crate) fn redraws() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     std::io::stdin().is_terminal()
-        && std::io::stdout().is_terminal()
         && std::io::stderr().is_terminal()
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
         && !is_set(SCREEN_READER)
@@ -83,6 +87,7 @@ pub(crate) async fn run(
         history: Some(global.data_dir().join("history.jsonl")),
         directory: talk.directory.clone(),
         commands: chat_commands::COMMANDS.to_vec(),
+        images: ImageProtocol::of_terminal(|name| std::env::var(name).ok()),
         greeting: format!(
             "{BOLD}Conjure{RESET} {DIM}{}  /help tells the commands{RESET}",
             env!("CARGO_PKG_VERSION")
@@ -270,7 +275,28 @@ impl FacedChat<'_> {
             }
             _ => {}
         }
+        let made = match &event {
+            Event::File { artifact, .. } if artifact.media_type.starts_with("image/") => {
+                Some(artifact.clone())
+            }
+            _ => None,
+        };
         self.tell(Update::Event(event)).await;
+        if let Some(made) = made {
+            self.show_made(&made.id).await;
+        }
+    }
+
+    /// Shows an image that a call made, where it is on this machine.
+    async fn show_made(&self, id: &str) {
+        let Ok(files) = self.chat.files().await else {
+            return;
+        };
+        let made = files.into_iter().find(|file| file.id == id);
+        let Some((name, Some(path))) = made.map(|made| (made.name, made.path)) else {
+            return;
+        };
+        self.tell(Update::Image { name, path }).await;
     }
 
     async fn over(&mut self, done: Result<(), CliError>) {
@@ -334,6 +360,10 @@ impl FacedChat<'_> {
                 clean(&file.name),
                 output::size(file.size)
             ));
+            if file.is_image {
+                let name = file.name.clone();
+                self.tell(Update::Image { name, path }).await;
+            }
             attached.push(file);
         }
         self.was_used = true;

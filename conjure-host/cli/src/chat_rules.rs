@@ -5,11 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_config::{SessionSpec, fs};
-use conjure_core::routing::Pattern;
+use conjure_core::routing::{Pattern, PolicyDecision, Rule};
+use conjure_core::turn::ApprovalDecision;
+use conjure_runtime::manager::DecisionScope;
+use conjure_runtime::session::Session;
+use conjure_terminal::Decision;
 use serde::{Deserialize, Serialize};
 
 use super::args::Global;
 use super::error::CliError;
+use super::output::{DIM, RESET, aside, clean};
+use super::sessions::SavedSessions;
 
 /// What the file has: rules by the directory in which calls work.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -59,7 +65,7 @@ pub(crate) fn apply(global: &Global, spec: &mut SessionSpec) -> Result<(), CliEr
 ///
 /// # Errors
 /// When the file is not right, or cannot be written.
-pub(crate) fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<PathBuf, CliError> {
+fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<PathBuf, CliError> {
     let file = file(global);
     let mut rules = read(&file)?;
     let rule = rules
@@ -72,6 +78,82 @@ pub(crate) fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<Path
     let text = toml::to_string(&rules).map_err(CliError::host_from)?;
     fs::write_atomic(&file, text.as_bytes()).map_err(CliError::host_from)?;
     Ok(file)
+}
+
+/// What a decision comes to: the pattern of a rule for the session, whether it is written to stay,
+/// and what is decided about the call. What is no pattern is a rule for nothing; nothing wider takes
+/// its place.
+fn parts(decision: Decision) -> (Option<Pattern>, bool, ApprovalDecision) {
+    let pattern = |text: String| text.parse().ok();
+    match decision {
+        Decision::Once => (None, false, ApprovalDecision::Allow),
+        Decision::Session(text) => (pattern(text), false, ApprovalDecision::Allow),
+        Decision::Always(text) => (pattern(text), true, ApprovalDecision::Allow),
+        Decision::No(reason) => (None, false, ApprovalDecision::Deny { reason }),
+    }
+}
+
+/// Decides about a call of a session that is not saved, whose calls work in this directory.
+///
+/// # Errors
+/// When the rule cannot be written; the call is decided about.
+pub(crate) async fn decide(
+    global: &Global,
+    dir: &Path,
+    session: &Session,
+    call_id: &str,
+    decision: Decision,
+) -> Result<(), CliError> {
+    let (pattern, is_written, decision) = parts(decision);
+    if let Some(pattern) = pattern.clone() {
+        let rule = Rule {
+            pattern,
+            decision: PolicyDecision::Allow,
+        };
+        session.add_rule(rule).await;
+    }
+    session.decide(call_id, decision).await;
+    if let Some(pattern) = pattern.filter(|_| is_written) {
+        let file = add(global, dir, &pattern)?;
+        written(
+            &format!("{}, for {}", file.display(), dir.display()),
+            &pattern,
+        );
+    }
+    Ok(())
+}
+
+/// Decides about a call of a saved session; what holds there is kept with it. Whether nobody else
+/// has decided before.
+///
+/// # Errors
+/// When the session cannot be reached.
+pub(crate) async fn decide_saved(
+    sessions: &SavedSessions,
+    session: (&str, &str),
+    call_id: &str,
+    decision: Decision,
+) -> Result<bool, CliError> {
+    let (id, name) = session;
+    let (pattern, is_written, decision) = parts(decision);
+    let scope = match pattern.clone() {
+        Some(pattern) => DecisionScope::Pattern { pattern },
+        None => DecisionScope::Once,
+    };
+    let is_first = sessions.decide(id, call_id, decision, scope).await?;
+    if let Some(pattern) = pattern.filter(|_| is_written && is_first) {
+        written(&format!("the session {name}"), &pattern);
+    }
+    Ok(is_first)
+}
+
+/// Shows a rule that was written.
+fn written(place: &str, pattern: &Pattern) {
+    aside(format_args!(
+        "{DIM}Written to {}: allow = [\"{}\"]{RESET}",
+        clean(place),
+        clean(&pattern.to_string())
+    ));
 }
 
 #[cfg(test)]

@@ -179,6 +179,7 @@ Environment:
   NO_COLOR             no colours
   CONJURE_SCREEN_READER
                        a chat on a terminal prints line by line, and redraws nothing
+  CONJURE_IMAGES       how a chat shows images: kitty, iterm2 or off; else as the terminal says itself
   VISUAL, EDITOR       the editor that Ctrl-G gives a message to";
 
 #[derive(Subcommand)]

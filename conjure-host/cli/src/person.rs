@@ -5,18 +5,17 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_core::chat::QuestionAsked;
-use conjure_core::routing::{Pattern, PolicyDecision, Rule};
-use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::backend::Asker;
-use conjure_runtime::session::Session;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
-use conjure_terminal::Update;
+use conjure_terminal::{ApprovalLines, Decision, LineAnswer, Update, decide};
 use futures_util::future::BoxFuture;
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, oneshot};
 
+use super::chat_face;
 use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::transcript::ApprovalPrompt;
@@ -24,67 +23,36 @@ use super::transcript::ApprovalPrompt;
 /// One question at a time, from its first word to its answer.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
-/// The person's decision on a call.
-pub(crate) struct PersonDecision {
-    pub(crate) decision: ApprovalDecision,
-    /// Whether it holds for every call of the tool from now on.
-    pub(crate) always: bool,
-}
-
-impl PersonDecision {
-    fn once(decision: ApprovalDecision) -> Self {
-        Self {
-            decision,
-            always: false,
-        }
-    }
-}
-
-/// Asks the person whether a call may run, and keeps a rule where that is wanted.
-pub(crate) async fn decide(session: &Session, asked: &ApprovalPrompt) -> ApprovalDecision {
-    let decided = ask(asked).await;
-    if decided.always
-        && let Ok(pattern) = asked.name.parse::<Pattern>()
-    {
-        let rule = Rule {
-            pattern,
-            decision: PolicyDecision::Allow,
-        };
-        session.add_rule(rule).await;
-    }
-    decided.decision
-}
-
-/// Asks the person whether a call may run.
-pub(crate) async fn ask(asked: &ApprovalPrompt) -> PersonDecision {
+/// Asks the person whether a call may run: as a chat does, or in lines where nothing is redrawn.
+/// Where nobody answers any more it may not.
+pub(crate) async fn ask(asked: &ApprovalPrompt) -> Decision {
     let _asking = ASKING.lock().await;
-    aside(format_args!(
-        "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
-        clean(&asked.name),
-        clean(&asked.reason),
-        clean(&asked.arguments)
-    ));
-    let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
-    match answer.as_deref().map(str::trim) {
-        Some("y" | "yes") => PersonDecision::once(ApprovalDecision::Allow),
-        Some("a" | "always") => PersonDecision {
-            decision: ApprovalDecision::Allow,
-            always: true,
-        },
-        Some(reason) if !matches!(reason, "" | "n" | "no") => {
-            PersonDecision::once(ApprovalDecision::Deny {
-                reason: reason.to_owned(),
-            })
-        }
-        _ => PersonDecision::once(ApprovalDecision::Deny {
-            reason: String::new(),
-        }),
+    let nobody = || Decision::No(String::new());
+    if chat_face::redraws() {
+        let decided = decide(&asked.call, &asked.reason, chat_face::has_colors()).await;
+        return decided.ok().flatten().unwrap_or_else(nobody);
     }
+    // A line that was typed before the question was meant for something else.
+    let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    let mut question = ApprovalLines::new(&asked.call, &asked.reason);
+    aside(format_args!("\n{}", question.question()));
+    let typed_at = format!("  Allow it? {}: ", question.keys());
+    while let Some(line) = prompt(&typed_at).await {
+        match question.answer(&line) {
+            LineAnswer::Decided(decision) => return decision,
+            LineAnswer::Why => {
+                let reason = prompt("  Why not? The model reads it: ").await;
+                return Decision::No(reason.unwrap_or_default().trim().to_owned());
+            }
+            LineAnswer::Again(told) => aside(format_args!("  {told}")),
+        }
+    }
+    nobody()
 }
 
 /// Reads one line from the terminal without holding anything else up. When it is dropped nothing
 /// goes on reading, so no answer to a later question is lost.
-pub(super) async fn prompt(question: &'static str) -> Option<String> {
+pub(super) async fn prompt(question: &str) -> Option<String> {
     let mut stderr = std::io::stderr();
     let _ = stderr.write_all(question.as_bytes());
     let _ = stderr.flush();

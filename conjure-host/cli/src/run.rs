@@ -22,6 +22,7 @@ use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
 use super::transcript::Transcript;
+use super::{chat_rules, person};
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
 /// stdout, what happens on the way to stderr.
@@ -86,7 +87,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
-    let (host, session) = signals.unless(opened).await?;
+    let (host, session, directory) = signals.unless(opened).await?;
     let said = args.files.said(&host, question)?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {
@@ -104,6 +105,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         transcript: &mut transcript,
         signals: &mut signals,
         attended,
+        rules: (global, &directory),
     }
     .follow(answer, &mut events, holds_answer)
     .await;
@@ -146,15 +148,20 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     Ok(Exit::Fine)
 }
 
-/// Opens the session that the arguments describe, on a thread that is kept.
-pub(crate) async fn open(
+/// Opens the session that the arguments describe, on a thread that is kept; and the directory in
+/// which its calls work.
+async fn open(
     global: &Global,
     args: SessionArgs,
     thread: Option<&str>,
-) -> Result<(Host, Session), CliError> {
+) -> Result<(Host, Session, PathBuf), CliError> {
     let (host, _store) = open_host(global, &args).await?;
     let mut spec = args.spec(&host, global).await?;
-    super::chat_rules::apply(global, &mut spec)?;
+    chat_rules::apply(global, &mut spec)?;
+    let directory = match &spec.working_dir {
+        Some(dir) => dir.clone(),
+        None => super::args::current_dir()?,
+    };
     let session = match thread {
         Some(id) => {
             let id = known_thread(&host, id).await?;
@@ -162,7 +169,7 @@ pub(crate) async fn open(
         }
         None => host.session(spec).await?,
     };
-    Ok((host, session))
+    Ok((host, session, directory))
 }
 
 /// The host that the arguments describe, and the store that it keeps threads in.
@@ -217,6 +224,8 @@ pub(crate) struct TurnFollower<'a> {
     pub(crate) transcript: &'a mut Transcript,
     pub(crate) signals: &'a mut Signals,
     pub(crate) attended: bool,
+    /// Where a rule goes that is written for good, and for which directory.
+    pub(crate) rules: (&'a Global, &'a Path),
 }
 
 impl TurnFollower<'_> {
@@ -243,6 +252,7 @@ impl TurnFollower<'_> {
             transcript,
             signals,
             attended,
+            rules: (global, directory),
         } = self;
         let is_held = |event: &Event| holds_answer && matches!(event, Event::Content { .. });
         let mut cancelled = false;
@@ -269,8 +279,13 @@ impl TurnFollower<'_> {
                                 cancelled = true;
                                 session.cancel(true).await;
                             }
-                            decision = super::person::decide(session, &asked) => {
-                                session.decide(asked.call_id.as_str(), decision).await;
+                            decision = person::ask(&asked) => {
+                                let id = &asked.call.id;
+                                let decided =
+                                    chat_rules::decide(global, directory, session, id, decision);
+                                if let Err(error) = decided.await {
+                                    output::error_aside(&error);
+                                }
                             }
                         }
                     }

@@ -6,11 +6,12 @@ use std::collections::{BTreeSet, VecDeque};
 use conjure_core::chat::{CallAnnounced, Event, EventId, QuestionAsked};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::backend::Asker as _;
-use conjure_runtime::manager::{DecisionScope, TurnTerms};
+use conjure_runtime::manager::TurnTerms;
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
 use super::attachments::Said;
+use super::chat_rules;
 use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::person::{Terminal, ask};
@@ -268,29 +269,25 @@ impl SessionFollower<'_> {
         if self.leaves {
             // What was settled before the look began is told again by the events.
             let waiting = self.sessions.approvals(self.session).await?;
-            if !waiting.iter().any(|one| one.call.id == asked.call_id) {
+            if !waiting.iter().any(|one| one.call.id == asked.call.id) {
                 return Ok(PromptResult::Yes);
             }
         }
         let decided = tokio::select! {
             biased;
             signal = self.signals.next() => return Ok(PromptResult::Signal(signal)),
-            over = events.until_over(&asked.call_id) => {
+            over = events.until_over(&asked.call.id) => {
                 over?;
                 output::aside(SETTLED);
                 return Ok(PromptResult::Yes);
             }
             decided = ask(asked) => decided,
         };
-        let scope = if decided.always {
-            DecisionScope::Tool
-        } else {
-            DecisionScope::Once
-        };
-        let (call, decision) = (&asked.call_id, decided.decision);
-        self.sessions
-            .decide(self.session, call, decision, scope)
-            .await?;
+        let session = (self.session, self.name);
+        let call = &asked.call.id;
+        if !chat_rules::decide_saved(self.sessions, session, call, decided).await? {
+            output::aside(SETTLED);
+        }
         Ok(PromptResult::Yes)
     }
 }

@@ -12,9 +12,7 @@ use super::spent;
 
 /// A call that needs the person's approval.
 pub(crate) struct ApprovalPrompt {
-    pub(crate) call_id: String,
-    pub(crate) name: String,
-    pub(crate) arguments: String,
+    pub(crate) call: CallAnnounced,
     pub(crate) reason: String,
 }
 
@@ -81,7 +79,10 @@ impl Transcript {
             }
             Event::Approval { call, reason } if attended => {
                 self.end();
-                return Some(asked(call, reason));
+                return Some(ApprovalPrompt {
+                    call: call.clone(),
+                    reason: reason.clone(),
+                });
             }
             Event::FunctionCallOutput(result) => {
                 self.end();
@@ -179,15 +180,6 @@ impl Transcript {
 
 fn thought(line: &str) {
     aside(format_args!("{DIM}{}{RESET}", clean(line).trim_end()));
-}
-
-fn asked(call: &CallAnnounced, reason: &str) -> ApprovalPrompt {
-    ApprovalPrompt {
-        call_id: call.id.clone(),
-        name: call.name.clone(),
-        arguments: serde_json::to_string_pretty(&call.arguments).unwrap_or_default(),
-        reason: reason.to_owned(),
-    }
 }
 
 /// The first lines of a result: a few of one that worked, more of one that failed.

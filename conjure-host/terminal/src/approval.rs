@@ -136,6 +136,25 @@ impl ApprovalPrompt {
         choices
     }
 
+    /// The choices, a line each, for where nothing is redrawn.
+    pub(crate) fn choice_lines(&self) -> Vec<Line> {
+        let choices = self.choices();
+        let line = |choice: &Choice| {
+            Line::of("  ", Style::PLAIN)
+                .with(choice.key().to_string(), Style::of(Color::Yellow).bold())
+                .with(format!("  {}", choice.text(&self.name)), Style::PLAIN)
+        };
+        choices.iter().map(line).collect()
+    }
+
+    /// The keys that are answers.
+    pub(crate) fn keys(&self) -> &'static str {
+        match self.pattern {
+            Some(_) => "y, s, a or n",
+            None => "y or n",
+        }
+    }
+
     /// A text that was pasted.
     pub(crate) fn paste(&mut self, text: &str) {
         match &mut self.reason {
@@ -177,11 +196,7 @@ impl ApprovalPrompt {
             lines.extend(text.wrap(columns, &first, &indent));
         }
         let hint = if self.asks_again {
-            let keys = match self.pattern {
-                Some(_) => "y, s, a or n",
-                None => "y or n",
-            };
-            let text = format!("That is no answer: {keys}.");
+            let text = format!("That is no answer: {}.", self.keys());
             Line::of(text, Style::of(Color::Yellow))
         } else {
             Line::of("It waits for you. Ctrl-C stops the turn.", Style::DIM)
@@ -204,6 +219,20 @@ pub(crate) fn told(call: &CallAnnounced, reason: &str, columns: usize) -> Vec<Li
         lines.extend(line.chunks(columns, &bar, &bar));
     }
     lines
+}
+
+/// What was decided, where it stays.
+pub(crate) fn decided(decision: &Decision, columns: usize) -> Vec<Line> {
+    let text = match decision {
+        Decision::Once => "yes, once".to_owned(),
+        Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
+        Decision::Always(pattern) => format!("yes, and always: {pattern}"),
+        Decision::No(reason) if reason.is_empty() => "no".to_owned(),
+        Decision::No(reason) => format!("no: {reason}"),
+    };
+    let first = Line::of("  ↳ ", Style::of(Color::Yellow));
+    let indent = Line::of("    ", Style::PLAIN);
+    Line::of(text, Style::PLAIN).wrap(columns, &first, &indent)
 }
 
 /// The pattern of a rule that lets calls like this one run: for a command those of the same program,

@@ -1,5 +1,7 @@
 //! What the face and whoever holds the conversation tell each other.
 
+use std::path::PathBuf;
+
 use conjure_core::chat::{Event, QuestionAsked};
 use serde_json::{Map, Value};
 
@@ -59,6 +61,13 @@ pub enum Update {
     Event(Event),
     /// Something of the program's own, with its styles.
     Print(String),
+    /// An image that goes with what is said, or that a call made.
+    Image {
+        /// What a person calls it.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+    },
     /// How it is with the conversation.
     Status(Status),
     /// What was asked for is done, and something else can be.

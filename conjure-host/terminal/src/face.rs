@@ -16,16 +16,21 @@ use crate::completion::{Command, Files, Offer};
 use crate::conversation::{Request, Status, Update};
 use crate::editor::{Editor, Typed};
 use crate::history::History;
+use crate::image::ImageProtocol;
 use crate::keys::Keys;
 use crate::pick::size;
 use crate::screen::Screen;
 use crate::text::Color;
 use crate::transcript::Transcript;
 use crate::waiting::Mode;
-use crate::{before, external};
+use crate::{before, external, image, pasted};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
 const FRAME: Duration = Duration::from_millis(33);
+/// Of how much time a frame may be drawn, as one part of so many, and the longest time between two:
+/// a long paragraph is rendered whole each time, and takes longer the more there is of it.
+const SHARE: u32 = 40;
+const LONGEST: Duration = Duration::from_millis(500);
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_millis(100);
 /// The most updates that are taken in before a frame.
@@ -42,6 +47,8 @@ pub struct FaceOptions {
     pub directory: PathBuf,
     /// The host's commands.
     pub commands: Vec<Command>,
+    /// How the terminal is given images; nothing where it cannot show any.
+    pub images: Option<ImageProtocol>,
     /// What is said first, with the program's own styles.
     pub greeting: String,
 }
@@ -68,6 +75,10 @@ pub(crate) struct Face {
     pub(crate) transcript: Transcript,
     pub(crate) editor: Editor,
     files: Files,
+    directory: PathBuf,
+    images: Option<ImageProtocol>,
+    /// Images of the clipboard, which go when the conversation is left.
+    pasted: Vec<PathBuf>,
     commands: Vec<Command>,
     pub(crate) offer: Option<Offer>,
     /// Whether the person left what was offered for this text.
@@ -101,7 +112,10 @@ impl Face {
             keys,
             transcript,
             editor: Editor::new(History::open(options.history)),
-            files: Files::below(options.directory),
+            files: Files::below(options.directory.clone()),
+            directory: options.directory,
+            images: options.images,
+            pasted: Vec::new(),
             commands: options.commands,
             offer: None,
             offer_left: false,
@@ -118,6 +132,7 @@ impl Face {
 
     async fn until_left(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<()> {
         let mut drawn = Instant::now();
+        let mut pause = FRAME;
         self.draw()?;
         while !self.is_over {
             let step = if self.transcript.is_moving() {
@@ -138,7 +153,7 @@ impl Face {
                 update = updates.recv() => {
                     let Some(update) = update else { return Ok(()) };
                     self.update(update).await;
-                    let until = drawn + FRAME;
+                    let until = drawn + pause;
                     for _ in 0..MOST_UPDATES {
                         let Ok(update) = updates.try_recv() else { break };
                         self.update(update).await;
@@ -161,8 +176,10 @@ impl Face {
                 }
                 () = tokio::time::sleep(step) => {}
             }
+            let begun = Instant::now();
             self.draw()?;
             drawn = Instant::now();
+            pause = (drawn.duration_since(begun) * SHARE).clamp(FRAME, LONGEST);
         }
         Ok(())
     }
@@ -185,6 +202,11 @@ impl Face {
         match update {
             Update::Event(event) => self.event(&event),
             Update::Print(text) => self.transcript.print(&text),
+            Update::Image { name, path } => {
+                let size = (columns, self.screen.rows());
+                let lines = image::lines(&name, &path, self.images, size);
+                self.transcript.push(lines);
+            }
             Update::Status(status) => self.status = status,
             Update::Ready => {
                 self.is_busy = false;
@@ -231,7 +253,9 @@ impl Face {
         match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
             Input::Paste(text) if !self.mode_paste(&text) => {
-                self.editor.paste(&text);
+                // The path of an image is one that is to go with the message.
+                let mentions = pasted::mentions(&text, &self.directory);
+                self.editor.paste(mentions.as_deref().unwrap_or(&text));
                 self.offers();
             }
             Input::Resize(columns, rows) => {
@@ -260,6 +284,7 @@ impl Face {
             KeyCode::Char('c') if control => self.interrupt().await,
             KeyCode::Char('d') if control && self.editor.is_empty() => self.is_over = true,
             KeyCode::Char('z') if control => self.suspend(),
+            KeyCode::Char('v') if control => self.paste_image().await,
             KeyCode::Char('t') if control => self.transcript.toggle_thoughts(),
             KeyCode::Char('o') if control => self.transcript.show_output(),
             KeyCode::Char('g') if control && !self.editor.is_searching() => self.external(),
@@ -386,6 +411,20 @@ impl Face {
         }
     }
 
+    /// Attaches the image that the clipboard holds.
+    async fn paste_image(&mut self) {
+        let kept = pasted::from_clipboard().await;
+        let mention = kept.and_then(|path| {
+            let mention = pasted::mention(&path);
+            self.pasted.push(path);
+            mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
+        });
+        match mention {
+            Ok(mention) => self.editor.paste(&mention),
+            Err(words) => self.transcript.note("note: ", Color::Yellow, &words),
+        }
+    }
+
     /// Stops the program until the shell lets it go on.
     fn suspend(&mut self) {
         let stopped = self.lend(|| {
@@ -408,5 +447,13 @@ impl Face {
             self.transcript.resize(self.screen.columns());
         }
         done
+    }
+}
+
+impl Drop for Face {
+    fn drop(&mut self) {
+        for image in &self.pasted {
+            conjure_config::fs::remove_file(image);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Keys, pastes and sizes, read on a thread of their own.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -125,15 +125,24 @@ impl Drop for Keys {
     }
 }
 
+/// Where the terminal is written to: standard output, unless that goes elsewhere.
+pub(crate) fn output() -> Box<dyn Write + Send> {
+    if std::io::stdout().is_terminal() {
+        Box::new(std::io::stdout())
+    } else {
+        Box::new(std::io::stderr())
+    }
+}
+
 fn begin() -> std::io::Result<()> {
     terminal::enable_raw_mode()?;
-    let mut out = std::io::stdout();
+    let mut out = output();
     out.write_all(BEGIN.as_bytes())?;
     out.flush()
 }
 
 fn end() {
-    let mut out = std::io::stdout();
+    let mut out = output();
     let _ = out.write_all(END.as_bytes());
     let _ = out.flush();
     let _ = terminal::disable_raw_mode();

@@ -7,6 +7,7 @@
 //! depends on it. Why there is no library for it: `conjure-core/docs/adr/0009-a-region-of-our-own.md`.
 
 mod approval;
+mod asking;
 mod before;
 mod call;
 mod completion;
@@ -18,8 +19,10 @@ mod face;
 mod frame;
 mod highlight;
 mod history;
+mod image;
 mod keys;
 mod markdown;
+mod pasted;
 mod pick;
 mod picker;
 mod question;
@@ -32,9 +35,11 @@ mod transcript;
 mod waiting;
 mod words;
 
+pub use asking::{ApprovalLines, LineAnswer, decide};
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{Decision, Request, Said, Status, Update};
 pub use face::{FaceOptions, converse};
+pub use image::ImageProtocol;
 pub use pick::pick;
 pub use picker::{Choice, Picker};

@@ -4,7 +4,7 @@ use std::io;
 
 use crossterm::event::{Event as Input, KeyEventKind};
 
-use crate::keys::Keys;
+use crate::keys::{Keys, output};
 use crate::picker::{Picked, Picker};
 use crate::screen::Screen;
 
@@ -22,7 +22,7 @@ pub(crate) fn size() -> io::Result<(usize, usize)> {
 /// # Errors
 /// When there is no terminal, or it is gone.
 pub async fn pick(mut picker: Picker, has_colors: bool) -> io::Result<Option<String>> {
-    let mut screen = Screen::new(Box::new(io::stdout()), has_colors, size()?);
+    let mut screen = Screen::new(output(), has_colors, size()?);
     let mut keys = Keys::read()?;
     loop {
         let (lines, cursor) = picker.render(screen.columns(), screen.rows());

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::text::Line;
+use crate::text::{Drawing, Line};
 
 /// Begins and ends a frame, for terminals that show it as a whole.
 const FRAME: (&str, &str) = ("\u{1b}[?2026h\u{1b}[?25l", "\u{1b}[?25h\u{1b}[?2026l");
@@ -79,6 +79,10 @@ impl Screen {
         up(&mut out, self.cursor.0);
         out.push('\r');
         for line in above {
+            if let Some(drawing) = line.drawing() {
+                self.draw_image(&mut out, drawing);
+                continue;
+            }
             let _ = write!(out, "{}\u{1b}[K\r\n", encode(line).0);
         }
         let shrinks = region.len() < self.drawn.len() || !above.is_empty();
@@ -109,6 +113,20 @@ impl Screen {
         self.cursor = cursor;
         self.out.write_all(out.as_bytes())?;
         self.out.flush()
+    }
+
+    /// Makes room for an image and has it drawn there. Terminals leave the cursor at different
+    /// places behind one, so it is put back.
+    fn draw_image(&self, out: &mut String, drawing: &Drawing) {
+        if drawing.rows > self.rows() {
+            return;
+        }
+        for _ in 0..drawing.rows {
+            out.push_str("\u{1b}[K\r\n");
+        }
+        up(out, drawing.rows);
+        let _ = write!(out, "\u{1b}7{}\u{1b}8", drawing.sequence);
+        let _ = write!(out, "\u{1b}[{}B\r", drawing.rows);
     }
 
     /// The terminal has another size. What was drawn is taken away: terminals break lines anew that
@@ -204,6 +222,25 @@ mod tests {
             frame.contains("done\u{1b}[K\r\ntwo\u{1b}[K\u{1b}[J"),
             "{frame:?}"
         );
+    }
+
+    #[test]
+    fn an_image_has_its_room_and_the_cursor_is_put_back() {
+        let written = Written::default();
+        let mut screen = Screen::new(Box::new(written.clone()), true, (40, 10));
+        let image = |rows| {
+            Line::drawn(Drawing {
+                sequence: "IMAGE".into(),
+                rows,
+            })
+        };
+        screen.draw(&[image(2)], &lines(&["one"]), (0, 0)).unwrap();
+        let frame = written.take();
+        let drawn = "\u{1b}[K\r\n\u{1b}[K\r\n\u{1b}[2A\u{1b}7IMAGE\u{1b}8\u{1b}[2B\rone";
+        assert!(frame.contains(drawn), "{frame:?}");
+        // A terminal that has become too small shows none.
+        screen.draw(&[image(10)], &lines(&["one"]), (0, 0)).unwrap();
+        assert!(!written.take().contains("IMAGE"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! a light or a dark background has chosen them to be read there.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use conjure_core::foreign_text::clean;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -146,12 +147,35 @@ impl Span {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Line {
     spans: Vec<Span>,
+    drawing: Option<Drawing>,
+}
+
+/// What a terminal draws in place of a line: an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Drawing {
+    /// What has it drawn from the cursor on; the program's own, and no text.
+    pub(crate) sequence: Arc<str>,
+    /// How many rows it takes.
+    pub(crate) rows: usize,
 }
 
 impl Line {
     /// An empty line.
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// A line that is drawn.
+    pub(crate) fn drawn(drawing: Drawing) -> Self {
+        Self {
+            spans: Vec::new(),
+            drawing: Some(drawing),
+        }
+    }
+
+    /// What is drawn in place of it.
+    pub(crate) fn drawing(&self) -> Option<&Drawing> {
+        self.drawing.as_ref()
     }
 
     /// A line of one style.
@@ -226,7 +250,7 @@ impl Line {
 
     /// Whether nothing is on it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.spans.is_empty() && self.drawing.is_none()
     }
 
     /// How many columns it takes.

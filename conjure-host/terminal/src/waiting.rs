@@ -13,11 +13,10 @@ use crate::conversation::{Decision, Request};
 use crate::face::Face;
 use crate::picker::{Picked, Picker};
 use crate::question::{self, Filled, Form};
-use crate::text::{Color, Line, Style};
 
 /// How long keys still go to the text when a call is shown, or after something was typed: they were
 /// meant for it.
-const HEEDED_AFTER: Duration = Duration::from_millis(300);
+pub(crate) const HEEDED_AFTER: Duration = Duration::from_millis(300);
 
 /// What has the keys.
 pub(crate) enum Mode {
@@ -223,17 +222,7 @@ impl Face {
 
     /// Says what was decided where it stays.
     fn decided(&mut self, decision: &Decision) {
-        let text = match decision {
-            Decision::Once => "yes, once".to_owned(),
-            Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
-            Decision::Always(pattern) => format!("yes, and always: {pattern}"),
-            Decision::No(reason) if reason.is_empty() => "no".to_owned(),
-            Decision::No(reason) => format!("no: {reason}"),
-        };
-        let first = Line::of("  ↳ ", Style::of(Color::Yellow));
-        let indent = Line::of("    ", Style::PLAIN);
-        let line = Line::of(text, Style::PLAIN);
-        let lines = line.wrap(self.screen.columns(), &first, &indent);
+        let lines = approval::decided(decision, self.screen.columns());
         self.transcript.push(lines);
     }
 }
@@ -249,6 +238,7 @@ mod tests {
     use crate::conversation::Update;
     use crate::face::FaceOptions;
     use crate::screen::Screen;
+    use crate::text::Line;
 
     fn face() -> (Face, mpsc::Receiver<Request>) {
         let (requests, asked) = mpsc::channel(16);
@@ -263,6 +253,7 @@ mod tests {
                 arguments: "",
                 help: "",
             }],
+            images: None,
             greeting: String::new(),
         };
         let keys = crate::keys::Keys::of(keys);

@@ -305,6 +305,19 @@ impl Running {
         self.wait_for(text, |now| &now.stdout)
     }
 
+    /// Waits until the standard output so far is as wanted, and returns it.
+    ///
+    /// # Errors
+    /// When the program ends first, or the deadline passes.
+    pub fn wait_until_stdout(
+        &self,
+        what: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<String, KitError> {
+        let ready = |now: &Now| is_there(&String::from_utf8_lossy(&now.stdout));
+        self.wait_until(what.to_owned(), |now| &now.stdout, ready)
+    }
+
     /// Waits until the standard error so far contains a text, and returns it.
     ///
     /// # Errors

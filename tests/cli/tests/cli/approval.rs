@@ -82,9 +82,7 @@ fn on_terminal(model: &Model, verb: &str) -> Running {
 
 /// Waits for the first question.
 fn asked(running: &Running) {
-    running
-        .wait_for_stdout("Allow it? [y]es, [n]o, [a]lways in this session: ")
-        .unwrap();
+    running.wait_for_stdout("Allow it? y, s, a or n: ").unwrap();
 }
 
 #[test]
@@ -93,18 +91,14 @@ fn a_person_says_yes_to_each_call() {
     let mut running = on_terminal(&model, "run");
     asked(&running);
     running.send_line("y").unwrap();
-    running.wait_for_stdout("\"set k two\"\r\n}").unwrap();
+    running.wait_for_stdout("│ set k two\r\n").unwrap();
     running.send_line("yes").unwrap();
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(got(&model, "toolu_1"), ("stored".to_owned(), false));
     assert_eq!(got(&model, "toolu_2"), ("stored".to_owned(), false));
-    assert_eq!(
-        output.stdout.matches("wants to run").count(),
-        2,
-        "{}",
-        output.stdout
-    );
+    let asked = output.stdout.matches("wants to run").count();
+    assert_eq!(asked, 2, "{}", output.stdout);
 }
 
 #[test]
@@ -113,7 +107,17 @@ fn a_person_says_no_and_why() {
     let mut running = on_terminal(&model, "run");
     asked(&running);
     running.send_line("n").unwrap();
-    running.wait_for_stdout("\"set k two\"\r\n}").unwrap();
+    running
+        .wait_for_stdout("Why not? The model reads it: ")
+        .unwrap();
+    running.send_line("").unwrap();
+    running.wait_for_stdout("│ set k two\r\n").unwrap();
+    running.send_line("no").unwrap();
+    running
+        .wait_until_stdout("the second reason", |out| {
+            out.matches("Why not?").count() == 2
+        })
+        .unwrap();
     running.send_line("use the other cache").unwrap();
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -136,21 +140,49 @@ fn a_person_says_no_and_why() {
 }
 
 #[test]
-fn always_is_asked_once() {
+fn what_is_no_answer_is_asked_about_again() {
     let model = Model::start().unwrap();
     let mut running = on_terminal(&model, "run");
+    asked(&running);
+    for (at, no_answer) in ["/help", "", "why", "ja"].into_iter().enumerate() {
+        running.send_line(no_answer).unwrap();
+        running
+            .wait_until_stdout("the question again", |out| {
+                out.matches("That is no answer: y, s, a or n.").count() == at + 1
+                    && out.ends_with("Allow it? y, s, a or n: ")
+            })
+            .unwrap();
+    }
+    assert_eq!(model.requests().len(), 1, "nothing was decided");
+    running.send_line("s").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(got(&model, "toolu_2"), ("stored".to_owned(), false));
+    // The pattern holds for the second call.
+    let asked = output.stdout.matches("wants to run").count();
+    assert_eq!(asked, 1, "{}", output.stdout);
+}
+
+#[test]
+fn always_writes_a_rule_and_shows_it() {
+    let model = Model::start().unwrap();
+    let workspace = workspace(&[CACHE]);
+    for id in ["toolu_1", "toolu_2"] {
+        model.calls(id, TOOL, set(id));
+        model.says(Message::new().text("That is all."));
+    }
+    let run = || asks(&workspace, &model, "run", "Go on.").on_terminal();
+    let mut running = run().start().unwrap();
     asked(&running);
     running.send_line("a").unwrap();
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert_eq!(got(&model, "toolu_1"), ("stored".to_owned(), false));
+    let rule = "allow = [\"cache-manager_execute(set *)\"]";
+    let shown = output.stdout.contains("Written to ") && output.stdout.contains(rule);
+    assert!(shown, "{}", output.stdout);
+    let output = run().start().unwrap().wait().unwrap();
+    assert!(!output.stdout.contains("wants to run"), "{}", output.stdout);
     assert_eq!(got(&model, "toolu_2"), ("stored".to_owned(), false));
-    assert_eq!(
-        output.stdout.matches("wants to run").count(),
-        1,
-        "{}",
-        output.stdout
-    );
 }
 
 #[test]

@@ -107,7 +107,11 @@ mod telemetry;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod terminal_approval;
+#[cfg(test)]
 mod terminal_going_on;
+#[cfg(test)]
+mod terminal_images;
 #[cfg(test)]
 mod thread_entries;
 #[cfg(test)]

@@ -1,0 +1,207 @@
+//! A call that waits for the person where no conversation has the screen: asked as the conversation
+//! asks it, with keys, or in lines where nothing may be redrawn.
+
+use std::io;
+use std::time::Instant;
+
+use conjure_core::chat::CallAnnounced;
+use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::approval::{self, ApprovalPrompt};
+use crate::conversation::Decision;
+use crate::keys::{Keys, output};
+use crate::pick::size;
+use crate::screen::Screen;
+use crate::text::Line;
+use crate::waiting::HEEDED_AFTER;
+
+/// Asks the person whether a call may run; nothing where the terminal is gone. Where it is dropped
+/// the terminal is as it was before. Ctrl-C is a signal to the program, as elsewhere.
+///
+/// # Errors
+/// When there is no terminal.
+pub async fn decide(
+    call: &CallAnnounced,
+    reason: &str,
+    has_colors: bool,
+) -> io::Result<Option<Decision>> {
+    let screen = Screen::new(output(), has_colors, size()?);
+    let mut asking = Asking {
+        screen,
+        keys: Keys::read()?,
+    };
+    let mut prompt = ApprovalPrompt::new(call);
+    let mut told = vec![Line::new()];
+    told.extend(approval::told(call, reason, asking.screen.columns()));
+    let since = Instant::now();
+    loop {
+        asking.draw(&prompt, &told)?;
+        told.clear();
+        match asking.keys.next().await {
+            // What was on its way before the call was shown decides nothing.
+            Some(_) if since.elapsed() < HEEDED_AFTER => {}
+            Some(Input::Key(key)) if key.kind != KeyEventKind::Release => {
+                if let Some(decision) = asking.key(key, &mut prompt)? {
+                    let decided = approval::decided(&decision, asking.screen.columns());
+                    asking.screen.draw(&decided, &[], (0, 0))?;
+                    return Ok(Some(decision));
+                }
+            }
+            Some(Input::Paste(text)) => prompt.paste(&text),
+            Some(Input::Resize(columns, rows)) => {
+                let (columns, rows) = (usize::from(columns), usize::from(rows));
+                asking.screen.resize(columns, rows)?;
+            }
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The terminal while somebody is asked.
+struct Asking {
+    screen: Screen,
+    keys: Keys,
+}
+
+impl Asking {
+    fn draw(&mut self, prompt: &ApprovalPrompt, told: &[Line]) -> io::Result<()> {
+        let (mut lines, mut cursor) = prompt.render(self.screen.columns());
+        // The lowest lines count where not all fit.
+        let over = lines.len().saturating_sub(self.screen.rows());
+        lines.drain(..over);
+        cursor.0 = cursor.0.saturating_sub(over);
+        self.screen.draw(told, &lines, cursor)
+    }
+
+    fn key(&mut self, key: KeyEvent, prompt: &mut ApprovalPrompt) -> io::Result<Option<Decision>> {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if is_control => kill_process(getpid(), Signal::INT)?,
+            KeyCode::Char('z') if is_control => {
+                self.screen.clear()?;
+                self.keys.lend(|| kill_process(getpid(), Signal::TSTP))?;
+            }
+            // A key that is held was pressed for what came before.
+            _ if key.kind == KeyEventKind::Repeat && !prompt.asks_why() => {}
+            _ => return Ok(prompt.key(key)),
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        // A terminal that is gone has nothing to be taken away.
+        let _ = self.screen.clear();
+    }
+}
+
+/// A call that waits, asked in lines and answered in lines.
+#[derive(Debug)]
+pub struct ApprovalLines {
+    prompt: ApprovalPrompt,
+    question: String,
+}
+
+/// What a line came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineAnswer {
+    /// This is decided.
+    Decided(Decision),
+    /// No; why is to be asked.
+    Why,
+    /// It is no answer, and this is to be told.
+    Again(String),
+}
+
+impl ApprovalLines {
+    /// What can be said to a call, and the reason why that is asked.
+    pub fn new(call: &CallAnnounced, reason: &str) -> Self {
+        let prompt = ApprovalPrompt::new(call);
+        // Lines are as long as they are: the terminal breaks them.
+        let mut lines = approval::told(call, reason, usize::from(u16::MAX));
+        lines.extend(prompt.choice_lines());
+        let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+        let question = lines.join("\n");
+        Self { prompt, question }
+    }
+
+    /// Everything that would run, and the choices, without styles.
+    pub fn question(&self) -> &str {
+        &self.question
+    }
+
+    /// The letters that are answers, for the line that is typed at.
+    pub fn keys(&self) -> &'static str {
+        self.prompt.keys()
+    }
+
+    /// What a line says.
+    pub fn answer(&mut self, line: &str) -> LineAnswer {
+        let key = match line.trim() {
+            "yes" => Some('y'),
+            "always" => Some('a'),
+            "no" => Some('n'),
+            word => {
+                let mut letters = word.chars();
+                letters.next().filter(|_| letters.next().is_none())
+            }
+        };
+        let key = key.map(|key| KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE));
+        match key.and_then(|key| self.prompt.key(key)) {
+            Some(decision) => LineAnswer::Decided(decision),
+            None if self.prompt.asks_why() => LineAnswer::Why,
+            None => LineAnswer::Again(format!("That is no answer: {}.", self.keys())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lines(command: &str) -> ApprovalLines {
+        let call = CallAnnounced {
+            id: "c1".to_owned(),
+            name: "sh".to_owned(),
+            arguments: json!({ "command": command }),
+        };
+        ApprovalLines::new(&call, "ask")
+    }
+
+    #[test]
+    fn only_a_line_that_is_an_answer_decides() {
+        let mut asked = lines("git status -s");
+        for no_answer in ["", "/help", "yy", "x", "yes please", "\u{1b}"] {
+            let again = LineAnswer::Again("That is no answer: y, s, a or n.".to_owned());
+            assert_eq!(asked.answer(no_answer), again, "{no_answer:?}");
+        }
+        let rule = "sh(git *)".to_owned();
+        for (line, decision) in [
+            (" y\n", Decision::Once),
+            ("yes", Decision::Once),
+            ("s", Decision::Session(rule.clone())),
+            ("always", Decision::Always(rule)),
+        ] {
+            assert_eq!(asked.answer(line), LineAnswer::Decided(decision));
+        }
+        assert_eq!(asked.answer("no"), LineAnswer::Why);
+    }
+
+    #[test]
+    fn the_question_has_all_that_would_run() {
+        let command = format!("echo {}\nrm -r x", "y".repeat(300));
+        let asked = lines(&command);
+        for line in command.lines() {
+            assert!(asked.question().contains(line), "{}", asked.question());
+        }
+        assert_eq!(asked.keys(), "y or n");
+        assert!(!asked.question().contains("always"), "{}", asked.question());
+        let hostile = lines("echo \u{1b}]0;x\u{7}");
+        assert!(!hostile.question().contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,230 @@
+//! Images that are pasted: paths of files, as terminals paste what is dropped on them, and what the
+//! clipboard holds.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use conjure_config::fs;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+
+use crate::image::ImageSize;
+
+/// The most bytes of an image in the clipboard.
+const MOST_BYTES: u64 = 32 * 1024 * 1024;
+/// How long a program may take to give it.
+const LIMIT: Duration = Duration::from_secs(3);
+/// The most bytes of a paste that may be paths.
+const MOST_TEXT: usize = 16 * 1024;
+/// As much of a file as says that it is an image.
+const HEAD: u64 = 64 * 1024;
+
+/// Programs that give the clipboard's image, each with the variable that says that it can be asked.
+const PROGRAMS: [(&str, Option<&str>, &[&str]); 3] = [
+    (
+        "wl-paste",
+        Some("WAYLAND_DISPLAY"),
+        &["--type", "image/png"],
+    ),
+    (
+        "xclip",
+        Some("DISPLAY"),
+        &["-selection", "clipboard", "-t", "image/png", "-o"],
+    ),
+    ("pngpaste", None, &["-"]),
+];
+
+/// How many images of the clipboard were kept.
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// The mentions of a text that is nothing but paths of images, quoted, escaped or as addresses;
+/// nothing of any other text.
+pub(crate) fn mentions(text: &str, dir: &Path) -> Option<String> {
+    let text = text.trim();
+    if text.len() > MOST_TEXT {
+        return None;
+    }
+    // A path with blanks in it may come as it is.
+    let whole = path(text, dir).map(|path| vec![path]);
+    let paths = whole.or_else(|| {
+        let words = words(text)?;
+        words.iter().map(|word| path(word, dir)).collect()
+    })?;
+    let mentions: Option<String> = paths.iter().map(|path| mention(path)).collect();
+    mentions.filter(|mentions| !mentions.is_empty())
+}
+
+/// How a file is mentioned so that it goes with the message.
+pub(crate) fn mention(path: &Path) -> Option<String> {
+    let path = path.to_str()?;
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+~".contains(c);
+    let ends_so = path.ends_with(char::is_alphanumeric);
+    if path.chars().all(is_plain) && ends_so {
+        return Some(format!("@{path} "));
+    }
+    let is_sayable = ends_so && !path.contains(['"', '\n', '\r']);
+    is_sayable.then(|| format!("@\"{path}\" "))
+}
+
+/// The image that a word names.
+fn path(word: &str, dir: &Path) -> Option<PathBuf> {
+    let path = match word.strip_prefix("file://") {
+        Some(address) => {
+            let address = address.strip_prefix("localhost").unwrap_or(address);
+            PathBuf::from(decoded(address)?)
+        }
+        None => PathBuf::from(word),
+    };
+    // A word of a sentence is a name too: only a path is one.
+    if !path.is_absolute() {
+        return None;
+    }
+    let path = dir.join(path);
+    let is_file = matches!(fs::is_file(&path), Ok(true));
+    let head = is_file.then(|| fs::read_range(&path, 0, HEAD).ok())??;
+    ImageSize::of(&head).map(|_| path)
+}
+
+/// An address without its percent signs.
+fn decoded(address: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = address.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            let (high, low) = (digit()?, digit()?);
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The words of a text as a shell reads them; nothing where a quotation does not end.
+fn words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = text.chars();
+    while let Some(c) = letters.next() {
+        match c {
+            c if c.is_whitespace() => words.extend(word.take()),
+            '\\' => word.get_or_insert_default().push(letters.next()?),
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next()? {
+                        end if end == c => break,
+                        '\\' if c == '"' => word.push(letters.next()?),
+                        letter => word.push(letter),
+                    }
+                }
+            }
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+/// Writes the image that the clipboard holds to a file of its own, which only the person can read.
+///
+/// # Errors
+/// In words for the person.
+pub(crate) async fn from_clipboard() -> Result<PathBuf, String> {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let mut asked = false;
+    for (program, variable, args) in PROGRAMS {
+        if variable.is_some_and(|variable| !is_set(variable)) {
+            continue;
+        }
+        let Ok(read) = tokio::time::timeout(LIMIT, output_of(program, args)).await else {
+            return Err(format!(
+                "`{program}` did not give the clipboard's image in time"
+            ));
+        };
+        let Ok(bytes) = read else { continue };
+        asked = true;
+        let Some(size) = ImageSize::of(&bytes) else {
+            continue;
+        };
+        let file = format!(
+            "conjure-pasted-{}-{}.{}",
+            std::process::id(),
+            KEPT.fetch_add(1, Ordering::Relaxed),
+            size.format
+        );
+        let file = std::env::temp_dir().join(file);
+        return match fs::write_new_private(&file, &bytes) {
+            Ok(()) => Ok(file),
+            Err(error) => Err(format!("the clipboard's image cannot be kept: {error}")),
+        };
+    }
+    Err(if asked {
+        "there is no image in the clipboard; a text is pasted with your terminal's own key"
+            .to_owned()
+    } else {
+        "an image is pasted with `wl-paste`, `xclip` or `pngpaste`, and none of them can be used \
+         here; the path of a file can be pasted, or dropped on the terminal"
+            .to_owned()
+    })
+}
+
+async fn output_of(program: &str, args: &[&str]) -> std::io::Result<Vec<u8>> {
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut bytes = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MOST_BYTES).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_images_are_mentioned_however_a_terminal_pastes_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        let image = b"GIF89a\x0a\x00\x14\x00";
+        for name in ["a.gif", "two words.gif", "it's.gif"] {
+            std::fs::write(at.join(name), image).unwrap();
+        }
+        std::fs::write(at.join("notes.gif"), "no image").unwrap();
+        let dir = at.to_str().unwrap();
+        let one = format!("@{dir}/a.gif ");
+        let two = format!("@\"{dir}/two words.gif\" ");
+        let both = format!("{one}{two}");
+        let quote = format!("@\"{dir}/it's.gif\" ");
+        for (pasted, wanted) in [
+            (format!("{dir}/a.gif"), Some(&one)),
+            (format!("'{dir}/a.gif' "), Some(&one)),
+            (format!("\"{dir}/two words.gif\""), Some(&two)),
+            (format!("{dir}/two\\ words.gif\n"), Some(&two)),
+            (format!("{dir}/two words.gif"), Some(&two)),
+            (format!("file://{dir}/two%20words.gif"), Some(&two)),
+            (format!("{dir}/a.gif '{dir}/two words.gif'"), Some(&both)),
+            (format!("'{dir}/it'\\''s.gif'"), Some(&quote)),
+            (format!("{dir}/notes.gif"), None),
+            (format!("{dir}/none.gif"), None),
+            (format!("see {dir}/a.gif"), None),
+            (format!("'{dir}/a.gif"), None),
+            (format!("file://{dir}/two%2"), None),
+            ("a.gif".to_owned(), None),
+            ("/dev/zero".to_owned(), None),
+            (String::new(), None),
+        ] {
+            let found = mentions(&pasted, Path::new(dir));
+            assert_eq!(found.as_ref(), wanted, "{pasted:?}");
+        }
+    }
+}
