@@ -33,9 +33,12 @@ use tokio_util::sync::CancellationToken;
 use super::error::{invalid, needs_auth, no_session, of_manager};
 use super::modes::Mode;
 use super::open_session::{OpenSession, lock};
+use super::too_long::{TooLong, TooLongAnswer};
 use super::transport::{self, Outflow};
 use super::updates::Updates;
-use super::{AcpError, AcpOptions, defaults, history, listing, mcp_servers, prompt, settings};
+use super::{
+    AcpCommands, AcpError, AcpOptions, defaults, history, listing, mcp_servers, prompt, settings,
+};
 
 /// The one way to have a credential: it was saved before.
 const SAVED_AUTH: &str = "saved-auth";
@@ -97,6 +100,22 @@ impl Connection {
         session.is_some_and(|session| session.notices.is_some())
     }
 
+    /// Whether the client gives texts as it shows them.
+    pub(crate) fn gives_texts(&self) -> bool {
+        lock(&self.client).fs.read_text_file
+    }
+
+    /// The commands that a session has.
+    pub(crate) fn commands(&self) -> Option<&AcpCommands> {
+        self.options.commands.as_ref()
+    }
+
+    /// The commands, for the client of a session.
+    fn offer(&self, client: ConnectionTo<Client>, session: &SessionId) -> Option<Offer> {
+        let commands = self.commands()?;
+        Some((self.updates(client, session), commands.update()))
+    }
+
     /// Whether the client can ask the person to fill in a form, or to visit a page.
     pub(crate) fn asks(&self, page: bool) -> bool {
         let client = lock(&self.client);
@@ -138,6 +157,15 @@ impl Connection {
         let (seven, eight, nine, ten, eleven, twelve) = (on(), on(), on(), on(), on(), on());
         let agent = Agent.v1().name("conjure");
         let agent = agent.on_receive_request(
+            async move |request: TooLong, responder: Responder<TooLongAnswer>, _| {
+                responder.respond_with_error(invalid(format!(
+                    "the message has more than {} bytes, which is the most that is read",
+                    request.most
+                )))
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
             async move |request: InitializeRequest, responder, _| {
                 responder.respond(one.initialize(request))
             },
@@ -154,30 +182,32 @@ impl Connection {
         );
         let agent = agent.on_receive_request(
             async move |request: NewSessionRequest, responder, client| {
-                let on = Arc::clone(&three);
-                answer(
-                    &client,
-                    responder,
-                    async move { on.new_session(request).await },
-                )
+                let (on, to) = (Arc::clone(&three), client.clone());
+                answer_and(&client, responder, async move {
+                    let opened = on.new_session(request).await?;
+                    let offer = on.offer(to, &opened.session_id);
+                    Ok((opened, offer))
+                })
             },
             on_receive_request!(),
         );
         let agent = agent.on_receive_request(
             async move |request: LoadSessionRequest, responder, client| {
                 let (on, to) = (Arc::clone(&four), client.clone());
-                answer(
-                    &client,
-                    responder,
-                    async move { on.load(to, request).await },
-                )
+                answer_and(&client, responder, async move {
+                    let offer = on.offer(to.clone(), &request.session_id);
+                    Ok((on.load(to, request).await?, offer))
+                })
             },
             on_receive_request!(),
         );
         let agent = agent.on_receive_request(
             async move |request: ResumeSessionRequest, responder, client| {
-                let on = Arc::clone(&five);
-                answer(&client, responder, async move { on.resume(request).await })
+                let (on, to) = (Arc::clone(&five), client.clone());
+                answer_and(&client, responder, async move {
+                    let offer = on.offer(to, &request.session_id);
+                    Ok((on.resume(request).await?, offer))
+                })
             },
             on_receive_request!(),
         );
@@ -475,6 +505,29 @@ fn answer<T: JsonRpcResponse + Send>(
         Ok(())
     })
 }
+
+/// The same, and tells the client something behind the answer.
+fn answer_and<T: JsonRpcResponse + Send>(
+    client: &ConnectionTo<Client>,
+    responder: Responder<T>,
+    work: impl Future<Output = Result<(T, Option<Offer>), Error>> + Send + 'static,
+) -> Result<(), Error> {
+    client.spawn(async move {
+        let (answer, offer) = match work.await {
+            Ok((answer, offer)) => (Ok(answer), offer),
+            Err(error) => (Err(error), None),
+        };
+        // A client that is gone needs no answer.
+        let _ = responder.respond_with_result(answer);
+        if let Some((updates, update)) = offer {
+            updates.send(update).await;
+        }
+        Ok(())
+    })
+}
+
+/// What a session that was opened is told of, and how.
+type Offer = (Updates, SessionUpdate);
 
 /// The instructions that a client adds to those of the session.
 fn persona(prompt: Option<&SystemPrompt>) -> Result<Option<PersonaCopy>, Error> {

@@ -1,5 +1,8 @@
 //! A prompt's blocks as the message that the model reads.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use base64::Engine as _;
@@ -9,11 +12,18 @@ use conjure_core::context::{reference, referred_text};
 use conjure_runtime::{Host, uploads};
 
 use super::error::invalid;
+use super::unsaved;
 
 /// The message that the person's blocks make. Files are handed to the host, which shows them to a
 /// model as far as that can look at them.
-pub(crate) fn message(host: &Host, blocks: &[ContentBlock]) -> Result<Message, Error> {
-    let said = Said::read(blocks)?;
+///
+/// Of a file that is in `unsaved` the model reads that text.
+pub(crate) fn message(
+    host: &Host,
+    blocks: &[ContentBlock],
+    unsaved: &BTreeMap<PathBuf, String>,
+) -> Result<Message, Error> {
+    let said = Said::read(blocks, unsaved)?;
     let text = said.text.trim();
     if text.is_empty() && said.files.is_empty() {
         return Err(invalid("the prompt is empty"));
@@ -45,15 +55,22 @@ struct AttachedFile {
 impl Said {
     /// What refers to something stays where it stands in the sentence; the texts of embedded
     /// resources come behind the sentence.
-    fn read(blocks: &[ContentBlock]) -> Result<Self, Error> {
+    fn read(blocks: &[ContentBlock], unsaved: &BTreeMap<PathBuf, String>) -> Result<Self, Error> {
         let mut said = Self::default();
         let mut embedded = Vec::new();
         for block in blocks {
             match block {
                 ContentBlock::Text(text) => said.text.push_str(&text.text),
                 ContentBlock::ResourceLink(link) => {
-                    said.text
-                        .push_str(&reference(&link.name, &place(&link.uri)));
+                    let place = place(&link.uri);
+                    said.text.push_str(&reference(&link.name, &place));
+                    let text = unsaved::file(&link.uri).and_then(|path| unsaved.get(&path));
+                    embedded.extend(text.map(|text| {
+                        let contents = referred_text(&place, text);
+                        format!(
+                            "`{place}` is not saved in the editor, where it is this. {contents}"
+                        )
+                    }));
                 }
                 ContentBlock::Resource(resource) => match &resource.resource {
                     EmbeddedResourceResource::TextResourceContents(contents) => {
@@ -117,10 +134,7 @@ fn unknown() -> Error {
 
 /// An address as tools take it: the path of a file, and anything else as it is.
 fn place(uri: &str) -> String {
-    let file = url::Url::parse(uri).ok();
-    let path = file.filter(|url| url.scheme() == "file");
-    let path = path.and_then(|url| url.to_file_path().ok());
-    match path {
+    match unsaved::file(uri) {
         Some(path) => path.display().to_string(),
         None => uri.to_owned(),
     }
@@ -152,9 +166,21 @@ mod tests {
             ContentBlock::ResourceLink(ResourceLink::new("page", "https://x.example/a")),
         ];
         assert_eq!(
-            Said::read(&blocks).unwrap().text,
+            Said::read(&blocks, &BTreeMap::new()).unwrap().text,
             "Compare `c.rs` (at `/w/c.rs`) with `/w/a b.rs` and `page` (at `https://x.example/a`)\
              \n\nContents of `/w/a b.rs`:\n```\nfn main() {}\n```"
+        );
+    }
+
+    #[test]
+    fn the_model_reads_a_file_that_is_not_saved_as_the_editor_shows_it() {
+        let link = || ContentBlock::ResourceLink(ResourceLink::new("c.rs", "file:///w/c.rs"));
+        let blocks = [said("Look at "), link(), said(".")];
+        let unsaved = BTreeMap::from([(PathBuf::from("/w/c.rs"), "new\n".to_owned())]);
+        assert_eq!(
+            Said::read(&blocks, &unsaved).unwrap().text,
+            "Look at `c.rs` (at `/w/c.rs`).\n\n`/w/c.rs` is not saved in the editor, where it is \
+             this. Contents of `/w/c.rs`:\n```\nnew\n```"
         );
     }
 
@@ -168,7 +194,7 @@ mod tests {
             ContentBlock::Image(image),
             ContentBlock::Resource(EmbeddedResource::new(blob)),
         ];
-        let read = Said::read(&blocks).unwrap();
+        let read = Said::read(&blocks, &BTreeMap::new()).unwrap();
         assert_eq!(read.text, "Look: `/w/x.bin`");
         let files = read.files.iter();
         let files = files.map(|file| (&*file.name, &*file.media_type, file.bytes.len()));
@@ -184,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused_in_words() {
         let image = ContentBlock::Image(ImageContent::new("not base64!", "image/png"));
-        let error = Said::read(&[image]).unwrap_err();
+        let error = Said::read(&[image], &BTreeMap::new()).unwrap_err();
         assert!(error.message.contains("`image` is no base64"), "{error:?}");
     }
 }

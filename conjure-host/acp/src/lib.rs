@@ -8,6 +8,7 @@
 
 mod agent;
 mod call_view;
+mod commands;
 mod content;
 mod defaults;
 mod edits;
@@ -21,8 +22,10 @@ mod permission;
 mod prompt;
 mod questions;
 mod settings;
+mod too_long;
 mod transport;
 mod turn_view;
+mod unsaved;
 mod updates;
 
 use serde_json::{Map, Value};
@@ -31,10 +34,11 @@ use tokio_util::sync::CancellationToken;
 
 use conjure_runtime::manager::Manager;
 
+pub use commands::{AcpCommand, AcpCommands, RunCommand};
 pub use error::AcpError;
 
 /// What sessions that a client opens are made with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct AcpOptions {
     /// The saved auth, by id or name; without it that of the session that was changed last.
     pub auth: Option<String>,
@@ -42,6 +46,8 @@ pub struct AcpOptions {
     pub model: Option<String>,
     /// Backends, names, policy, budgets and limits, in the shape of the session file.
     pub tools: Map<String, Value>,
+    /// Commands that a person can type in a prompt; nothing for none.
+    pub commands: Option<AcpCommands>,
     /// The most bytes of a message from the client; 32 MiB by default. A longer one is left out
     /// and answered with an error.
     pub max_message_bytes: usize,
@@ -53,6 +59,7 @@ impl Default for AcpOptions {
             auth: None,
             model: None,
             tools: Map::new(),
+            commands: None,
             max_message_bytes: 32 * 1024 * 1024,
         }
     }

@@ -1,7 +1,8 @@
 //! One prompt: a turn of the session, shown to the client until it is over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_client_protocol::Error;
@@ -23,13 +24,16 @@ use super::modes::{Mode, reads_only};
 use super::open_session::OpenSession;
 use super::permission::{self, Answer};
 use super::turn_view::TurnView;
-use super::updates::Updates;
-use super::{content, edits, questions};
+use super::updates::{Updates, chunk};
+use super::{content, edits, questions, unsaved};
 
 /// How long the last events of a turn may take behind its end.
 const LAST: Duration = Duration::from_secs(5);
 /// The reason that the model reads of a call that the mode does not let run.
 const READ_ONLY: &str = "the session is in its read-only mode";
+
+/// How many commands were run: what each says is a message of its own.
+static COMMANDS: AtomicU64 = AtomicU64::new(0);
 
 /// How a client stops a prompt.
 pub(crate) struct Stops {
@@ -48,7 +52,21 @@ pub(crate) async fn run(
     stops: Stops,
 ) -> Result<PromptResponse, Error> {
     let manager = connection.manager();
-    let message = content::message(manager.host(), &request.prompt)?;
+    if let Some(commands) = connection.commands()
+        && let Some(line) = commands.line(&request.prompt)
+    {
+        let said = (commands.run)(session.id.clone(), line).await;
+        let message = format!("command-{}", COMMANDS.fetch_add(1, Ordering::Relaxed));
+        let said = SessionUpdate::AgentMessageChunk(chunk(said, &message));
+        updates.send(said).await;
+        return Ok(PromptResponse::new(StopReason::EndTurn));
+    }
+    let unsaved = if connection.gives_texts() {
+        unsaved::read(&updates, &request.prompt).await
+    } else {
+        BTreeMap::new()
+    };
+    let message = content::message(manager.host(), &request.prompt, &unsaved)?;
     let wrong = |error| of_manager(&error);
     let view = manager.get(&session.id).await.map_err(wrong)?;
     let terms = terms(manager, &session).await?;

@@ -11,6 +11,8 @@ use tokio::io::{
 };
 use tokio::sync::Notify;
 
+use super::too_long::{self, IdFinder};
+
 /// Updates that may wait for a client to read them. The library's own queue has no bound.
 const MOST_WAITING: usize = 256;
 /// How every update is marked on its line; in a text the quotes are escaped.
@@ -74,7 +76,8 @@ where
     )
 }
 
-/// Reads lines. One that is longer than `most` bytes is replaced by words that are no message.
+/// Reads lines. A request that is longer than `most` bytes is replaced by one that is answered with
+/// that, and what is no request by words that are no message.
 pub(crate) fn incoming<R>(
     read: R,
     most: usize,
@@ -105,14 +108,23 @@ async fn next_line<R: AsyncRead + Unpin>(
         return Ok(None);
     }
     if line.last() != Some(&b'\n') && line.len() > most {
-        skip_line(read).await?;
-        return Ok(Some(format!("a message of more than {most} bytes")));
+        let mut finder = IdFinder::default();
+        finder.read(&line);
+        drop(line);
+        skip_line(read, &mut finder).await?;
+        let answered = too_long::in_place(finder.found().as_ref(), most);
+        return Ok(Some(answered.unwrap_or_else(|| {
+            format!("a message of more than {most} bytes")
+        })));
     }
     Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()))
 }
 
-/// Reads to the end of a line and keeps nothing of it.
-async fn skip_line<R: AsyncRead + Unpin>(read: &mut BufReader<R>) -> io::Result<()> {
+/// Reads to the end of a line and keeps nothing of it but its id.
+async fn skip_line<R: AsyncRead + Unpin>(
+    read: &mut BufReader<R>,
+    finder: &mut IdFinder,
+) -> io::Result<()> {
     loop {
         let buffered = read.fill_buf().await?;
         if buffered.is_empty() {
@@ -120,6 +132,7 @@ async fn skip_line<R: AsyncRead + Unpin>(read: &mut BufReader<R>) -> io::Result<
         }
         let end = buffered.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(buffered.len(), |end| end + 1);
+        finder.read(buffered.get(..taken).unwrap_or_default());
         read.consume(taken);
         if end.is_some() {
             return Ok(());
@@ -146,6 +159,13 @@ mod tests {
             lines,
             ["{\"a\":1}", "a message of more than 10 bytes", "last"]
         );
+        let input = "{\"params\":\"0123456789\",\"id\":3}\nlast";
+        let lines: Vec<String> = incoming(input.as_bytes(), 10)
+            .map(|line| line.unwrap())
+            .collect()
+            .await;
+        assert!(lines[0].contains("\"id\":3"), "{lines:?}");
+        assert_eq!(lines[1], "last");
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use conjure_providers::auths::{Auths, KeySources};
 use conjure_runtime::manager::{Manager, ManagerOptions};
 use tokio_util::sync::CancellationToken;
 
+use super::acp_commands;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
@@ -52,16 +53,18 @@ pub(crate) async fn run(global: &Global, args: AcpArgs) -> Result<Exit, CliError
     // Before anything of a plugin's can read or print.
     let streams = take_streams().map_err(no_streams)?;
     let mut signals = Signals::listen()?;
-    let options = AcpOptions {
-        auth: args.auth.clone(),
-        model: args.model.clone(),
-        tools: match &args.tools {
-            Some(file) => tools(file)?,
-            None => AcpOptions::default().tools,
-        },
-        ..AcpOptions::default()
+    let tools = match &args.tools {
+        Some(file) => tools(file)?,
+        None => AcpOptions::default().tools,
     };
     let manager = signals.unless(manager(global, &args.plugins)).await?;
+    let options = AcpOptions {
+        commands: Some(acp_commands::of(global, &manager)),
+        auth: args.auth.clone(),
+        model: args.model.clone(),
+        tools,
+        ..AcpOptions::default()
+    };
     let (input, output) = streams.open().map_err(no_streams)?;
     let end = CancellationToken::new();
     let host = AcpHost::new(manager.clone(), options);

@@ -6,6 +6,7 @@
 //! `error.rs` is what a verb fails with and how each error ends the program.
 
 mod acp;
+mod acp_commands;
 mod args;
 mod attachments;
 mod auth;
@@ -179,7 +180,8 @@ Environment:
   NO_COLOR             no colours
   CONJURE_SCREEN_READER
                        a chat on a terminal prints line by line, and redraws nothing
-  CONJURE_IMAGES       how a chat shows images: kitty, iterm2 or off; else as the terminal says itself
+  CONJURE_IMAGES       how a chat shows images: kitty, iterm2 or off; else as the terminal says
+                       itself
   VISUAL, EDITOR       the editor that Ctrl-G gives a message to";
 
 #[derive(Subcommand)]

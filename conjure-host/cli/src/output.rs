@@ -49,6 +49,33 @@ pub(crate) fn tell_face(update: Update) -> bool {
     false
 }
 
+tokio::task_local! {
+    /// What a task prints that is to be told elsewhere.
+    static CAPTURED: Mutex<String>;
+}
+
+/// Does something, and gives back what it printed meanwhile, without styles.
+pub(crate) async fn captured(work: impl Future<Output = ()>) -> String {
+    let capturing = async {
+        work.await;
+        CAPTURED.with(|printed| {
+            std::mem::take(&mut *printed.lock().unwrap_or_else(PoisonError::into_inner))
+        })
+    };
+    let printed = CAPTURED.scope(Mutex::default(), capturing).await;
+    anstream::adapter::strip_str(&printed).to_string()
+}
+
+/// Whether what the task prints is told elsewhere.
+fn is_captured(text: &str) -> bool {
+    let take = |printed: &Mutex<String>| {
+        let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+        printed.push_str(text);
+        printed.push('\n');
+    };
+    CAPTURED.try_with(take).is_ok()
+}
+
 /// Whether a face took the text, which it cleans itself.
 fn faced(text: &str) -> bool {
     face().is_some() && tell_face(Update::Print(text.to_owned()))
@@ -65,7 +92,7 @@ pub(crate) fn log(text: &str) -> std::io::Result<()> {
 /// Prints a line of the result.
 pub(crate) fn line(text: impl Display) {
     let text = text.to_string();
-    if faced(&text) {
+    if is_captured(&text) || faced(&text) {
         return;
     }
     let _ = writeln!(anstream::stdout(), "{}", for_terminal(&text));
@@ -82,7 +109,7 @@ pub(crate) fn piece(text: impl Display) {
 /// Prints a line beside the result.
 pub(crate) fn aside(text: impl Display) {
     let text = text.to_string();
-    if faced(&text) {
+    if is_captured(&text) || faced(&text) {
         return;
     }
     let _ = writeln!(anstream::stderr(), "{}", for_terminal(&text));

@@ -84,6 +84,14 @@ impl SavedSessions {
         Self::of(global, plugins.host(global).watch(true)).await
     }
 
+    /// Those of a manager that runs here.
+    pub(crate) fn over(manager: Manager) -> Self {
+        Self {
+            manager,
+            server: None,
+        }
+    }
+
     async fn of(global: &Global, builder: HostBuilder) -> Result<Self, CliError> {
         let server = RemoteServer::find(&global.data_dir());
         let store = global.store().await?;

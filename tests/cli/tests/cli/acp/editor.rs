@@ -1,6 +1,7 @@
 //! An editor: a client made with the protocol's own library, and `conjure acp` at the other end.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,9 @@ use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, ContentBlock, CreateElicitationRequest, CreateElicitationResponse,
     InitializeRequest, InitializeResponse, NewSessionRequest, PromptRequest, PromptResponse,
-    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome, SessionId, SessionNotification, SessionUpdate, TextContent,
-    ToolCall, ToolCallStatus,
+    ReadTextFileRequest, ReadTextFileResponse, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SelectedPermissionOutcome, SessionId, SessionNotification,
+    SessionUpdate, TextContent, ToolCall, ToolCallStatus,
 };
 use agent_client_protocol::{Agent, ByteStreams, Client, Error};
 use conjure_kit::{Cli, Running};
@@ -31,6 +32,8 @@ pub(super) struct Editor {
     choices: Arc<Mutex<VecDeque<String>>>,
     /// The forms that were shown.
     pub(super) forms: Arc<Mutex<Vec<Value>>>,
+    /// Texts of files as they are shown, and not saved.
+    pub(super) shown: Arc<Mutex<BTreeMap<PathBuf, String>>>,
     /// What the person answers to a form.
     pub(super) form_answer: Arc<Mutex<Option<Value>>>,
 }
@@ -82,6 +85,7 @@ async fn connected<T>(
     talk: impl AsyncFnOnce(Talk) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     let (updates, asked, form) = (editor.clone(), editor.clone(), editor.clone());
+    let shown = editor.clone();
     Client
         .v1()
         .name("editor")
@@ -108,6 +112,16 @@ async fn connected<T>(
                     };
                     responder.respond(RequestPermissionResponse::new(chosen))
                 })
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ReadTextFileRequest, responder, _| {
+                let shown = shown.shown.lock().unwrap().get(&request.path).cloned();
+                match shown {
+                    Some(text) => responder.respond(ReadTextFileResponse::new(text)),
+                    None => responder.respond_with_error(Error::invalid_params()),
+                }
             },
             agent_client_protocol::on_receive_request!(),
         )

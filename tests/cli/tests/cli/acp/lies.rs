@@ -6,13 +6,19 @@ use serde_json::{Value, json};
 
 use super::{acp, stage};
 
-/// Sends a line and gives the answer, which is the next line.
+/// Sends a line and gives the answer, which is the next line that is no update of a session.
 fn told(running: &mut Running, lines: &mut usize, line: &str) -> Value {
     running.send_line(line).unwrap();
-    *lines += 1;
-    let all = running.wait_for_lines(*lines).unwrap();
-    let line = all.lines().nth(*lines - 1).unwrap();
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    loop {
+        *lines += 1;
+        let all = running.wait_for_lines(*lines).unwrap();
+        let line = all.lines().nth(*lines - 1).unwrap();
+        let said: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        if said["method"] != "session/update" {
+            return said;
+        }
+    }
 }
 
 #[test]

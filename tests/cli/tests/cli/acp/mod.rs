@@ -1,5 +1,6 @@
 //! `conjure acp`: an editor that speaks the Agent Client Protocol.
 
+mod commands;
 mod deciding;
 mod editor;
 mod faults;

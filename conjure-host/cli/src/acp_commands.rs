@@ -1,0 +1,58 @@
+//! The commands of a chat, as a person types them in an editor.
+
+use std::sync::Arc;
+
+use conjure_acp::{AcpCommand, AcpCommands};
+use conjure_runtime::manager::{Manager, TurnTerms};
+
+use super::args::Global;
+use super::chat_commands::{COMMANDS, run, told};
+use super::chat_session::{ChatSession, SavedChat, models};
+use super::output;
+use super::sessions::SavedSessions;
+use super::transcript::Transcript;
+
+/// Those that an editor has itself, or that are of a terminal.
+const LEFT_OUT: [&str; 3] = ["/save", "/help", "/quit"];
+
+/// The commands, for sessions of this manager.
+pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
+    let offered = COMMANDS
+        .iter()
+        .filter(|command| !LEFT_OUT.contains(&command.name));
+    let list = offered.map(|command| AcpCommand {
+        name: command.name.trim_start_matches('/').to_owned(),
+        arguments: command.arguments.to_owned(),
+        help: command.help.to_owned(),
+    });
+    let (manager, auths, models) = (manager.clone(), global.auths(), models(global));
+    AcpCommands {
+        list: list.collect(),
+        run: Arc::new(move |session, line| {
+            let mut chat = ChatSession::Saved(Box::new(SavedChat {
+                sessions: SavedSessions::over(manager.clone()),
+                auths: auths.clone(),
+                name: session.clone(),
+                id: session,
+                terms: TurnTerms::default(),
+                models: models.clone(),
+            }));
+            let running = output::captured(async move {
+                let done = run(&mut chat, &line, &mut Transcript::new(false)).await;
+                if let Err(error) = done {
+                    told(&error);
+                }
+            });
+            Box::pin(async move { shown(Box::pin(running).await.trim_end()) })
+        }),
+    }
+}
+
+/// A text as it is, for an editor that reads Markdown.
+fn shown(text: &str) -> String {
+    if !text.contains('\n') {
+        return text.trim().to_owned();
+    }
+    let fence = if text.contains("```") { "~~~~" } else { "```" };
+    format!("{fence}\n{text}\n{fence}")
+}
