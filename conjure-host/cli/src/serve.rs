@@ -143,7 +143,10 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     if global.json {
         output::json_line(&json!({ "url": server.url(), "token_file": token_file }));
     } else {
-        output::line(format_args!("Serving the page and the API at {}", server.url()));
+        output::line(format_args!(
+            "Serving the page and the API at {}",
+            server.url()
+        ));
         tokens::tell(&token_file);
         output::aside(format_args!(
             "A browser is let in by this link, once, within ten minutes (`conjure serve --link` \

@@ -155,6 +155,7 @@ impl ImageSize {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Order {
     Big,
     Little,

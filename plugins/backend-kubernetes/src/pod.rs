@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::config::KubernetesSettings;
+use crate::config::{KubernetesSettings, PullPolicy};
 use crate::owner::SESSION;
 
 /// The only other place that can be written to.
@@ -28,11 +28,10 @@ pub(crate) fn manifest(
         "cpu": format!("{:.0}m", (settings.cpus * 1_000.0).max(1.0)),
     });
     let empty = json!({ "sizeLimit": format!("{}Mi", settings.disk_mb) });
-    let mut work = json!({ "name": "work" });
-    match &settings.volume_claim {
-        Some(claim) => work["persistentVolumeClaim"] = json!({ "claimName": claim }),
-        None => work["emptyDir"] = empty.clone(),
-    }
+    let work = match &settings.volume_claim {
+        Some(claim) => json!({ "name": "work", "persistentVolumeClaim": { "claimName": claim } }),
+        None => json!({ "name": "work", "emptyDir": empty }),
+    };
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
     let mut env = vec![json!({ "name": "HOME", "value": TMP })];
     let own = settings.env.iter().filter(|(name, _)| *name != "HOME");
@@ -66,7 +65,7 @@ pub(crate) fn manifest(
             "containers": [{
                 "name": CONTAINER,
                 "image": settings.image,
-                "imagePullPolicy": settings.image_pull_policy.map(|policy| policy.word()),
+                "imagePullPolicy": settings.image_pull_policy.map(PullPolicy::word),
                 "command": [settings.shell, "-c", lasts(settings)],
                 "workingDir": settings.working_dir,
                 "env": env,

@@ -127,11 +127,11 @@ mod tests {
 
     use super::*;
 
-    fn of(status: Value) -> PodState {
+    fn of(status: &Value) -> PodState {
         state(&serde_json::from_value(json!({ "metadata": {}, "status": status })).unwrap())
     }
 
-    fn in_container(state: Value) -> Value {
+    fn in_container(state: &Value) -> Value {
         json!({ "phase": "Pending", "containerStatuses": [{
             "name": "work", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
             "state": state,
@@ -140,17 +140,17 @@ mod tests {
 
     #[test]
     fn what_may_come_is_waited_for_and_what_never_does_is_not() {
-        assert_eq!(of(json!({})), PodState::Waits(String::new()));
+        assert_eq!(of(&json!({})), PodState::Waits(String::new()));
         assert_eq!(
-            of(in_container(
-                json!({ "waiting": { "reason": "ContainerCreating" } })
+            of(&in_container(
+                &json!({ "waiting": { "reason": "ContainerCreating" } })
             )),
             PodState::Waits("ContainerCreating".to_owned())
         );
-        assert_eq!(of(in_container(json!({ "running": {} }))), PodState::Runs);
+        assert_eq!(of(&in_container(&json!({ "running": {} }))), PodState::Runs);
         for (status, words) in [
             (
-                in_container(json!({ "waiting": {
+                in_container(&json!({ "waiting": {
                     "reason": "ImagePullBackOff", "message": "Back-off pulling image \"x\"" } })),
                 ["Back-off pulling image", "`image`"],
             ),
@@ -163,16 +163,16 @@ mod tests {
                 ["DeadlineExceeded", "`active_deadline_s`"],
             ),
             (
-                in_container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } })),
+                in_container(&json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } })),
                 ["OOMKilled, exit code 137", "`memory_mb`"],
             ),
         ] {
-            let PodState::Over(text) = of(status) else {
+            let PodState::Over(text) = of(&status) else {
                 panic!("{words:?} is waited for")
             };
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
         }
-        let waits = of(json!({ "phase": "Pending", "conditions": [{
+        let waits = of(&json!({ "phase": "Pending", "conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/3 nodes are available" }] }));
         let PodState::Waits(text) = waits else {

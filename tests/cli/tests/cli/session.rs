@@ -324,7 +324,9 @@ fn a_conversation_in_a_session_goes_from_thread_to_thread() {
 pub(crate) fn server(workspace: &Workspace, args: &str) -> conjure_kit::Running {
     let args = format!("serve --listen 127.0.0.1:0 {args}");
     let server = conjure(workspace, &args).start().unwrap();
-    server.wait_for_stdout("Serving the page and the API at").unwrap();
+    server
+        .wait_for_stdout("Serving the page and the API at")
+        .unwrap();
     server
 }
 

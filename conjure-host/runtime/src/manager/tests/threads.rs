@@ -10,7 +10,7 @@ use crate::artifacts::FileError;
 use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, lock};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
-use conjure_store::{RunState, StoreError};
+use conjure_store::{RunState, StoreError, ThreadMark};
 
 #[tokio::test]
 async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can() {
@@ -197,7 +197,11 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     for text in ["one", "two", "three"] {
         stage.say(&session, text).await;
         let inner = &stage.manager.inner;
-        let mut word = inner.words.follow(&thread);
+        let mark = ThreadMark {
+            label: String::new(),
+            cleared_upto: 0,
+        };
+        let mut word = inner.words.follow(&thread, mark);
         let closed = async {
             while !lock(&inner.live).is_empty() {
                 word.told().await;
