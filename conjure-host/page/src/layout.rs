@@ -103,6 +103,7 @@ fn sidebar(request: &PageRequest, view: &View<'_>) -> Markup {
             form role="search" aria-label="Search all chats" method="get" action="/search" {
                 input #search type="search" name="q" required maxlength=(search::LONGEST) data-key="g s"
                     placeholder="Search" aria-label="Search all chats" autocomplete="off";
+                button #menu-search-go { "Go" }
             }
             nav aria-label="Main" {
                 ul {
