@@ -510,7 +510,10 @@ fn a_prompt_goes_when_somebody_else_has_settled_it() {
         answered.await.unwrap();
     });
     // What is typed now is for the question that is still open.
-    running.wait_for_stdout("echo lit > lamp").unwrap();
+    let asked = |said: &str| said.matches("Allow it?").count() == 2;
+    running
+        .wait_until_stdout("the next call asks", asked)
+        .unwrap();
     running.send_line("y").unwrap();
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
