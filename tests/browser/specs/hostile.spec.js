@@ -151,6 +151,8 @@ test('hostile names of files and plugins, and a line without an end', async ({ p
   const said = await server.api('POST', '/sessions/site/turns', { text: 'y'.repeat(50_000) });
   await server.api('GET', `/turns/${said.turn}?wait=20`);
   await page.goto('/sessions/site');
+  // What is far from sight is put away.
+  await page.evaluate(() => scrollTo(0, 0));
   await expect(page.locator('ul.files li').first()).toBeVisible();
   await harmless(page, 'files');
   expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
