@@ -20,7 +20,7 @@ use crate::{artifacts::Built, demo, dist, files, linker, repo};
 /// the HTML of what a model says, and the chat on a terminal eleven more.
 const MOST_CRATES: usize = 502;
 /// Bytes of the stripped release `conjure`.
-const MOST_BYTES: u64 = 42_000_000;
+const MOST_BYTES: u64 = 43_000_000;
 
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
