@@ -157,7 +157,7 @@ pub(crate) fn elsewhere(
 pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
     let change = InstalledPlugins::of(&global.data_dir()).remove(name)?;
     report(global, &change);
-    if !global.json {
+    if !global.json && change.from.is_some() {
         output::line(format_args!(
             "  `conjure plugin rollback {}` puts it back",
             output::clean(name)

@@ -112,6 +112,18 @@ fn beside(path: &Path) -> std::path::PathBuf {
     path.with_file_name(format!(".{name}.{}.{number}.tmp", std::process::id()))
 }
 
+/// Of a file that was to become another one, the number of the process that wrote it: what it leaves
+/// that ended in the middle.
+pub fn writer_of(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let name = name.strip_prefix('.')?.strip_suffix(".tmp")?;
+    let mut parts = name.rsplitn(3, '.');
+    let (number, process) = (parts.next()?, parts.next()?);
+    parts.next().filter(|name| !name.is_empty())?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (is_number(number) && is_number(process)).then_some(process)
+}
+
 fn private_file(path: &Path) -> io::Result<std::fs::File> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,10 +1,17 @@
-//! What was changed about installed plugins: a line for each change, which stays.
+//! What was changed about installed plugins: a line for each change, which stays, and the builds that
+//! can be put back.
 
+use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
 
 use conjure_config::fs;
 
-use super::{InstallChange, InstallError, InstalledPlugins};
+use super::installed_build::Form;
+use super::{InstallChange, InstallError, InstalledPlugins, Sha256};
+
+/// Changes of one plugin whose builds are kept.
+const KEPT: usize = 10;
 
 impl InstalledPlugins {
     /// What was changed, the oldest first: of one plugin, or of all.
@@ -38,6 +45,38 @@ impl InstalledPlugins {
             history.write_all(b"\n")?;
         }
         Ok(history)
+    }
+
+    /// Removes kept libraries that only older changes name.
+    pub(super) fn sweep(&self, name: &str) -> Result<(), InstallError> {
+        let builds = |changes: &[InstallChange]| -> HashSet<Sha256> {
+            let builds = changes.iter().flat_map(|change| [&change.from, &change.to]);
+            builds.flatten().map(|build| build.sha256).collect()
+        };
+        let own = self.history(Some(name))?;
+        let (old, new) = own.split_at(own.len().saturating_sub(KEPT));
+        let others = self.history(None)?;
+        let others: Vec<_> = others
+            .into_iter()
+            .filter(|one| one.plugin != name)
+            .collect();
+        let needed: HashSet<Sha256> = &builds(new) | &builds(&others);
+        for gone in builds(old).difference(&needed) {
+            fs::remove_file(self.kept(gone));
+        }
+        Ok(())
+    }
+
+    /// Where a build is kept, if it is.
+    pub(super) fn kept(&self, sha256: &Sha256) -> PathBuf {
+        let others = [Form::Program, Form::Skill].into_iter();
+        let mut others = others.map(|form| self.kept_as(sha256, form));
+        let other = others.find(|path| path.is_file());
+        other.unwrap_or_else(|| self.kept_as(sha256, Form::Library))
+    }
+
+    pub(super) fn kept_as(&self, sha256: &Sha256, form: Form) -> PathBuf {
+        self.history.join(format!("{sha256}.{}", form.extension()))
     }
 }
 

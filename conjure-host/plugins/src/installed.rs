@@ -5,7 +5,6 @@
 //! replaced or removed is kept, so that it can be put back. Skill folders out of packages are among
 //! the plugins here, though they lie with the user's skills.
 
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,9 +19,6 @@ use super::{
     InstallAction, InstallChange, InstallError, InstalledVersion, LockedPlugin, PackagedPlugins,
     PluginFile, PluginLock, Sha256, libraries, program,
 };
-
-/// Changes of one plugin whose libraries are kept.
-const KEPT: usize = 10;
 
 /// The installed plugins of a data directory.
 #[derive(Debug, Clone)]
@@ -367,6 +363,10 @@ impl InstalledPlugins {
         if to.is_some() {
             self.lock().set(name, package)?;
         }
+        if form == Form::Skill && pending.change.from.is_none() {
+            // Somebody changed it, or it is no skill any more: nothing else has what was written there.
+            self.skills.set_aside(name, pending.change.at_ms)?;
+        }
         let placed = match to {
             Some((bytes, _)) => self.place(&pending.path, bytes),
             None => self.take_away(name),
@@ -376,12 +376,12 @@ impl InstalledPlugins {
             Ok(()) => self.remove_others(name, &pending.path)?,
             Err(error) => {
                 self.lock().set(name, pending.locked.clone())?;
-                self.end(&pending);
+                self.end();
                 return Err(error);
             }
         }
         note(&mut history, &pending.change)?;
-        self.end(&pending);
+        self.end();
         let change = pending.change;
         if let Err(error) = self.sweep(name) {
             tracing::warn!("kept builds of {name} cannot be looked through: {error}");
@@ -432,8 +432,27 @@ impl InstalledPlugins {
         Ok(fs::write_atomic(path, bytes)?)
     }
 
+    /// Removes this build of a plugin, wherever it lies, and nothing else.
+    pub(super) fn remove_build(
+        &self,
+        name: &str,
+        build: Option<&InstalledVersion>,
+    ) -> Result<(), InstallError> {
+        let Some(build) = build else { return Ok(()) };
+        for there in self.builds(name)? {
+            if there.sha256 != build.sha256 {
+                continue;
+            }
+            match there.form {
+                Form::Skill => self.skills.take_away(name)?,
+                Form::Library | Form::Program => std::fs::remove_file(&there.path)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Removes every file of a plugin, or the folder of a skill.
-    pub(super) fn take_away(&self, name: &str) -> Result<(), InstallError> {
+    fn take_away(&self, name: &str) -> Result<(), InstallError> {
         for file in self.files(name)? {
             std::fs::remove_file(&file.path)?;
         }
@@ -444,31 +463,11 @@ impl InstalledPlugins {
     }
 
     /// Removes the other files of a plugin.
-    pub(super) fn remove_others(&self, name: &str, path: &Path) -> Result<(), InstallError> {
+    fn remove_others(&self, name: &str, path: &Path) -> Result<(), InstallError> {
         for other in self.files(name)? {
             if other.path != path {
                 std::fs::remove_file(&other.path)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Removes kept libraries that only older changes name.
-    fn sweep(&self, name: &str) -> Result<(), InstallError> {
-        let builds = |changes: &[InstallChange]| -> HashSet<Sha256> {
-            let builds = changes.iter().flat_map(|change| [&change.from, &change.to]);
-            builds.flatten().map(|build| build.sha256).collect()
-        };
-        let own = self.history(Some(name))?;
-        let (old, new) = own.split_at(own.len().saturating_sub(KEPT));
-        let others = self.history(None)?;
-        let others: Vec<_> = others
-            .into_iter()
-            .filter(|one| one.plugin != name)
-            .collect();
-        let needed: HashSet<Sha256> = &builds(new) | &builds(&others);
-        for gone in builds(old).difference(&needed) {
-            fs::remove_file(self.kept(gone));
         }
         Ok(())
     }
@@ -526,18 +525,6 @@ impl InstalledPlugins {
             number += 1;
         }
         Ok(path)
-    }
-
-    /// Where a build is kept, if it is.
-    fn kept(&self, sha256: &Sha256) -> PathBuf {
-        let others = [Form::Program, Form::Skill].into_iter();
-        let mut others = others.map(|form| self.kept_as(sha256, form));
-        let other = others.find(|path| path.is_file());
-        other.unwrap_or_else(|| self.kept_as(sha256, Form::Library))
-    }
-
-    fn kept_as(&self, sha256: &Sha256, form: Form) -> PathBuf {
-        self.history.join(format!("{sha256}.{}", form.extension()))
     }
 
     /// One change at a time, whoever makes it; what one before left half is ended first.

@@ -143,10 +143,31 @@ impl SkillPlaces {
         match exchanged {
             Ok(()) => Ok(()),
             Err(_) => {
-                fs::rename(path, staging.join("old"))?;
-                fs::rename(&new.dir, path)
+                let old = staging.join("old");
+                fs::rename(path, &old)?;
+                fs::rename(&new.dir, path).inspect_err(|_| {
+                    // Nothing is lost where the new one cannot come.
+                    let _ = fs::rename(&old, path);
+                })
             }
         }
+    }
+
+    /// Moves the folder of a skill, if there is one, to where nobody looks for skills.
+    pub(crate) fn set_aside(&self, name: &str, at_ms: i64) -> io::Result<()> {
+        let (Some(path), Some(root)) = (self.path(name), self.root.as_ref()) else {
+            return Ok(());
+        };
+        if std::fs::symlink_metadata(&path).is_err() {
+            return Ok(());
+        }
+        let aside = root.with_file_name("altered");
+        fs::create_private_dir(&aside)?;
+        let aside = aside.join(format!("{name}-{at_ms}"));
+        fs::rename(&path, &aside)?;
+        let aside = aside.display();
+        tracing::warn!("the skill {name} was not what its package had; as it was it is in {aside}");
+        Ok(())
     }
 
     /// Takes the folder of a skill away, in one step.

@@ -127,6 +127,14 @@ impl Loader {
     /// # Errors
     /// The first check that fails.
     pub fn load(&self, path: &Path, named: bool) -> Result<LoadedPlugin, PluginError> {
+        match self.load_once(path, named) {
+            // It may have been replaced, and its lock with it, while it was read.
+            Err(PluginError::Locked { .. }) => self.load_once(path, named),
+            loaded => loaded,
+        }
+    }
+
+    fn load_once(&self, path: &Path, named: bool) -> Result<LoadedPlugin, PluginError> {
         let candidate = LibraryCandidate::open(path)?;
         match known::look_up(&self.store, &candidate) {
             Some(library) => self.load_known(library, &candidate, named),

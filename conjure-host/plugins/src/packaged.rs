@@ -146,7 +146,7 @@ impl PackagedPlugins {
             Some(version) => Err(altered(format!(
                 "it came in a package as {name} {version} ({}) and is not what that had. `conjure \
                  plugin install` puts back what the lock names, `conjure plugin remove {name}` makes \
-                 room for one of your own",
+                 room for one of your own; either keeps what was changed in ~/.conjure/altered",
                 self.lock.path().display()
             ))),
         }

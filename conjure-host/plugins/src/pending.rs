@@ -11,7 +11,7 @@ use conjure_config::fs;
 use serde::{Deserialize, Serialize};
 
 use super::install_history::note;
-use super::installed_build::archive;
+use super::installed_build::{archive, is_running};
 use super::{InstallChange, InstallError, InstalledPlugins, LockedPlugin, Sha256};
 
 /// A change that has begun.
@@ -51,7 +51,7 @@ impl InstalledPlugins {
     }
 
     /// Notes that it is over.
-    pub(super) fn end(&self, _: &PendingChange) {
+    pub(super) fn end(&self) {
         fs::remove_file(self.pending());
     }
 
@@ -78,7 +78,7 @@ impl InstalledPlugins {
             return Ok(());
         };
         self.finish(&pending)?;
-        self.end(&pending);
+        self.end();
         Ok(())
     }
 
@@ -93,10 +93,11 @@ impl InstalledPlugins {
         match &change.to {
             Some(to) => {
                 self.lock().set(name, to.package.as_deref().cloned())?;
-                self.remove_others(name, &pending.path)?;
+                // What came there since by hand is not what the change was about.
+                self.remove_build(name, change.from.as_ref())?;
             }
             None => {
-                self.take_away(name)?;
+                self.remove_build(name, change.from.as_ref())?;
                 self.lock().set(name, None)?;
             }
         }
@@ -111,8 +112,8 @@ impl InstalledPlugins {
     fn leftovers(&self) -> Vec<PathBuf> {
         let data_dir = self.dir().parent().unwrap_or(Path::new(""));
         let is_left = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"))
+            let writer = fs::writer_of(path);
+            writer.is_some_and(|writer| !is_running(writer)) && path.is_file()
         };
         let is_own = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -127,5 +128,163 @@ impl InstalledPlugins {
         let mut own = within(data_dir);
         own.retain(is_own);
         [within(self.dir()), within(&self.history), own].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::installed_build::SkillPlaces;
+    use super::super::{InstallAction, InstalledVersion};
+    use super::*;
+
+    const OLD: &str = "---\nname: x\ndescription: Does it\n---\nOld.\n";
+    const NEW: &str = "---\nname: x\ndescription: Does it\n---\nNew.\n";
+
+    /// Skills of a data directory, in which a change may have ended anywhere.
+    struct Bed {
+        dir: tempfile::TempDir,
+        installed: InstalledPlugins,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let mut installed = InstalledPlugins::of(&dir.path().join("data"));
+            installed.skills = SkillPlaces::below(dir.path().join("home/skills"));
+            fs::create_private_dir(&installed.history).unwrap();
+            Self { dir, installed }
+        }
+
+        fn place(&self) -> PathBuf {
+            self.dir.path().join("home/skills/x")
+        }
+
+        fn put(&self, text: &str) -> Sha256 {
+            fs::create_private_dir(self.place()).unwrap();
+            fs::write(self.place().join("SKILL.md"), text).unwrap();
+            Sha256::of(&archive(&self.place()).unwrap())
+        }
+
+        fn there(&self) -> Option<String> {
+            fs::read_to_string(self.place().join("SKILL.md")).ok()
+        }
+
+        fn lock(&self, skill: Option<Sha256>) -> Option<LockedPlugin> {
+            let locked = skill.map(|skill| LockedPlugin {
+                name: "x".to_owned(),
+                version: "1.0.0".to_owned(),
+                source: "x".to_owned(),
+                index: None,
+                sha256: Sha256::of(b"package"),
+                signer: None,
+                manifest: None,
+                skill: Some(skill),
+                libraries: [].into(),
+            });
+            self.installed.lock().set("x", locked.clone()).unwrap();
+            locked
+        }
+
+        fn pending(&self, from: Option<Sha256>, to: Option<Sha256>) -> PendingChange {
+            let version = |package: Option<LockedPlugin>| {
+                let sha256 = package.as_ref()?.skill?;
+                Some(InstalledVersion {
+                    version: "1.0.0".to_owned(),
+                    sha256,
+                    package: package.map(Box::new),
+                })
+            };
+            let to = version(to.and_then(|to| self.lock(Some(to))));
+            let locked = self.lock(from);
+            PendingChange {
+                change: InstallChange {
+                    at_ms: 5,
+                    action: InstallAction::Add,
+                    plugin: "x".to_owned(),
+                    from: version(locked.clone()),
+                    to,
+                },
+                locked,
+                path: self.place(),
+            }
+        }
+
+        fn locked(&self) -> Option<Sha256> {
+            self.installed.lock().plugin("x").unwrap()?.skill
+        }
+    }
+
+    #[test]
+    fn a_change_that_ended_before_its_build_was_there_is_taken_back() {
+        let bed = Bed::new();
+        let new = bed.put(NEW);
+        let old = bed.put(OLD);
+        let pending = bed.pending(Some(old), Some(new));
+        bed.installed.begin(&pending).unwrap();
+        // The lock may say the new one already.
+        bed.lock(Some(new));
+        assert!(bed.installed.end_halves().unwrap());
+        assert_eq!(
+            (bed.locked(), bed.there().as_deref()),
+            (Some(old), Some(OLD))
+        );
+        assert!(bed.installed.history(None).unwrap().is_empty());
+        assert!(
+            !bed.installed.end_halves().unwrap(),
+            "there is nothing more"
+        );
+    }
+
+    #[test]
+    fn a_change_whose_build_is_there_is_brought_to_its_end_once() {
+        let bed = Bed::new();
+        let old = bed.put(OLD);
+        let new = bed.put(NEW);
+        let pending = bed.pending(Some(old), Some(new));
+        for _ in ["before it was noted", "behind that"] {
+            bed.installed.begin(&pending).unwrap();
+            assert!(bed.installed.end_halves().unwrap());
+            assert_eq!(
+                (bed.locked(), bed.there().as_deref()),
+                (Some(new), Some(NEW))
+            );
+            let noted = bed.installed.history(Some("x")).unwrap();
+            assert_eq!(noted, std::slice::from_ref(&pending.change));
+        }
+    }
+
+    #[test]
+    fn a_removal_takes_what_it_was_about_and_nothing_that_came_since() {
+        let bed = Bed::new();
+        let old = bed.put(OLD);
+        let pending = bed.pending(Some(old), None);
+        bed.installed.begin(&pending).unwrap();
+        assert!(bed.installed.end_halves().unwrap());
+        assert_eq!((bed.locked(), bed.there()), (None, None));
+        bed.lock(Some(old));
+        bed.put("---\nname: x\ndescription: My own\n---\nMine.\n");
+        bed.installed.begin(&pending).unwrap();
+        assert!(bed.installed.end_halves().unwrap());
+        assert!(bed.there().unwrap().contains("Mine."));
+    }
+
+    #[test]
+    fn only_what_a_writer_left_that_is_gone_is_removed() {
+        let bed = Bed::new();
+        let plugins = bed.installed.dir().to_owned();
+        fs::create_private_dir(&plugins).unwrap();
+        let own = format!(".libx.so.{}.0.tmp", std::process::id());
+        let names = [own.as_str(), ".state.json.tmp", ".x.tmp", "x.1.2.tmp"];
+        // No process has the highest number that there may be.
+        let left = ".libx.so.4194304.7.tmp";
+        for name in names.iter().chain([&left]) {
+            fs::write(plugins.join(name), "x").unwrap();
+        }
+        assert!(bed.installed.end_halves().unwrap());
+        assert!(!plugins.join(left).exists());
+        for name in names {
+            assert!(plugins.join(name).exists(), "{name}");
+        }
+        assert!(!bed.installed.has_halves());
     }
 }

@@ -17,7 +17,7 @@ use super::toolbox_error::{ToolboxError, names};
 use super::watching::{BackendChange, BackendChanges};
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, LoadedFolder};
-use conjure_plugins::{InstanceDirs, LoadedPlugin};
+use conjure_plugins::{InstanceDirs, LoadedPlugin, PackagedPlugins};
 
 /// Time for a backend of a session that runs to be there: what waits for it goes on without it then.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -188,13 +188,18 @@ impl Attaching {
 
     fn folders(&self, spec: &BackendSpec) -> Result<Vec<Arc<LoadedFolder>>, ToolboxError> {
         let unpack_to = self.request_context.exchange_dir.join("skills");
+        let packaged = PackagedPlugins::of(&self.instances.data_dir);
         let mut folders = Vec::new();
         for path in spec.skills.iter().flatten() {
-            let loaded = skill_folders::load(Path::new(path), &unpack_to).map_err(|source| {
-                ToolboxError::Folder {
-                    backend: spec.instance().to_owned(),
-                    source,
-                }
+            let loaded = skill_folders::load(Path::new(path), &unpack_to);
+            // One that came in a package is what that had, whoever names it.
+            let loaded = loaded.and_then(|loaded| {
+                packaged.judge_skill(&loaded.dir)?;
+                Ok(loaded)
+            });
+            let loaded = loaded.map_err(|source| ToolboxError::Folder {
+                backend: spec.instance().to_owned(),
+                source,
             })?;
             for diagnostic in &loaded.diagnostics {
                 tracing::warn!(skill = %loaded.folder.name.as_str(), "{}", diagnostic.message);

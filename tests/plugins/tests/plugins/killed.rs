@@ -60,13 +60,19 @@ fn of_two_installations_at_once_one_is_there_whole() {
     let packages = ["0.1.0", "0.2.0"].map(|it| author.package(it).display().to_string());
     let key = author.key();
     for _ in 0..4 {
-        std::thread::scope(|scope| {
-            for package in &packages {
-                let (team, key) = (&team, &key);
-                // The one that was overtaken may say so.
-                scope.spawn(move || team.run(["install", package, "--yes", "--signer", key]));
-            }
+        let codes: Vec<Option<i32>> = std::thread::scope(|scope| {
+            let installing: Vec<_> = packages
+                .iter()
+                .map(|package| {
+                    let (team, key) = (&team, &key);
+                    scope.spawn(move || team.run(["install", package, "--yes", "--signer", key]))
+                })
+                .collect();
+            let ended = installing.into_iter().map(|one| one.join().unwrap().code);
+            ended.collect()
         });
+        // The one that was overtaken may say so.
+        assert!(codes.contains(&Some(0)), "{codes:?}");
         assert!(team.loaded().is_some());
         assert_eq!(left(&team), [""; 0]);
         let files = fs::read_dir(team.data_dir().join("plugins")).unwrap();

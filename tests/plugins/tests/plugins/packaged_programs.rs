@@ -253,14 +253,36 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
         "{}",
         listed(&team)
     );
+    // Nor by who names it.
+    team.workspace.add_plugin("conjure-backend-local").unwrap();
+    let named = place.display().to_string();
+    let routes = conjure_kit::cli(["routes", "--executor", "local", "--skill", &named])
+        .workspace(&team.workspace)
+        .run()
+        .unwrap();
+    assert_ne!(routes.code, Some(0), "{}", routes.snapshot());
+    let said = routes.stdout + &routes.stderr;
+    assert!(said.contains("is not what that had"), "{said}");
     team.does(["install", "--yes", "--index", &index]);
     assert_eq!(fs::read_to_string(&script).unwrap(), "echo 1.1.0\n");
+    // What was written there is kept.
+    let altered = fs::read_dir(team.workspace.home().join(".conjure/altered")).unwrap();
+    let altered: Vec<PathBuf> = altered.map(|entry| entry.unwrap().path()).collect();
+    let [altered] = altered.as_slice() else {
+        panic!("{altered:?}");
+    };
+    let kept = fs::read_to_string(altered.join("scripts/run.sh")).unwrap();
+    assert_eq!(kept, "rm -r ~\n");
     team.does(["rollback", "reports", "--yes"]);
     assert_eq!(fs::read_to_string(&script).unwrap(), "echo 1.0.0\n");
     team.does(["remove", "reports"]);
     assert!(!place.exists() && !fs::read_to_string(team.lock()).unwrap().contains("reports"));
     let left = fs::read_dir(team.workspace.home().join(".conjure")).unwrap();
-    assert_eq!(left.count(), 1, "nothing beside the skills");
+    assert_eq!(
+        left.count(),
+        2,
+        "nothing beside the skills and what was altered"
+    );
 
     // A skill of one's own is not replaced.
     write_skill(&place, "0.9.0");
