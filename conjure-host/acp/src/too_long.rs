@@ -16,19 +16,37 @@ pub(crate) struct TooLong {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonRpcResponse)]
 pub(crate) struct TooLongAnswer {}
 
-/// The line in place of a message with this id; without one it was no request, and has no answer.
-pub(crate) fn in_place(id: Option<&Value>, most: usize) -> Option<String> {
-    let id = id.filter(|id| id.is_string() || id.is_number())?;
-    let line = json!({
-        "jsonrpc": "2.0", "id": id, "method": "_conjure/too_long", "params": { "most": most },
-    });
+/// The line in place of a message of which this is known; without an id it was no request, and has
+/// no answer. An answer that is too long is an error to whoever waits for it.
+pub(crate) fn in_place(found: &FoundMessage, most: usize) -> Option<String> {
+    let id = found
+        .id
+        .as_ref()
+        .filter(|id| id.is_string() || id.is_number())?;
+    let line = match found.has_method {
+        true => json!({
+            "jsonrpc": "2.0", "id": id, "method": "_conjure/too_long", "params": { "most": most },
+        }),
+        false => json!({
+            "jsonrpc": "2.0", "id": id,
+            "error": { "code": -32600, "message": format!("an answer of more than {most} bytes") },
+        }),
+    };
     Some(line.to_string())
+}
+
+/// What is known of a message that is too long.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct FoundMessage {
+    id: Option<Value>,
+    /// A request, or a notification; not an answer.
+    has_method: bool,
 }
 
 /// The longest id that is looked at.
 const LONGEST_ID: usize = 256;
 
-/// Finds the `id` of a message that is read piece by piece and never held whole.
+/// Finds the `id` of a message, and whether it has a `method`, that is read piece by piece and never held whole.
 #[derive(Debug, Default)]
 pub(crate) struct IdFinder {
     depth: usize,
@@ -39,7 +57,7 @@ pub(crate) struct IdFinder {
     word: Option<Vec<u8>>,
     /// Whether the member that is read is `id`.
     is_id: bool,
-    found: Option<Value>,
+    found: FoundMessage,
 }
 
 impl IdFinder {
@@ -50,8 +68,8 @@ impl IdFinder {
         }
     }
 
-    /// The id, when all was read.
-    pub(crate) fn found(self) -> Option<Value> {
+    /// What was found, when all was read.
+    pub(crate) fn found(self) -> FoundMessage {
         self.found
     }
 
@@ -78,7 +96,9 @@ impl IdFinder {
             }
             b',' => self.ends_member(),
             b':' if self.depth == 1 => {
-                self.is_id = self.word.as_deref().map(<[u8]>::trim_ascii) == Some(b"\"id\"");
+                let name = self.word.as_deref().map(<[u8]>::trim_ascii);
+                self.is_id = name == Some(b"\"id\"");
+                self.found.has_method |= name == Some(b"\"method\"");
                 self.word = Some(Vec::new());
             }
             _ => self.keep(byte),
@@ -93,7 +113,7 @@ impl IdFinder {
         if std::mem::take(&mut self.is_id)
             && let Some(value) = word.and_then(|word| serde_json::from_slice(&word).ok())
         {
-            self.found = Some(value);
+            self.found.id = Some(value);
         }
     }
 
@@ -120,7 +140,7 @@ mod tests {
         for piece in text.as_bytes().chunks(3) {
             finder.read(piece);
         }
-        finder.found()
+        finder.found().id
     }
 
     #[test]
@@ -151,12 +171,26 @@ mod tests {
     }
 
     #[test]
-    fn only_a_request_is_answered() {
-        let line = in_place(Some(&json!("a")), 10).unwrap();
-        let line: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(line["id"], "a");
-        assert_eq!(line["params"]["most"], 10);
-        assert_eq!(in_place(None, 10), None);
-        assert_eq!(in_place(Some(&json!(null)), 10), None);
+    fn a_request_is_answered_and_an_answer_is_an_error_to_who_waits_for_it() {
+        let line = |text: &str| {
+            let mut finder = IdFinder::default();
+            finder.read(text.as_bytes());
+            let line = in_place(&finder.found(), 10)?;
+            Some(serde_json::from_str::<Value>(&line).unwrap())
+        };
+        let asked = line(r#"{"id":"a","params":{"method":1},"method":"m"}"#).unwrap();
+        assert_eq!(
+            (&asked["id"], &asked["params"]["most"]),
+            (&json!("a"), &json!(10))
+        );
+        let answered = line(r#"{"id":7,"result":{"method":"m","content":"long"}}"#).unwrap();
+        assert_eq!(
+            (&answered["id"], &answered["error"]["code"]),
+            (&json!(7), &json!(-32600))
+        );
+        assert!(answered["method"].is_null() && answered["result"].is_null());
+        for text in [r#"{"method":"m"}"#, r#"{"id":null,"method":"m"}"#] {
+            assert_eq!(line(text), None, "{text}");
+        }
     }
 }

@@ -112,7 +112,7 @@ async fn next_line<R: AsyncRead + Unpin>(
         finder.read(&line);
         drop(line);
         skip_line(read, &mut finder).await?;
-        let answered = too_long::in_place(finder.found().as_ref(), most);
+        let answered = too_long::in_place(&finder.found(), most);
         return Ok(Some(answered.unwrap_or_else(|| {
             format!("a message of more than {most} bytes")
         })));
