@@ -21,7 +21,7 @@ use super::exit::Exit;
 use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
-use super::transcript::Transcript;
+use super::transcript::{ApprovalPrompt, Transcript};
 use super::{chat_rules, person};
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
@@ -272,7 +272,8 @@ impl TurnFollower<'_> {
                         continue;
                     }
                     let asked = transcript.show(&event.event, attended);
-                    if let Some(asked) = asked && !cancelled {
+                    // A rule that was just made may have decided it.
+                    if let Some(asked) = asked && !cancelled && waits(session, &asked).await {
                         tokio::select! {
                             biased;
                             _ = signals.next() => {
@@ -305,6 +306,12 @@ impl TurnFollower<'_> {
             }
         }
     }
+}
+
+/// Whether a call still waits for the person.
+async fn waits(session: &Session, asked: &ApprovalPrompt) -> bool {
+    let pending = session.pending().await;
+    pending.iter().any(|it| it.call.call_id == asked.call.id)
 }
 
 /// A schema out of a file, as it is and ready to check answers.

@@ -34,13 +34,14 @@ pub async fn decide(
     let mut prompt = ApprovalPrompt::new(call);
     let mut told = vec![Line::new()];
     told.extend(approval::told(call, reason, asking.screen.columns()));
-    let since = Instant::now();
+    let mut typing: Option<Typing> = None;
     loop {
         asking.draw(&prompt, &told)?;
         told.clear();
+        // From when on the call can be seen.
+        let typing = typing.get_or_insert_with(|| Typing::since(Instant::now()));
         match asking.keys.next().await {
-            // What was on its way before the call was shown decides nothing.
-            Some(_) if since.elapsed() < HEEDED_AFTER => {}
+            Some(input) if typing.goes_on(&input, Instant::now()) => {}
             Some(Input::Key(key)) if key.kind != KeyEventKind::Release => {
                 if let Some(decision) = asking.key(key, &mut prompt)? {
                     let decided = approval::decided(&decision, asking.screen.columns());
@@ -56,6 +57,33 @@ pub async fn decide(
             Some(_) => {}
             None => return Ok(None),
         }
+    }
+}
+
+/// What somebody types who was typing when the call was shown: it is for something else, until there
+/// was a moment of silence.
+struct Typing {
+    last: Option<Instant>,
+}
+
+impl Typing {
+    fn since(shown: Instant) -> Self {
+        Self { last: Some(shown) }
+    }
+
+    /// Whether this input still belongs to it. Keys with Ctrl and what is no text do not.
+    fn goes_on(&mut self, input: &Input, now: Instant) -> bool {
+        let is_text = match input {
+            Input::Key(key) => !key.modifiers.contains(KeyModifiers::CONTROL),
+            Input::Paste(_) => true,
+            _ => false,
+        };
+        if !is_text {
+            return false;
+        }
+        let goes_on = |last: Instant| now.saturating_duration_since(last) < HEEDED_AFTER;
+        self.last = self.last.filter(|last| goes_on(*last)).map(|_| now);
+        self.last.is_some()
     }
 }
 
@@ -82,6 +110,9 @@ impl Asking {
             KeyCode::Char('z') if is_control => {
                 self.screen.clear()?;
                 self.keys.lend(|| kill_process(getpid(), Signal::TSTP))?;
+                // It may have another size by now.
+                let (columns, rows) = size()?;
+                self.screen.resize(columns, rows)?;
             }
             // A key that is held was pressed for what came before.
             _ if key.kind == KeyEventKind::Repeat && !prompt.asks_why() => {}
@@ -160,6 +191,8 @@ impl ApprovalLines {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -171,6 +204,27 @@ mod tests {
             arguments: json!({ "command": command }),
         };
         ApprovalLines::new(&call, "ask")
+    }
+
+    #[test]
+    fn who_was_typing_decides_nothing_until_there_was_silence() {
+        let shown = Instant::now();
+        let after = |ms: u64| shown + Duration::from_millis(ms);
+        let key = |c| Input::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        let mut typing = Typing::since(shown);
+        // A sentence, or a key that is held.
+        for at in (50..2_000).step_by(200) {
+            assert!(typing.goes_on(&key('y'), after(at)), "{at} ms");
+        }
+        assert!(typing.goes_on(&Input::Paste("y".to_owned()), after(1_900)));
+        let stop = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(!typing.goes_on(&Input::Key(stop), after(1_910)));
+        assert!(!typing.goes_on(&Input::Resize(80, 24), after(1_910)));
+        assert!(!typing.goes_on(&key('y'), after(2_300)));
+        // From then on it is an answer, however quickly it comes.
+        assert!(!typing.goes_on(&key('y'), after(2_310)));
+        let mut quiet = Typing::since(shown);
+        assert!(!quiet.goes_on(&key('y'), after(300)));
     }
 
     #[test]

@@ -75,7 +75,6 @@ pub(crate) struct Face {
     pub(crate) transcript: Transcript,
     pub(crate) editor: Editor,
     files: Files,
-    directory: PathBuf,
     images: Option<ImageProtocol>,
     /// Images of the clipboard, which go when the conversation is left.
     pasted: Vec<PathBuf>,
@@ -112,8 +111,7 @@ impl Face {
             keys,
             transcript,
             editor: Editor::new(History::open(options.history)),
-            files: Files::below(options.directory.clone()),
-            directory: options.directory,
+            files: Files::below(options.directory),
             images: options.images,
             pasted: Vec::new(),
             commands: options.commands,
@@ -254,8 +252,12 @@ impl Face {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
             Input::Paste(text) if !self.mode_paste(&text) => {
                 // The path of an image is one that is to go with the message.
-                let mentions = pasted::mentions(&text, &self.directory);
-                self.editor.paste(mentions.as_deref().unwrap_or(&text));
+                let space = self.before_mention();
+                let mentions = space.and_then(|space| Some((space, pasted::mentions(&text)?)));
+                match mentions {
+                    Some((space, mentions)) => self.editor.paste(&format!("{space}{mentions}")),
+                    None => self.editor.paste(&text),
+                }
                 self.offers();
             }
             Input::Resize(columns, rows) => {
@@ -266,6 +268,15 @@ impl Face {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What goes before the mention of a file, so that it stands apart; nothing where what is written
+    /// is no message, but a command or what a form asks for.
+    fn before_mention(&self) -> Option<&'static str> {
+        let written = self.editor.whole();
+        let is_message = self.modes.is_empty() && !written.starts_with(['!', '/']);
+        let is_apart = written.is_empty() || written.ends_with(char::is_whitespace);
+        is_message.then_some(if is_apart { "" } else { " " })
     }
 
     pub(crate) async fn key(&mut self, key: KeyEvent) {
@@ -413,6 +424,11 @@ impl Face {
 
     /// Attaches the image that the clipboard holds.
     async fn paste_image(&mut self) {
+        let Some(space) = self.before_mention() else {
+            let words = "an image goes with a message, not with a command or an answer";
+            self.transcript.note("note: ", Color::Yellow, words);
+            return;
+        };
         let kept = pasted::from_clipboard().await;
         let mention = kept.and_then(|path| {
             let mention = pasted::mention(&path);
@@ -420,7 +436,7 @@ impl Face {
             mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
         });
         match mention {
-            Ok(mention) => self.editor.paste(&mention),
+            Ok(mention) => self.editor.paste(&format!("{space}{mention}")),
             Err(words) => self.transcript.note("note: ", Color::Yellow, &words),
         }
     }

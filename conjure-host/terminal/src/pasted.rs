@@ -10,7 +10,7 @@ use conjure_config::fs;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use crate::image::ImageSize;
+use crate::image::{HEAD, ImageSize};
 
 /// The most bytes of an image in the clipboard.
 const MOST_BYTES: u64 = 32 * 1024 * 1024;
@@ -18,8 +18,6 @@ const MOST_BYTES: u64 = 32 * 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(3);
 /// The most bytes of a paste that may be paths.
 const MOST_TEXT: usize = 16 * 1024;
-/// As much of a file as says that it is an image.
-const HEAD: u64 = 64 * 1024;
 
 /// Programs that give the clipboard's image, each with the variable that says that it can be asked.
 const PROGRAMS: [(&str, Option<&str>, &[&str]); 3] = [
@@ -41,16 +39,16 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 
 /// The mentions of a text that is nothing but paths of images, quoted, escaped or as addresses;
 /// nothing of any other text.
-pub(crate) fn mentions(text: &str, dir: &Path) -> Option<String> {
+pub(crate) fn mentions(text: &str) -> Option<String> {
     let text = text.trim();
     if text.len() > MOST_TEXT {
         return None;
     }
     // A path with blanks in it may come as it is.
-    let whole = path(text, dir).map(|path| vec![path]);
+    let whole = path(text).map(|path| vec![path]);
     let paths = whole.or_else(|| {
         let words = words(text)?;
-        words.iter().map(|word| path(word, dir)).collect()
+        words.iter().map(|word| path(word)).collect()
     })?;
     let mentions: Option<String> = paths.iter().map(|path| mention(path)).collect();
     mentions.filter(|mentions| !mentions.is_empty())
@@ -69,7 +67,7 @@ pub(crate) fn mention(path: &Path) -> Option<String> {
 }
 
 /// The image that a word names.
-fn path(word: &str, dir: &Path) -> Option<PathBuf> {
+fn path(word: &str) -> Option<PathBuf> {
     let path = match word.strip_prefix("file://") {
         Some(address) => {
             let address = address.strip_prefix("localhost").unwrap_or(address);
@@ -81,7 +79,6 @@ fn path(word: &str, dir: &Path) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
     }
-    let path = dir.join(path);
     let is_file = matches!(fs::is_file(&path), Ok(true));
     let head = is_file.then(|| fs::read_range(&path, 0, HEAD).ok())??;
     ImageSize::of(&head).map(|_| path)
@@ -223,7 +220,7 @@ mod tests {
             ("/dev/zero".to_owned(), None),
             (String::new(), None),
         ] {
-            let found = mentions(&pasted, Path::new(dir));
+            let found = mentions(&pasted);
             assert_eq!(found.as_ref(), wanted, "{pasted:?}");
         }
     }

@@ -164,6 +164,30 @@ fn what_is_no_answer_is_asked_about_again() {
 }
 
 #[test]
+fn of_two_calls_of_one_reply_the_one_that_a_new_rule_allows_is_not_asked_about() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let both = Message::new()
+        .tool_use("toolu_1", TOOL, set("one"))
+        .tool_use("toolu_2", TOOL, set("two"));
+    model.says(both);
+    model.says(Message::new().text("That is all."));
+    let mut running = asks(&workspace, &model, "run", "Go on.")
+        .on_terminal()
+        .start()
+        .unwrap();
+    asked(&running);
+    running.send_line("s").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    for id in ["toolu_1", "toolu_2"] {
+        assert_eq!(got(&model, id), ("stored".to_owned(), false), "{id}");
+    }
+    let asked = output.stdout.matches("wants to run").count();
+    assert_eq!(asked, 1, "{}", output.stdout);
+}
+
+#[test]
 fn always_writes_a_rule_and_shows_it() {
     let model = Model::start().unwrap();
     let workspace = workspace(&[CACHE]);
