@@ -180,7 +180,10 @@ impl SavedSessionActor {
                 turn_id,
                 message,
                 done,
-            } => drop(done.send(self.waiting.reword(&turn_id, message).await)),
+            } => {
+                let reworded = self.waiting.reword(&turn_id, message);
+                drop(done.send(self.runner.meanwhile(reworded).await));
+            }
             ActorRequest::Adopt => self.runner.meanwhile(self.waiting.adopt()).await,
             ActorRequest::Cancel { what, done } => {
                 self.cancel(what).await;

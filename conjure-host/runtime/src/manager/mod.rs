@@ -84,6 +84,7 @@ use changes::States;
 use conjure_store::{Store, ThreadId};
 use open::ActiveThread;
 use requests::ActorRequest;
+use thread_marks::MarkLooks;
 use thread_watch::ThreadWatches;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
@@ -149,6 +150,8 @@ pub(crate) struct ManagerState {
     live: Mutex<HashMap<ThreadId, ActiveThread>>,
     /// Tells of changes of that.
     words: ThreadWatches,
+    /// Followed threads that other processes wrote to.
+    looks: Arc<MarkLooks>,
     states: States,
     attendance: Attendance,
     /// Somebody has a use for word of other processes.
@@ -179,6 +182,7 @@ impl Manager {
             actors: Mutex::default(),
             live: Mutex::default(),
             words: ThreadWatches::default(),
+            looks: Arc::default(),
             states: States::default(),
             attendance: Attendance::default(),
             listening: Arc::default(),
@@ -199,7 +203,8 @@ impl Manager {
             closing,
         ));
         let marked = inner.store.marked_threads();
-        tokio::spawn(thread_marks::tell(Arc::downgrade(&inner), marked));
+        let looks = Arc::clone(&inner.looks);
+        tokio::spawn(thread_marks::tell(Arc::downgrade(&inner), marked, looks));
         // Not among the tasks that a shutdown waits for: it serves them to their end.
         let listening = Arc::clone(&inner.listening);
         tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));

@@ -32,16 +32,15 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
             match signal {
                 Some(StoreSignal::Thread(thread)) => {
                     inner.words.tell(&thread);
-                    let followed = inner.words.followed().contains(&thread);
-                    if followed {
-                        inner.tell_marks(&[thread], false).await;
+                    if inner.words.has(&thread) {
+                        inner.looks.want([thread]);
                     }
                 }
                 Some(StoreSignal::Requests) | None => take(&inner).await,
                 Some(StoreSignal::Anywhere) => {
                     inner.words.tell_all();
                     take(&inner).await;
-                    inner.tell_marks(&inner.words.followed(), false).await;
+                    inner.looks.want(inner.words.followed());
                 }
             }
         }

@@ -1,31 +1,79 @@
 //! Tells those who follow the sessions that a thread was named, cleared or removed: by this process,
 //! and by others where somebody follows the thread here.
 
-use std::sync::Weak;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
-use super::ManagerState;
+use tokio::sync::Notify;
+
 use super::changes::SessionChange;
+use super::{ManagerState, lock};
 use conjure_store::{MarkedThread, MarkedThreads, ThreadId, ThreadMark};
 
-/// Tells what this process does, for as long as a manager is there.
-pub(super) async fn tell(inner: Weak<ManagerState>, mut marked: MarkedThreads) {
-    while let Some(word) = marked.next().await {
+/// For how long threads are gathered whose marks another process may have changed: it says of every
+/// append that something was written, and names are few.
+const GATHERED: Duration = Duration::from_millis(250);
+
+/// Threads whose marks are to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct MarkLooks {
+    due: Mutex<BTreeSet<ThreadId>>,
+    wanted: Notify,
+}
+
+impl MarkLooks {
+    /// Another process wrote to these.
+    pub(super) fn want(&self, threads: impl IntoIterator<Item = ThreadId>) {
+        let mut due = lock(&self.due);
+        due.extend(threads);
+        if !due.is_empty() {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Those that were gathered. Safe to drop and call again.
+    async fn gathered(&self) -> Vec<ThreadId> {
+        while lock(&self.due).is_empty() {
+            self.wanted.notified().await;
+        }
+        tokio::time::sleep(GATHERED).await;
+        std::mem::take(&mut *lock(&self.due)).into_iter().collect()
+    }
+}
+
+/// Tells what this process does and what others did, one after the other, for as long as a manager is
+/// there.
+pub(super) async fn tell(
+    inner: Weak<ManagerState>,
+    mut marked: MarkedThreads,
+    looks: Arc<MarkLooks>,
+) {
+    loop {
+        let (threads, is_own) = tokio::select! {
+            word = marked.next() => match word {
+                Some(MarkedThread::Thread(thread)) => (vec![thread], true),
+                Some(MarkedThread::Missed) => (Vec::new(), true),
+                None => return,
+            },
+            threads = looks.gathered() => (threads, false),
+        };
         let Some(inner) = inner.upgrade() else { return };
-        match word {
-            MarkedThread::Thread(thread) => inner.tell_marks(&[thread], true).await,
-            MarkedThread::Missed => inner.states.tell(SessionChange::Missed),
+        match threads.as_slice() {
+            [] => inner.states.tell(SessionChange::Missed),
+            threads => inner.tell_marks(threads, is_own).await,
         }
     }
 }
 
 impl ManagerState {
     /// Tells of these threads what is not known yet, or all of it.
-    pub(super) async fn tell_marks(&self, threads: &[ThreadId], tells_all: bool) {
+    async fn tell_marks(&self, threads: &[ThreadId], tells_all: bool) {
         let marks = match self.store.thread_marks(threads).await {
             Ok(marks) => marks,
             Err(error) => {
                 tracing::warn!("how threads are named is not known: {error}");
-                return;
+                return self.states.tell(SessionChange::Missed);
             }
         };
         for thread in threads {

@@ -42,6 +42,11 @@ impl ThreadWatches {
         !lock(&self.0).is_empty()
     }
 
+    /// Whether anybody follows this thread.
+    pub(super) fn has(&self, thread: &ThreadId) -> bool {
+        lock(&self.0).contains_key(thread)
+    }
+
     /// The threads that are followed.
     pub(super) fn followed(&self) -> Vec<ThreadId> {
         lock(&self.0).keys().cloned().collect()

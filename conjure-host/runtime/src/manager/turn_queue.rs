@@ -132,8 +132,12 @@ impl TurnQueue {
         turn_id: &str,
         message: Message,
     ) -> Result<bool, ManagerError> {
-        let waiting = self.turns.iter_mut().find(|turn| turn.turn_id == turn_id);
-        let Some(turn) = waiting else {
+        let is_it = |turn: &QueuedTurn| turn.turn_id == turn_id;
+        if !self.turns.iter().any(is_it) {
+            // It may have waited in a process that is gone.
+            self.adopt().await;
+        }
+        let Some(turn) = self.turns.iter_mut().find(|turn| is_it(turn)) else {
             return Ok(false);
         };
         if !self.manager.store.reword_run(turn_id, &message).await? {

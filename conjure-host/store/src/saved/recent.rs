@@ -1,6 +1,6 @@
 //! Sessions in the order of their last use, for a person who looks for one.
 
-use super::SavedSession;
+use super::{SavedSession, TableRow as _};
 use crate::row::{column, text};
 use crate::sql::DatabaseRow;
 use crate::{Store, StoreError};
@@ -28,6 +28,9 @@ impl Store {
         limit: u64,
     ) -> Result<Vec<(SavedSession, SessionCursor)>, StoreError> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+        if words.is_empty() {
+            return self.latest_sessions(behind, limit).await;
+        }
         // Without the settings, which are most of a row. The letters of databases are not all of those
         // that there are, so words are looked for here.
         let sql = "SELECT s.id, s.name, s.model_id, s.working_dir, s.updated_at_ms, t.thread_label, \
@@ -44,9 +47,12 @@ impl Store {
             }
         }
         places.sort_unstable_by(|one, other| other.cmp(one));
-        places.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut found = Vec::new();
         for place in places {
+            if found.len() >= most {
+                break;
+            }
             match self.session(&place.id).await {
                 Ok(session) => found.push((session, place)),
                 // It was removed meanwhile.
@@ -55,6 +61,39 @@ impl Store {
             }
         }
         Ok(found)
+    }
+}
+
+/// When a session was used, of the tables of [`Store::latest_sessions`].
+const USED: &str = "CASE WHEN t.updated_at_ms > s.updated_at_ms THEN t.updated_at_ms \
+                    ELSE s.updated_at_ms END";
+
+impl Store {
+    async fn latest_sessions(
+        &self,
+        behind: Option<&SessionCursor>,
+        limit: u64,
+    ) -> Result<Vec<(SavedSession, SessionCursor)>, StoreError> {
+        let columns = SavedSession::COLUMNS.iter().map(|name| format!("s.{name}"));
+        let sql = format!(
+            "SELECT {}, {USED} AS used_at_ms \
+             FROM sessions s LEFT JOIN threads t ON t.id = s.chat_thread_id \
+             WHERE {USED} < $1 OR ({USED} = $1 AND s.id < $2) \
+             ORDER BY used_at_ms DESC, s.id DESC LIMIT $3",
+            columns.collect::<Vec<_>>().join(", ")
+        );
+        let (used_at_ms, id) = behind.map_or((i64::MAX, ""), |it| (it.used_at_ms, &it.id));
+        let values = [used_at_ms.into(), id.replace('\0', "").into(), limit.into()];
+        let rows = self.all(&sql, values).await?;
+        let read = |row: &DatabaseRow| {
+            let session: SavedSession = super::read(row)?;
+            let place = SessionCursor {
+                used_at_ms: column(row, "used_at_ms")?,
+                id: session.id.clone(),
+            };
+            Ok((session, place))
+        };
+        rows.iter().map(read).collect()
     }
 }
 
