@@ -1,7 +1,8 @@
 //! The first page: the sessions as cards that stay up to date, what was used last first, and the saved
 //! auths. Also the question before a session is deleted.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, Query, Request, State};
@@ -14,6 +15,7 @@ use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use crate::App;
 use crate::auths;
@@ -165,7 +167,7 @@ fn turns(turns: u64) -> String {
     }
 }
 
-/// How it is with a session, where anything is.
+/// The state of a session, where it is not idle, and what waits.
 fn badge(session: &Session) -> Markup {
     html! {
         @match session.state {
@@ -177,14 +179,26 @@ fn badge(session: &Session) -> Markup {
     }
 }
 
+/// For how long changes are gathered: each costs whoever looks a reading of the session.
+const GATHERED: Duration = Duration::from_millis(100);
+
 /// What a stream of the sessions knows.
 struct Following {
     app: App,
     wanted: Wanted,
     changes: SessionChangeStream,
-    /// The cards that are on the page.
-    shown: HashSet<String>,
+    /// The sessions whose cards are on the page, with their threads.
+    shown: BTreeMap<String, Option<String>>,
     has_begun: bool,
+}
+
+/// What changed.
+#[derive(Default)]
+struct Gathered {
+    sessions: BTreeSet<String>,
+    gone: BTreeSet<String>,
+    /// All of them are to be listed anew.
+    lists: bool,
 }
 
 async fn follow(
@@ -196,7 +210,7 @@ async fn follow(
         wanted,
         changes: app.manager.changes(),
         app: app.clone(),
-        shown: HashSet::new(),
+        shown: BTreeMap::new(),
         has_begun: false,
     };
     let pieces = stream::unfold(following, |mut following| async move {
@@ -207,26 +221,59 @@ async fn follow(
 }
 
 impl Following {
-    /// The pieces for the next change.
+    /// The pieces for what changes next.
     async fn next(&mut self) -> Option<Markup> {
         if !self.has_begun {
             self.has_begun = true;
             return Some(self.all_of_them().await);
         }
-        match self.changes.next().await? {
+        let mut gathered = Gathered::default();
+        let mut change = self.changes.next().await?;
+        let until = Instant::now() + GATHERED;
+        loop {
+            self.gather(change, &mut gathered);
+            match timeout_at(until, self.changes.next()).await {
+                Ok(next) => change = next?,
+                Err(_) => return Some(self.pieces(gathered).await),
+            }
+        }
+    }
+
+    fn gather(&self, change: SessionChange, gathered: &mut Gathered) {
+        match change {
             SessionChange::State { session, .. } | SessionChange::Saved { session } => {
-                Some(self.one(&session).await)
+                // One more card, or one that may have the words now.
+                let is_searched = !self.wanted.q.trim().is_empty();
+                let is_more = !self.shown.contains_key(&session);
+                gathered.lists |= is_more && (is_searched || self.shown.len() >= CARDS);
+                gathered.sessions.insert(session);
             }
             SessionChange::Deleted { session } => {
-                self.shown.remove(&session);
-                Some(piece(
-                    Swap::Remove,
-                    &format!("session-{session}"),
-                    &html! {},
-                ))
+                gathered.sessions.remove(&session);
+                gathered.gone.insert(session);
             }
-            SessionChange::Thread { .. } | SessionChange::Missed => Some(self.all_of_them().await),
+            SessionChange::Thread { thread, .. } => {
+                let is_its = |of: &Option<String>| of.as_deref() == Some(thread.as_str());
+                let shown = self.shown.iter().filter(|(_, of)| is_its(of));
+                gathered.sessions.extend(shown.map(|(id, _)| id.clone()));
+            }
+            SessionChange::Missed => gathered.lists = true,
         }
+    }
+
+    async fn pieces(&mut self, gathered: Gathered) -> Markup {
+        if gathered.lists {
+            return self.all_of_them().await;
+        }
+        let mut pieces = Vec::new();
+        for id in gathered.gone {
+            self.shown.remove(&id);
+            pieces.push(piece(Swap::Remove, &format!("session-{id}"), &html! {}));
+        }
+        for id in gathered.sessions {
+            pieces.push(self.one(&id).await);
+        }
+        html! { @for piece in &pieces { (piece) } }
     }
 
     async fn all_of_them(&mut self) -> Markup {
@@ -234,7 +281,10 @@ impl Following {
             return html! {};
         };
         let sessions = sessions.items;
-        self.shown = sessions.iter().map(|session| session.id.clone()).collect();
+        self.shown = sessions
+            .iter()
+            .map(|it| (it.id.clone(), thread_of(it)))
+            .collect();
         piece(Swap::Inner, "sessions", &cards(&sessions))
     }
 
@@ -244,16 +294,15 @@ impl Following {
             return html! {};
         };
         let card = card(&session);
-        if self.shown.contains(&session.id) {
-            return piece(Swap::Outer, &format!("session-{}", session.id), &card);
+        match self.shown.insert(session.id.clone(), thread_of(&session)) {
+            Some(_) => piece(Swap::Outer, &format!("session-{}", session.id), &card),
+            None => piece(Swap::Prepend, "sessions", &card),
         }
-        if !self.wanted.q.trim().is_empty() {
-            // Whether it has the words is known to whoever made the list.
-            return self.all_of_them().await;
-        }
-        self.shown.insert(session.id.clone());
-        piece(Swap::Prepend, "sessions", &card)
     }
+}
+
+fn thread_of(session: &Session) -> Option<String> {
+    session.thread.as_ref().map(|thread| thread.id.clone())
 }
 
 async fn ask(

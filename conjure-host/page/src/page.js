@@ -169,20 +169,22 @@ const sight = new IntersectionObserver((seen) => {
   }
 }, { rootMargin: "600px" });
 
-// Far from sight a part of a long conversation is kept as text, and its height with it: `data-chunk`.
+// Far from sight a part of a long conversation is put away as it is, and leaves its height: `data-chunk`.
 const far = new IntersectionObserver((seen) => {
   for (const { isIntersecting, target, boundingClientRect } of seen) {
-    if (isIntersecting && target.kept !== undefined) {
-      target.innerHTML = target.kept;
-      target.kept = undefined;
-      target.style.height = "";
-    } else if (!isIntersecting && target.kept === undefined && !target.contains(document.activeElement)) {
-      target.kept = target.innerHTML;
+    if (isIntersecting) bring(target);
+    else if (!target.kept && !target.contains(document.activeElement) && !getSelection().containsNode(target, true)) {
       target.style.height = `${boundingClientRect.height}px`;
-      target.replaceChildren();
+      target.kept = new DocumentFragment();
+      target.kept.append(...target.childNodes);
     }
   }
 }, { rootMargin: "2000px" });
+function bring(part) {
+  if (part.kept) part.append(part.kept);
+  part.kept = part.style.height = "";
+}
+addEventListener("beforeprint", () => document.querySelectorAll("[data-chunk]").forEach(bring));
 
 function arm(part) {
   for (const element of part.querySelectorAll(":is([data-fetch], [data-chunk]):not([data-armed])")) {
@@ -272,9 +274,7 @@ async function attach(files) {
     await ask(`${field.dataset.attach}?name=${name}`, { method: "POST", body: file }).finally(() => { uploads -= 1; });
   }
 }
-addEventListener("dragover", (event) => {
-  if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
-});
+addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
 for (const how of ["drop", "paste"]) addEventListener(how, (event) => {
   const files = [...(event.dataTransfer ?? event.clipboardData)?.files ?? []];
   if (!files.length) return;

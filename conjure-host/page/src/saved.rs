@@ -131,6 +131,7 @@ impl PersonaCopy {
 /// The thread of a session.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct SessionThread {
+    pub(crate) id: String,
     pub(crate) label: String,
     pub(crate) turns: u64,
     pub(crate) updated_at_ms: i64,

@@ -69,9 +69,9 @@ async fn search(
             Some(app.api.get(&path).await?)
         }
     };
-    // A chat that no session spoke in is shown by the newest one.
-    let newest = app.manager.list(None, 1).await?;
-    let newest = newest.first().map(|session| session.id.as_str());
+    // A chat that no session spoke in is shown by the session that was used last.
+    let newest = app.manager.recent("", None, 1).await?;
+    let newest = newest.first().map(|(session, _)| session.id.as_str());
     let body = html! {
         h1 { "Search" }
         form.row.search role="search" aria-label="Search" method="get" action="/search" {

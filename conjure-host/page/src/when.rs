@@ -8,6 +8,11 @@ pub(crate) fn time(at_ms: i64) -> Markup {
     html! { time datetime=(format!("{day}T{clock}Z")) { (day) " " (clock) " UTC" } }
 }
 
+/// The same as text, for a title.
+pub(crate) fn words(at_ms: i64) -> String {
+    format!("{} {} UTC", day(at_ms), clock(at_ms))
+}
+
 /// Its day, as `2026-11-26`.
 pub(crate) fn day(at_ms: i64) -> String {
     let (year, month, day) = date(at_ms.div_euclid(86_400_000));
@@ -49,6 +54,8 @@ mod tests {
             time(0).into_string(),
             "<time datetime=\"1970-01-01T00:00Z\">1970-01-01 00:00 UTC</time>"
         );
+        assert_eq!(words(1_709_208_000_000), "2024-02-29 12:00 UTC");
+        assert_eq!(words(1_798_317_987_505), "2026-12-26 20:46 UTC");
         assert_eq!(day(951_782_400_000), "2000-02-29");
         assert_eq!(day(1_709_251_199_000), "2024-02-29");
         assert_eq!(day(1_795_712_460_000), "2026-11-26");

@@ -11,6 +11,7 @@ use super::figures;
 use super::markdown;
 use super::model::{Item, ModelMessage, Shown};
 use super::place::Place;
+use crate::when;
 
 /// The most bytes of what a person said that are shown at once.
 const LONGEST_SAID: usize = 32 * 1024;
@@ -137,32 +138,9 @@ fn who(name: &str, seq: u64, at_ms: i64) -> Markup {
     html! {
         header.who {
             strong { (name) }
-            a.seq href={ "#e" (seq) } title=(time(at_ms)) aria-label={ "Entry " (seq) } { "#" (seq) }
+            a.seq href={ "#e" (seq) } title=(when::words(at_ms)) aria-label={ "Entry " (seq) } { "#" (seq) }
         }
     }
-}
-
-/// A time, in the words of ISO 8601.
-fn time(at_ms: i64) -> String {
-    let (seconds, days) = (at_ms.div_euclid(1000), at_ms.div_euclid(86_400_000));
-    // The civil calendar from days, after Hinnant's `civil_from_days`.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096).div_euclid(365);
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let of_day = seconds.rem_euclid(86_400);
-    let (hour, minute) = (of_day / 3600, of_day % 3600 / 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
 fn tools(place: &Place, seq: u64) -> Markup {
@@ -282,16 +260,4 @@ pub(crate) fn is_image(file: &ArtifactRef) -> bool {
         "image/avif",
     ];
     kinds.contains(&file.media_type.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_that_of_the_calendar() {
-        assert_eq!(time(0), "1970-01-01 00:00 UTC");
-        assert_eq!(time(1_709_208_000_000), "2024-02-29 12:00 UTC");
-        assert_eq!(time(1_798_317_987_505), "2026-12-26 20:46 UTC");
-    }
 }

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conjure_core::chat::ArtifactRef;
 use conjure_core::foreign_text::clean;
-use conjure_store::{ArtifactRow, Store, StoreError, ThreadId, Window};
+use conjure_store::{ArtifactRow, Store, StoreError, ThreadId};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
@@ -21,14 +21,13 @@ use super::figures;
 use super::model;
 use super::place::{Place, SharedPictures};
 use super::render;
+use super::talk;
 use super::threads::label;
 use crate::assets;
 
 /// The most bytes of a picture that is in the file, and of all of them together.
 const LARGEST: u64 = 2 * 1024 * 1024;
 const ALL_OF_THEM: u64 = 16 * 1024 * 1024;
-/// Entries that are read at once.
-const AT_ONCE: u64 = 200;
 /// Bytes of a picture that are read at once.
 const PIECE: usize = 256 * 1024;
 
@@ -46,17 +45,7 @@ details.rest { margin: 0 .8rem .8rem; }\n";
 /// [`StoreError::NoThread`], and what the database says.
 pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, StoreError> {
     let about = store.thread(thread).await?;
-    let mut entries = Vec::new();
-    let mut after = 0;
-    loop {
-        let page = store.entries(thread, Window::After(after), AT_ONCE).await?;
-        let has_later = page.has_later();
-        entries.extend(page.entries);
-        match entries.last() {
-            Some(last) if has_later => after = last.seq,
-            _ => break,
-        }
-    }
+    let entries = talk::behind(store, thread, 0).await?;
     let pictures = pictures(store, thread).await?;
     let place = Place {
         session: String::new(),

@@ -102,7 +102,7 @@ pub(crate) async fn follow(
 
 /// The events from the beginning of the turn that is not over, whoever runs it, or from now on.
 async fn begin(app: &App, thread: &ThreadId, seen: u64) -> Result<EventStream, Failure> {
-    let entries = behind(app, thread, seen).await?;
+    let entries = behind(app.manager.store(), thread, seen).await?;
     let known = app.manager.store().thread(thread).await?;
     // What the host had shown of a turn when it ended is in the events of that time.
     if model::open_turn(&entries).is_some() && !known.is_open {
@@ -308,7 +308,7 @@ impl Follower {
 
     /// Entries that are settled now, and the turn that runs.
     async fn settle(&mut self, pieces: &mut Vec<Markup>) -> Result<(), Failure> {
-        let entries = behind(&self.app, &self.thread, self.seen).await?;
+        let entries = behind(self.app.manager.store(), &self.thread, self.seen).await?;
         let open = model::open_turn(&entries);
         if open.is_none() {
             // Its end is written, and told in a moment.

@@ -164,11 +164,10 @@ pub(crate) async fn page(
 
 /// All entries behind one, in pages that are put together.
 pub(crate) async fn behind(
-    app: &App,
+    store: &Store,
     thread: &ThreadId,
     after: u64,
 ) -> Result<Vec<Entry>, StoreError> {
-    let store = app.manager.store();
     let mut entries: Vec<Entry> = Vec::new();
     let mut after = after;
     loop {
