@@ -169,10 +169,12 @@ impl ContainerOwner {
         (ours && !self.lives(name)).then(|| name.to_owned())
     }
 
+    /// Whether a host lives, or nobody knows: only one whose lock is gone or free is dead.
     fn lives(&self, name: &str) -> bool {
-        let lock = File::open(self.all.join(name).join(LOCK));
-        // Held by somebody else; a file that cannot be opened is held by nobody.
-        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
+        match File::open(self.all.join(name).join(LOCK)) {
+            Ok(lock) => lock.try_lock().is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     fn remove_directories(&self, failed: &[String]) {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use conjure_skill_sdk::{Error, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,6 +11,10 @@ use kube::{Api, Client, Config};
 use tokio::sync::Mutex;
 
 use crate::config::KubernetesSettings;
+use crate::explain::causes;
+
+/// How long the login program that a kubeconfig names may take.
+const LOGIN: Duration = Duration::from_secs(60);
 
 /// A cluster, as it was found.
 #[derive(Clone)]
@@ -50,12 +55,25 @@ impl Cluster {
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         // Others of this process may have set one already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = Client::try_from(config).map_err(|error| {
+        let unusable = |why: &str| {
             Error::new(format!(
-                "the cluster at {address} cannot be used: {error}. See the certificates, the login \
+                "the cluster at {address} cannot be used: {why}. See the certificates, the login \
                  and the proxy that the kubeconfig names"
             ))
-        })?;
+        };
+        // The login program of a kubeconfig may take its time, or wait for somebody.
+        let making = tokio::task::spawn_blocking(move || Client::try_from(config));
+        let client = match tokio::time::timeout(LOGIN, making).await {
+            Ok(Ok(Ok(client))) => client,
+            Ok(Ok(Err(error))) => return Err(unusable(&causes(&error))),
+            Ok(Err(_)) => return Err(unusable("reading its kubeconfig panicked")),
+            Err(_) => {
+                return Err(unusable(&format!(
+                    "its login is not over after {} s",
+                    LOGIN.as_secs()
+                )));
+            }
+        };
         Ok(Self {
             pods: Api::namespaced(client, &namespace),
             namespace,

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use conjure_exec_agent::client::relayed::RouteFailure;
 use conjure_skill_sdk::Error;
 use kube::Error as ClusterError;
-use kube::client::UpgradeConnectionError;
+use kube::client::{AuthError, UpgradeConnectionError};
 
 use crate::cluster::Cluster;
 
@@ -17,6 +17,8 @@ pub(crate) struct ClusterFailure {
     pub(crate) may_pass: bool,
     /// Whether what was asked for is not there.
     pub(crate) missing: bool,
+    /// Whether the cluster does not know who asks, or not any more.
+    pub(crate) unknown: bool,
 }
 
 impl From<ClusterFailure> for Error {
@@ -41,6 +43,7 @@ impl ClusterFailure {
             text,
             may_pass: false,
             missing: false,
+            unknown: false,
         }
     }
 
@@ -49,11 +52,12 @@ impl ClusterFailure {
         Self {
             text: format!(
                 "{what} failed: the cluster at {} does not answer in time: see that it is up and \
-                 that `connect_timeout_ms` is long enough",
+                 reached from here. Other backends go on working.",
                 cluster.address
             ),
             may_pass: true,
             missing: false,
+            unknown: false,
         }
     }
 }
@@ -100,11 +104,19 @@ pub(crate) fn explained(
         may_pass: code.is_none_or(|code| code == 429 || code >= 500)
             && !matches!(error, ClusterError::Auth(_)),
         missing: code == Some(404),
+        unknown: code == Some(401),
     }
 }
 
-/// An error with those that it comes from.
-fn causes(error: &ClusterError) -> String {
+/// An error with those that it comes from. Not what the login program of a kubeconfig was given and
+/// printed: there are secrets in that.
+pub(crate) fn causes(error: &ClusterError) -> String {
+    if let ClusterError::Auth(AuthError::AuthExecRun { out, .. }) = error {
+        return format!(
+            "the login program of the kubeconfig failed ({}); run it by hand to see what it says",
+            out.status
+        );
+    }
     let mut text = error.to_string();
     let mut inner = error.source();
     while let Some(cause) = inner {

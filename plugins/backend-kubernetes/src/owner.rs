@@ -30,6 +30,8 @@ const DELETING: Duration = Duration::from_secs(15);
 const GRACE: u32 = 1;
 
 const LOCK: &str = "lock";
+/// What the name of a directory begins with that is no host's yet.
+const MAKING: &str = "making-";
 const IDENTITY: &str = "identity";
 
 /// Whether a label says whose a pod is.
@@ -55,10 +57,12 @@ impl PodOwner {
         let all = data_dir.join("hosts");
         let name = uuid::Uuid::now_v7().simple().to_string();
         let made = || -> io::Result<(String, File)> {
-            let dir = all.join(&name);
-            fs::create_dir_all(&dir)?;
-            let lock = File::create(dir.join(LOCK))?;
+            // It gets its name when its lock is held: nobody sees it without.
+            let making = all.join(format!("{MAKING}{name}"));
+            fs::create_dir_all(&making)?;
+            let lock = File::create(making.join(LOCK))?;
             lock.lock()?;
+            fs::rename(&making, all.join(&name))?;
             Ok((identity(data_dir)?, lock))
         };
         match made() {
@@ -94,7 +98,9 @@ impl PodOwner {
     /// When the cluster cannot be asked.
     pub(crate) async fn remove_leftovers(&self, cluster: &Cluster) -> Result<usize, kube::Error> {
         let ours = ListParams::default().labels(&format!("{DATA}={}", self.data));
-        let pods = Box::pin(cluster.pods.list(&ours)).await?;
+        let listing = tokio::time::timeout(DELETING, Box::pin(cluster.pods.list(&ours)));
+        // One that says nothing is asked again with the next session.
+        let pods = listing.await.map_err(|_| late())??;
         let mut removed = 0;
         let mut kept = Vec::new();
         for pod in pods {
@@ -103,8 +109,8 @@ impl PodOwner {
             };
             let name = pod.metadata.name.unwrap_or_default();
             match delete(&cluster.pods, &name).await {
-                true => removed += 1,
-                false => kept.push(host),
+                Deletion::Taken | Deletion::NotThere => removed += 1,
+                Deletion::Failed => kept.push(host),
             }
         }
         self.remove_directories(&kept);
@@ -121,10 +127,12 @@ impl PodOwner {
         (ours && plain && !self.lives(host)).then(|| host.clone())
     }
 
+    /// Whether a host lives, or nobody knows: only one whose lock is gone or free is dead.
     fn lives(&self, name: &str) -> bool {
-        let lock = File::open(self.all.join(name).join(LOCK));
-        // Held by somebody else; a file that cannot be opened is held by nobody.
-        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
+        match File::open(self.all.join(name).join(LOCK)) {
+            Ok(lock) => lock.try_lock().is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Removes the directories of hosts that are gone and have left nothing in this namespace. A
@@ -133,9 +141,7 @@ impl PodOwner {
         let names = fs::read_dir(&self.all).into_iter().flatten().flatten();
         for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
             let other = name != self.name && !kept.contains(&name);
-            // A host that has just made its directory does not hold its lock yet.
-            let settled = self.all.join(&name).join(LOCK).exists();
-            if other && settled && !self.lives(&name) {
+            if other && !name.starts_with(MAKING) && !self.lives(&name) {
                 let _ = fs::remove_dir_all(self.all.join(&name));
             }
         }
@@ -178,15 +184,30 @@ fn simple(id: uuid::Uuid) -> String {
     id.simple().to_string()
 }
 
-/// Deletes a pod, and says whether the cluster does that or it is gone.
-pub(crate) async fn delete(pods: &Api<Pod>, name: &str) -> bool {
+/// What a deletion came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// The cluster does it.
+    Taken,
+    /// There is no such pod, or not yet.
+    NotThere,
+    /// Nobody knows.
+    Failed,
+}
+
+/// Deletes a pod.
+pub(crate) async fn delete(pods: &Api<Pod>, name: &str) -> Deletion {
     let soon = DeleteParams::default().grace_period(GRACE);
     let deleting = Box::pin(pods.delete(name, &soon));
     match tokio::time::timeout(DELETING, deleting).await {
-        Ok(Ok(_)) => true,
-        Ok(Err(kube::Error::Api(status))) => status.code == 404,
-        Ok(Err(_)) | Err(_) => false,
+        Ok(Ok(_)) => Deletion::Taken,
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Deletion::NotThere,
+        Ok(Err(_)) | Err(_) => Deletion::Failed,
     }
+}
+
+fn late() -> kube::Error {
+    kube::Error::Service("the cluster does not answer in time".into())
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ pub(crate) const TMP: &str = "/tmp";
 /// The pod's only container.
 pub(crate) const CONTAINER: &str = "work";
 
+/// Room for the agent and the session's skills, of which there are 512 MiB at most.
+const AGENT_ROOM: &str = "1Gi";
+
 /// How many seconds a pod lasts in which no session's directory is, and how often it looks.
 const EMPTY: u64 = 300;
 const LOOKS: u64 = 3;
@@ -33,9 +36,6 @@ pub(crate) fn manifest(
         None => json!({ "name": "work", "emptyDir": empty }),
     };
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
-    let mut env = vec![json!({ "name": "HOME", "value": TMP })];
-    let own = settings.env.iter().filter(|(name, _)| *name != "HOME");
-    env.extend(own.map(|(name, value)| json!({ "name": name, "value": value })));
     let pull_secrets = settings.image_pull_secrets.iter();
     let pull_secrets: Vec<_> = pull_secrets.map(|name| json!({ "name": name })).collect();
     json!({
@@ -68,7 +68,8 @@ pub(crate) fn manifest(
                 "imagePullPolicy": settings.image_pull_policy.map(PullPolicy::word),
                 "command": [settings.shell, "-c", lasts(settings)],
                 "workingDir": settings.working_dir,
-                "env": env,
+                // What is configured goes by the agent: a pod can be read by many.
+                "env": [{ "name": "HOME", "value": TMP }],
                 "resources": { "limits": limits, "requests": limits },
                 "securityContext": {
                     "allowPrivilegeEscalation": false,
@@ -84,7 +85,7 @@ pub(crate) fn manifest(
             }],
             "volumes": [
                 work,
-                { "name": "agent", "emptyDir": {} },
+                { "name": "agent", "emptyDir": { "sizeLimit": AGENT_ROOM } },
                 { "name": "tmp", "emptyDir": empty },
             ],
         },
@@ -170,7 +171,7 @@ mod tests {
             .iter()
             .map(|set| (set.name.as_str(), set.value.as_deref()))
             .collect();
-        assert_eq!(env, [("HOME", Some(TMP)), ("SET", Some("so"))]);
+        assert_eq!(env, [("HOME", Some(TMP))]);
         let claim = spec.volumes.unwrap()[0]
             .persistent_volume_claim
             .clone()

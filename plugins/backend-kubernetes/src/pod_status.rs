@@ -2,6 +2,8 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
+use crate::pod::CONTAINER;
+
 /// What keeps a container from its start and is not tried again, or is tried in vain.
 const NEVER: [&str; 8] = [
     "ImagePullBackOff",
@@ -81,7 +83,9 @@ fn ended(status: &PodStatus) -> String {
 }
 
 fn container(status: &PodStatus) -> Option<&ContainerStatus> {
-    status.container_statuses.as_ref()?.first()
+    // Others may have put containers of their own beside it.
+    let all = status.container_statuses.as_ref()?;
+    all.iter().find(|one| one.name == CONTAINER)
 }
 
 fn with(reason: &str, message: Option<&str>) -> String {

@@ -2,6 +2,7 @@
 //! connection says who comes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conjure_exec_agent::client::relayed::{
@@ -34,6 +35,8 @@ pub(crate) struct PodRoute {
     token: String,
     skills: Arc<[SkillMount]>,
     calls: Arc<SessionCalls>,
+    /// Whether the cluster said that it made the pod.
+    is_made: AtomicBool,
 }
 
 impl PodRoute {
@@ -51,7 +54,33 @@ impl PodRoute {
             token: uuid::Uuid::new_v4().simple().to_string(),
             skills,
             calls,
+            is_made: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn note_made(&self) {
+        self.is_made.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_made(&self) -> bool {
+        self.is_made.load(Ordering::Acquire)
+    }
+
+    /// The cluster as it is to be asked now: a login may be another one than before.
+    async fn current(&self) -> Result<Cluster, ClusterFailure> {
+        let cluster = self.world.connection.cluster(&self.world.settings).await;
+        cluster.map_err(|error| ClusterFailure {
+            may_pass: true,
+            ..ClusterFailure::lasting(error.to_string())
+        })
+    }
+
+    /// The same failure. Where the cluster does not know who asks, the kubeconfig is read again.
+    async fn noted(&self, failure: ClusterFailure) -> ClusterFailure {
+        if failure.unknown {
+            self.world.connection.forget().await;
+        }
+        failure
     }
 
     /// Begins a stream, with an agent of its own.
@@ -91,28 +120,30 @@ impl PodRoute {
     /// How the pod is.
     pub(crate) async fn state(&self) -> Result<PodState, ClusterFailure> {
         let what = format!("looking after the pod {}", self.name);
-        let asking = Box::pin(self.cluster.pods.get_opt(&self.name));
+        let cluster = self.current().await?;
+        let asking = Box::pin(cluster.pods.get_opt(&self.name));
         match tokio::time::timeout(ASKS, asking).await {
             Ok(Ok(Some(pod))) => Ok(state(&pod)),
             Ok(Ok(None)) => Ok(PodState::Over("somebody has deleted it".to_owned())),
-            Ok(Err(error)) => Err(explained(&self.cluster, &what, "get pods", &error)),
-            Err(_) => Err(ClusterFailure::late(&self.cluster, &what)),
+            Ok(Err(error)) => {
+                let failure = explained(&cluster, &what, "get pods", &error);
+                Err(self.noted(failure).await)
+            }
+            Err(_) => Err(ClusterFailure::late(&cluster, &what)),
         }
     }
 
     async fn run(&self, script: &str, first: Option<&[u8]>) -> Result<PodProcess, ClusterFailure> {
         let shell = &self.world.settings.shell;
-        let run = Box::pin(PodProcess::run(
-            &self.cluster,
-            &self.name,
-            shell,
-            script,
-            first,
-        ));
+        let cluster = self.current().await?;
+        let run = Box::pin(PodProcess::run(&cluster, &self.name, shell, script, first));
         match run.await {
             Ok(process) => Ok(process),
             Err(ScriptFailure::Ended(end)) => Err(self.ended(&end)),
-            Err(ScriptFailure::Cluster(failure)) => Err(self.unless_over(failure).await),
+            Err(ScriptFailure::Cluster(failure)) => {
+                let failure = self.noted(failure).await;
+                Err(self.unless_over(failure).await)
+            }
         }
     }
 
@@ -199,7 +230,11 @@ impl RelayRoute for PodRoute {
         let settings = &self.world.settings;
         let path = self.world.agent.path(&settings.agent_dir);
         let script = attach_script(&self.world.agent.at(&path), &settings.session_dir());
-        let process = self.run(&script, None).await?;
+        // A cluster that does not know who asks may know the login that is read next.
+        let process = self.run(&script, None).await.map_err(|mut failure| {
+            failure.may_pass |= failure.unknown;
+            failure
+        })?;
         if process.mark != "there" {
             return Err(self
                 .lasting("has lost the agent that was copied there")

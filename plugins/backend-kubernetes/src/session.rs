@@ -14,12 +14,12 @@ use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot};
 
 use crate::cluster::{Cluster, ClusterConnection};
 use crate::config::KubernetesSettings;
 use crate::explain::{ClusterFailure, explained};
-use crate::owner::{PodOwner, delete};
+use crate::owner::{Deletion, PodOwner, delete};
 use crate::pod::manifest;
 use crate::pod_status::PodState;
 use crate::route::PodRoute;
@@ -28,6 +28,14 @@ use crate::route::PodRoute;
 const READY: Duration = Duration::from_secs(20);
 /// How long making a pod may take.
 const MAKES: Duration = Duration::from_secs(30);
+/// How soon a deletion that the cluster did not take is tried again: soon at first, and less often
+/// later.
+const FIRST_TRY: Duration = Duration::from_secs(1);
+const LATER_TRIES: Duration = Duration::from_secs(60);
+/// After how long it is left to the next host that starts.
+const TRIES_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long looking for leftovers of other hosts may hold a session up.
+const SWEEPS: Duration = Duration::from_secs(20);
 /// How often it is looked whether a pod runs: soon at first, and less often later.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LATER_LOOKS: Duration = Duration::from_secs(2);
@@ -39,7 +47,7 @@ pub(crate) struct BackendState {
     pub(crate) agent: AgentProgram,
     /// Of the instance: logs what no call is there for.
     pub(crate) cx: Cx,
-    connection: ClusterConnection,
+    pub(crate) connection: ClusterConnection,
     owner: PodOwner,
     /// Whether leftovers of hosts that are gone were looked for.
     swept: OnceCell<()>,
@@ -64,7 +72,7 @@ impl BackendState {
 
     /// Deletes what hosts that are gone left behind, once.
     pub(crate) async fn sweep(&self) {
-        let sweeping = async {
+        let sweeping = tokio::time::timeout(SWEEPS, async {
             let cluster = self
                 .connection
                 .cluster(&self.settings)
@@ -72,8 +80,42 @@ impl BackendState {
                 .map_err(drop)?;
             let removing = self.owner.remove_leftovers(&cluster);
             removing.await.map(drop).map_err(drop)
-        };
+        });
+        // What was not looked for is looked for with the next session.
+        let sweeping = Box::pin(async { sweeping.await.map_err(drop)? });
         let _ = self.swept.get_or_try_init(|| sweeping).await;
+    }
+
+    /// Has a pod deleted that no session has any more; whether it is gone, or the cluster deletes it.
+    /// Where it does not yet, it is tried again, also when nobody waits for that.
+    async fn discard(self: &Arc<Self>, route: &Arc<PodRoute>) -> bool {
+        let (tell, told) = oneshot::channel();
+        let (world, route) = (Arc::clone(self), Arc::clone(route));
+        tokio::spawn(async move {
+            let begun = Instant::now();
+            let mut tell = Some(tell);
+            let mut pause = FIRST_TRY;
+            while begun.elapsed() < TRIES_FOR {
+                let came = match world.connection.cluster(&world.settings).await {
+                    Ok(cluster) => delete(&cluster.pods, &route.name).await,
+                    Err(_) => Deletion::Failed,
+                };
+                if let Some(tell) = tell.take() {
+                    let _ = tell.send(came != Deletion::Failed);
+                }
+                match came {
+                    Deletion::Taken => return,
+                    // One whose making was not answered may come yet.
+                    Deletion::NotThere if route.is_made() || begun.elapsed() > 2 * MAKES => return,
+                    Deletion::NotThere => {}
+                    // It may be asked by somebody whom it does not know any more.
+                    Deletion::Failed => world.connection.forget().await,
+                }
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(LATER_TRIES);
+            }
+        });
+        told.await.unwrap_or(false)
     }
 }
 
@@ -118,11 +160,13 @@ impl PodSession {
         request: ExecutorInit,
         world: Arc<BackendState>,
     ) -> Self {
+        let mut env = world.settings.env.clone();
+        env.extend(request.env);
         Self {
             id: id.to_owned(),
             working_dir: working_dir.to_owned(),
             skills: request.skills.into(),
-            env: request.env.into_iter().collect(),
+            env: env.into_iter().collect(),
             world,
             calls: Arc::default(),
             slot: Arc::default(),
@@ -176,8 +220,7 @@ impl PodSession {
                     route.tell(&format!(
                         "the pod {name} is over ({why}); a new one starts, {kept}"
                     ));
-                    delete(&route.cluster.pods, name).await;
-                    slot.pod = None;
+                    self.give_up(slot).await;
                 }
             }
         }
@@ -195,11 +238,15 @@ impl PodSession {
             Arc::clone(&self.skills),
             Arc::clone(&self.calls),
         )));
-        if let Err(failure) = self.create(&cluster, &name).await {
-            self.give_up(slot).await;
-            // What says where the cluster is may be another one by now.
-            self.world.connection.forget().await;
-            return Err(failure.into());
+        match (self.create(&cluster, &name).await, &slot.pod) {
+            (Err(failure), _) => {
+                self.give_up(slot).await;
+                // What says where the cluster is may be another one by now.
+                self.world.connection.forget().await;
+                return Err(failure.into());
+            }
+            (Ok(()), Some(route)) => route.note_made(),
+            (Ok(()), None) => {}
         }
         self.runs(slot).await
     }
@@ -264,7 +311,7 @@ impl PodSession {
 
     async fn give_up(&self, slot: &mut PodSlot) {
         if let Some(route) = slot.pod.take() {
-            delete(&route.cluster.pods, &route.name).await;
+            self.world.discard(&route).await;
         }
     }
 
@@ -411,13 +458,13 @@ impl AgentSession for PodSession {
         let Some(route) = slot.pod.take() else {
             return Ok(());
         };
-        if delete(&route.cluster.pods, &route.name).await {
+        if self.world.discard(&route).await {
             return Ok(());
         }
         let settings = &self.world.settings;
         Err(Error::new(format!(
-            "the pod {} could not be deleted; what runs in it ends by itself within {} s, the pod \
-             after that, and the next start of a host deletes it",
+            "the pod {} could not be deleted yet; it is tried again while this host runs, and by the \
+             next one. What runs in it ends by itself within {} s, the pod after that",
             route.name,
             settings.waits_seconds()
         )))
