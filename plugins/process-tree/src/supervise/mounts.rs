@@ -94,7 +94,7 @@ pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
     };
     let writable = outermost(unchanged(&sandbox.write));
     let held = covered.and_then(|()| hold(&hidden, &writable));
-    let own = own_devices();
+    let own = own_devices(&writable);
     let hides = Hides {
         files: held.is_ok(),
         modes: read_only_but(&writable).is_ok(),
@@ -116,14 +116,18 @@ fn hold(hidden: &[PathBuf], writable: &[PathBuf]) -> io::Result<()> {
     // Outer ones first: the inner ones are in their places once more then.
     let above: BTreeSet<&Path> = above.collect();
     for dir in above {
-        mount_bind_recursive(dir, dir)?;
+        match mount_bind_recursive(dir, dir) {
+            // What is below a hidden place is not to be seen, and not to be renamed either.
+            Err(Errno::NOENT) => {}
+            held => held?,
+        }
     }
     Ok(())
 }
 
 /// Gives a command terminals and shared memory of its own in the place of those of the user; whether the
-/// memory is its own.
-fn own_devices() -> bool {
+/// memory is its own: not where somebody works in it.
+fn own_devices(writable: &[PathBuf]) -> bool {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let terminals = c"newinstance,ptmxmode=0666,mode=0620";
     // Where it has none it goes without, as where there is nothing like it.
@@ -133,7 +137,8 @@ fn own_devices() -> bool {
     // A link leads to where others have theirs.
     let is_there = fs::symlink_metadata(SHARED_MEMORY).is_ok_and(|found| found.is_dir());
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    is_there && mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, OWN_SHARED_MEMORY).is_ok()
+    let is_used = writable.iter().any(|dir| dir.starts_with(SHARED_MEMORY));
+    is_there && !is_used && mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, OWN_SHARED_MEMORY).is_ok()
 }
 
 /// Whether this process cannot read there in any case, as in the worker of a plugin.
