@@ -2,7 +2,7 @@
 // three widths and both themes.
 
 import { WIDTHS, THEMES, accessible, fits, picture, valid } from '../support/checks.js';
-import { compare, sameFont } from '../support/pictures.js';
+import { compare, sameFont, still } from '../support/pictures.js';
 import { furnish, views, visit } from '../support/stage.js';
 import { test } from '../support/test.js';
 
@@ -34,6 +34,7 @@ test('every view fits a phone, a laptop and a wide screen, and looks as it did',
       // A phone has the navigation in a drawer.
       if (width < 960 && view[0] === 'shortcuts') continue;
       await visit(page, view);
+      await still(page);
       for (const [row, colorScheme] of THEMES.entries()) {
         await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
         await fits(page, `${view[0]} at ${width}, ${colorScheme}`);
