@@ -81,7 +81,11 @@ where
     });
     let serving = Arc::clone(&connection).requests(lines);
     let served = tokio::select! {
-        served = serving => served.map_err(|error| AcpError { reason: error.to_string() }),
+        served = serving => match served {
+            // A client may go while something is still written to it.
+            Err(_) if connection.outflow.is_closed() => Ok(()),
+            served => served.map_err(|error| AcpError { reason: error.to_string() }),
+        },
         () = end.cancelled() => Ok(()),
     };
     connection.end().await;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::{Sink, Stream, sink, stream};
 use tokio::io::{
@@ -23,6 +23,8 @@ const UPDATE: &str = "\"session/update\"";
 pub(crate) struct Outflow {
     waiting: AtomicUsize,
     written: Notify,
+    /// Nobody reads any more.
+    closed: AtomicBool,
 }
 
 impl Outflow {
@@ -40,6 +42,11 @@ impl Outflow {
             }
             written.await;
         }
+    }
+
+    /// Whether the client has closed its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     fn wrote(&self, line: &str) {
@@ -67,8 +74,15 @@ where
         async |(mut write, outflow), line: String| {
             let mut bytes = line.into_bytes();
             bytes.push(b'\n');
-            write.write_all(&bytes).await?;
-            write.flush().await?;
+            let written = async {
+                write.write_all(&bytes).await?;
+                write.flush().await
+            };
+            written.await.inspect_err(|error| {
+                if error.kind() == io::ErrorKind::BrokenPipe {
+                    outflow.closed.store(true, Ordering::Release);
+                }
+            })?;
             bytes.pop();
             outflow.wrote(&String::from_utf8_lossy(&bytes));
             Ok((write, outflow))
@@ -147,6 +161,18 @@ mod tests {
     use futures_util::{SinkExt as _, StreamExt as _};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_closed_its_end_is_known_to_be_gone() {
+        let outflow = Arc::new(Outflow::default());
+        let (ours, theirs) = tokio::io::duplex(64);
+        let mut sink = Box::pin(outgoing(ours, Arc::clone(&outflow)));
+        sink.send("one".to_owned()).await.unwrap();
+        assert!(!outflow.is_closed());
+        drop(theirs);
+        sink.send("two".to_owned()).await.unwrap_err();
+        assert!(outflow.is_closed());
+    }
 
     #[tokio::test]
     async fn a_line_that_is_too_long_is_left_out_and_the_next_one_is_read() {
