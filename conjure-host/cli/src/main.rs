@@ -71,6 +71,7 @@ mod remote;
 mod replay;
 mod routes;
 mod run;
+mod sandbox_args;
 mod schema;
 mod secret;
 mod serve;

@@ -25,10 +25,10 @@ pub struct SandboxSpec {
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
     /// They do what the user may.
-    #[default]
     None,
     /// They change what is below the session's working directory, read everything but the user's secrets,
     /// and have no network.
+    #[default]
     WorkingDir,
 }
 
@@ -36,7 +36,7 @@ pub enum SandboxMode {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SandboxTable {
-    #[serde(default = "working_dir")]
+    #[serde(default)]
     mode: SandboxMode,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     read: Vec<PathBuf>,
@@ -44,11 +44,6 @@ struct SandboxTable {
     write: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     network: bool,
-}
-
-/// A table says what is allowed more, which has a meaning in a sandbox only.
-fn working_dir() -> SandboxMode {
-    SandboxMode::WorkingDir
 }
 
 impl SandboxSpec {
@@ -79,7 +74,7 @@ impl SandboxSpec {
 
     /// What cannot be, if something cannot.
     pub(crate) fn fault(&self) -> Option<String> {
-        if self.mode == SandboxMode::None && *self != Self::default() {
+        if self.mode == SandboxMode::None && *self != Self::of(SandboxMode::None) {
             let text = "`sandbox` has the mode `none` and allows something more; without a sandbox \
                         everything is allowed, so leave out `read`, `write` and `network`";
             return Some(text.to_owned());
@@ -158,10 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_word_or_a_table_and_a_table_means_a_sandbox() {
-        assert_eq!(read(""), Ok(SandboxSpec::default()));
-        assert_eq!(read("sandbox = \"none\""), Ok(SandboxSpec::default()));
+    fn it_is_a_word_or_a_table_and_on_unless_something_else_is_said() {
+        let open = SandboxSpec::of(SandboxMode::None);
+        assert_eq!(read("sandbox = \"none\""), Ok(open.clone()));
+        assert_eq!(read("[sandbox]\nmode = \"none\""), Ok(open));
         let sandbox = SandboxSpec::of(SandboxMode::WorkingDir);
+        assert_eq!(read(""), Ok(sandbox.clone()));
         assert_eq!(read("sandbox = \"working-dir\""), Ok(sandbox.clone()));
         assert_eq!(read("[sandbox]"), Ok(sandbox.clone()));
         let more = SandboxSpec {

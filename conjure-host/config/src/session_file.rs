@@ -89,7 +89,7 @@ pub struct SessionSpec {
     pub routing: Naming,
     /// Which calls may run.
     pub policy: PolicySpec,
-    /// What commands on this machine may do; whatever the user may by default.
+    /// What commands on this machine may do: change the working directory, without a network, by default.
     pub sandbox: SandboxSpec,
 }
 

@@ -130,7 +130,7 @@ async fn a_command_in_a_sandbox_changes_nothing_elsewhere() {
         for left in fs::read_dir(stage.workspace.work()).unwrap().flatten() {
             fs::remove_file(left.path()).unwrap();
         }
-        let open = self::session(&stage, SandboxSpec::default()).await;
+        let open = self::session(&stage, SandboxSpec::of(SandboxMode::None)).await;
         works(&stage, &open, &command).await;
         open.close().await;
         assert_ne!(
@@ -188,7 +188,7 @@ async fn a_command_in_a_sandbox_has_no_network_and_no_sockets_of_this_machine() 
         python(format!("s.socket(s.AF_UNIX).connect('{}')", path.display())),
     ];
     let closed = session(&stage, sandbox()).await;
-    let free = session(&stage, SandboxSpec::default()).await;
+    let free = session(&stage, SandboxSpec::of(SandboxMode::None)).await;
     for row in &rows {
         let said = refused(&stage, &closed, row).await;
         assert!(said.contains("have no network"), "{row}: {said}");
@@ -429,7 +429,7 @@ async fn a_command_in_a_sandbox_sets_no_limits_of_other_processes() {
         )
     };
     let closed = session(&stage, sandbox()).await;
-    let free = session(&stage, SandboxSpec::default()).await;
+    let free = session(&stage, SandboxSpec::of(SandboxMode::None)).await;
     refused(&stage, &closed, &limit("$!")).await;
     works(&stage, &free, &limit("$!")).await;
     works(&stage, &closed, &limit("0")).await;
@@ -469,7 +469,7 @@ async fn an_executor_that_keeps_to_no_sandbox_is_told_of() {
         builder.executor("careless", |_setup| Ok(Blocking::new(Careless)))
     })
     .await;
-    for (setting, told) in [(sandbox(), 1), (SandboxSpec::default(), 0)] {
+    for (setting, told) in [(sandbox(), 1), (SandboxSpec::of(SandboxMode::None), 0)] {
         let careless = BackendSpec::executor("careless", [] as [&str; 0]);
         let spec = SessionSpec {
             sandbox: setting,
@@ -505,7 +505,10 @@ async fn an_executor_that_keeps_to_no_sandbox_is_told_of() {
 async fn the_model_is_told_of_the_sandbox_before_it_runs_into_it() {
     let stage = Stage::new(&[LOCAL]).await;
     let work = stage.workspace.work().canonicalize().unwrap();
-    for (setting, told) in [(sandbox(), true), (SandboxSpec::default(), false)] {
+    for (setting, told) in [
+        (sandbox(), true),
+        (SandboxSpec::of(SandboxMode::None), false),
+    ] {
         let session = session(&stage, setting).await;
         works(&stage, &session, "true").await;
         let system = system(&stage.model.last_request());
