@@ -12,6 +12,7 @@ use conjure_exec_agent::files::CallRoots;
 use conjure_exec_agent::message::{AgentRequest, Gaps, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
 use conjure_exec_agent::private::PrivatePaths;
+use conjure_exec_agent::sandbox_rules::real;
 use conjure_skill_sdk::abi::{LogLevel, code};
 use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PROVIDER_KEYS};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -20,7 +21,7 @@ use tokio::sync::Mutex;
 use crate::agent::Agent;
 use crate::config::LocalSettings;
 use crate::keeping;
-use crate::sandbox::{SessionSandbox, real};
+use crate::sandbox::SessionSandbox;
 use crate::session::LocalSession;
 
 /// The commands of an instance.
