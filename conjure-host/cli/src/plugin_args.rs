@@ -96,7 +96,11 @@ pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<Work
     workers.trust = trust(global);
     workers.signers = signers(global);
     if let Some(dir) = program.parent() {
-        workers.trust = workers.trust.shipped_in(dir.join("plugins"));
+        // Where the program was built its plugins lie beside it.
+        workers.trust = workers
+            .trust
+            .shipped_in(dir)
+            .shipped_in(dir.join("plugins"));
     }
     if let Some(isolation) = wanted.or_else(from_environment) {
         workers.isolation = isolation;

@@ -21,22 +21,31 @@ pub struct SandboxSpec {
 }
 
 /// How the commands of a session are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
     /// They do what the user may.
     None,
     /// They change what is below the session's working directory, read everything but the user's secrets,
     /// and have no network.
-    #[default]
     WorkingDir,
+}
+
+impl Default for SandboxMode {
+    /// The sandbox where the system has one, which only Linux does.
+    fn default() -> Self {
+        match cfg!(target_os = "linux") {
+            true => Self::WorkingDir,
+            false => Self::None,
+        }
+    }
 }
 
 /// The table, as it is written.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SandboxTable {
-    #[serde(default)]
+    #[serde(default = "working_dir")]
     mode: SandboxMode,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     read: Vec<PathBuf>,
@@ -44,6 +53,11 @@ struct SandboxTable {
     write: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     network: bool,
+}
+
+/// A table says what is allowed more, which has a meaning in a sandbox only.
+fn working_dir() -> SandboxMode {
+    SandboxMode::WorkingDir
 }
 
 impl SandboxSpec {
@@ -62,7 +76,7 @@ impl SandboxSpec {
 
     /// The same with its paths below `base`, or below `home` where they begin with `~/`.
     #[must_use]
-    pub(crate) fn below(mut self, base: &Path, home: Option<&Path>) -> Self {
+    pub fn below(mut self, base: &Path, home: Option<&Path>) -> Self {
         for path in self.read.iter_mut().chain(&mut self.write) {
             *path = match (path.strip_prefix("~"), home) {
                 (Ok(rest), Some(home)) => home.join(rest),

@@ -11,7 +11,7 @@ use conjure_skill_sdk::{Error, Result, Setup};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::stdio::SandboxSetting;
+use crate::sandbox::SandboxSetting;
 
 /// The instance's configuration.
 #[derive(Debug, Deserialize)]
@@ -299,6 +299,13 @@ impl ServerConfig {
         if self.sandbox.is_on() && !self.confine {
             return Err(
                 "it has a `sandbox`, and `confine = false`, which turns that off too; leave one out"
+                    .to_owned(),
+            );
+        }
+        if self.sandbox.is_idle() {
+            return Err(
+                "`sandbox` has the mode `none` and allows something more; without a sandbox \
+                 everything is allowed, so leave out `read`, `write` and `network`"
                     .to_owned(),
             );
         }

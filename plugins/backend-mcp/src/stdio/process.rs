@@ -26,6 +26,8 @@ const REST: Duration = Duration::from_millis(300);
 /// How long it is waited for that what was killed is gone.
 const KILLED: Duration = Duration::from_secs(1);
 
+const TMPDIR: &str = "TMPDIR";
+
 /// The pipes of a server that was started.
 #[derive(Debug)]
 pub(crate) struct ServerPipes {
@@ -96,7 +98,10 @@ pub(crate) async fn launch(
     let mut env = program.env.clone();
     if let Some(sandboxed) = &sandboxed {
         hidden.extend(sandboxed.hidden.iter().map(|path| text(path)));
-        env.insert("TMPDIR".into(), sandboxed.temporary.path().into());
+        // What the configuration says it keeps.
+        if !launch.env.contains_key(TMPDIR) {
+            env.insert(TMPDIR.into(), sandboxed.temporary.path().into());
+        }
     }
     let start = Start {
         program: text(&program.file),

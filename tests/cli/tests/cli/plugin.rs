@@ -238,6 +238,8 @@ fn a_file_is_inspected_without_running_it() {
     let inspect = |more: &str| {
         conjure(&workspace, &format!("plugin show {library}{more}"))
             .env("CONJURE_MISBEHAVE_TOUCH", &touched)
+            // A worker does not have the variable.
+            .env("CONJURE_ISOLATION", "in-process")
             .run()
             .unwrap()
     };

@@ -15,6 +15,7 @@ use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written,
 };
 use conjure_skill_sdk::{Blocking, BlockingExecutor, Cx, Error, Result};
+use serde_json::{Value, json};
 
 use crate::stage::{LOCAL, Stage, bash, conjure, in_time, local, result, system, workspace};
 
@@ -319,6 +320,55 @@ fn keys_of_the_user_are_not_there_in_a_sandbox() {
             let is_seen = said.contains(&format!("{SECRET} of {name}"));
             assert_eq!(is_seen, seen.contains(name), "{sandbox}: {name}: {said}");
         }
+    }
+}
+
+#[test]
+fn file_tools_keep_to_the_sandbox_in_a_home_directory() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let [keys, plain] = [".ssh/id_ed25519", "plain"].map(|name| workspace.home().join(name));
+    fs::create_dir_all(keys.parent().unwrap()).unwrap();
+    for file in [&keys, &plain] {
+        fs::write(file, SECRET).unwrap();
+    }
+    let home = workspace.home().display().to_string();
+    let usual = [
+        "run",
+        "--provider",
+        "anthropic",
+        "--model",
+        "m",
+        "--allow",
+        "*",
+        "--working-dir",
+        &home,
+    ];
+    let run = |more: &[&str], tool: &str, arguments: Value| {
+        model.calls("toolu_1", tool, arguments);
+        model.says(Message::new().text("Done."));
+        let output = conjure_kit::cli([&usual, more, &["Look."]].concat())
+            .workspace(&workspace)
+            .model(&model)
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        result(&model.last_request(), "toolu_1")
+    };
+    let view = |path: &str| json!({ "path": path });
+    let write = || json!({ "path": ".ssh/authorized_keys", "file_text": "x" });
+    assert!(run(&[], "local_view", view("plain")).text.contains(SECRET));
+    let refused = run(&[], "local_view", view(".ssh/id_ed25519"));
+    assert!(
+        refused.is_error && !refused.text.contains(SECRET),
+        "{refused:?}"
+    );
+    let refused = run(&[], "local_create_file", write());
+    assert!(refused.is_error, "{refused:?}");
+    assert!(!workspace.home().join(".ssh/authorized_keys").exists());
+    for more in [["--allow-read", "~/.ssh"], ["--sandbox", "none"]] {
+        let seen = run(&more, "local_view", view(".ssh/id_ed25519"));
+        assert!(seen.text.contains(SECRET), "{more:?}: {seen:?}");
     }
 }
 

@@ -60,6 +60,12 @@ impl SandboxSetting {
         *mode == SandboxMode::WorkingDir
     }
 
+    /// Whether it allows something besides and is no sandbox.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self, Self::Table(table) if !self.is_on()
+            && (table.network || !table.read.is_empty() || !table.write.is_empty()))
+    }
+
     /// What is allowed to a server that works in these directories, if it is in a sandbox.
     ///
     /// # Errors
