@@ -144,8 +144,9 @@ pub fn keeps_to_no_sandbox(executor: &str) -> String {
 pub fn maybe_sandbox(sandboxed: &str) -> String {
     format!(
         "[This session's commands run in a sandbox: {sandboxed}. If that is what refused it, another way \
-         will not work either. The person can allow more with `sandbox` in the session's settings: `write` \
-         and `read` with paths, `network = true`, or `\"none\"`.]"
+         will not work either. The person can allow more with `sandbox` in the session's settings (`write` \
+         and `read` with paths, `network = true`, or `\"none\"`), or on the command line with \
+         `--allow-write`, `--allow-read`, `--allow-network` or `--sandbox none`.]"
     )
 }
 

@@ -16,6 +16,7 @@ use conjure_store::Store;
 use super::error::CliError;
 use super::output;
 use super::plugin_args::{EarlyPluginArgs, PluginArgs};
+use super::sandbox_args::SandboxArgs;
 
 /// Options of every verb.
 #[derive(Args)]
@@ -113,6 +114,8 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
     deny: Vec<Pattern>,
     #[command(flatten)]
+    sandbox: SandboxArgs,
+    #[command(flatten)]
     pub(crate) plugins: PluginArgs,
 }
 
@@ -192,6 +195,7 @@ impl SessionArgs {
         spec.policy.allow.extend(self.allow);
         spec.policy.ask.extend(self.ask);
         spec.policy.deny.extend(self.deny);
+        self.sandbox.put(&mut spec.sandbox)?;
         if spec.provider.is_none() && spec.script.is_some() {
             spec.provider = Some("scripted".to_owned());
         }

@@ -11,6 +11,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 use super::plugin_args::PluginArgs;
+use super::sandbox_args::SandboxArgs;
 use super::signals::Signals;
 use conjure_config::SessionSpec;
 
@@ -40,6 +41,8 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "PATH")]
     skill: Vec<PathBuf>,
     #[command(flatten)]
+    sandbox: SandboxArgs,
+    #[command(flatten)]
     plugins: PluginArgs,
 }
 
@@ -65,6 +68,7 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     };
     let here = || std::env::current_dir().ok();
     spec.working_dir = spec.working_dir.take().or_else(here);
+    args.sandbox.put(&mut spec.sandbox)?;
     let opening = async { Ok(host.calls(spec).await?) };
     let calls = Box::pin(signals.unless(opening)).await?;
     let waiting = async { Ok(calls.until_there(&args.tool).await) };

@@ -71,6 +71,7 @@ mod remote;
 mod replay;
 mod routes;
 mod run;
+mod sandbox_args;
 mod schema;
 mod secret;
 mod serve;
@@ -156,7 +157,7 @@ const AFTER: &str = "Exit codes:
 
 Environment:
   CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
-  CONJURE_ISOLATION    `process`: plugins run in processes of their own; `in-process` without it
+  CONJURE_ISOLATION    `in-process`: plugins run in the host's process; without it, in their own
   CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
                        [default: $XDG_DATA_HOME/conjure]
   CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…

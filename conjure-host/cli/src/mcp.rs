@@ -22,7 +22,7 @@ enum McpVerb {
     /// with a session file whatever its backends offer, other MCP servers too. What a plugin
     /// directory gains or loses meanwhile the clients are told. Both eras of the protocol are
     /// served.
-    Serve(mcp_serve::McpServeArgs),
+    Serve(Box<mcp_serve::McpServeArgs>),
     /// List the MCP servers of a session file: how each is, and what it offers
     ///
     /// Starts them as a session would, and waits as long. What was left out of their tools is told
@@ -94,7 +94,7 @@ pub(crate) fn run_without_host(global: &Global, args: &McpArgs) -> Result<Exit, 
 
 pub(crate) async fn run(global: &Global, args: McpArgs) -> Result<Exit, CliError> {
     match args.verb {
-        McpVerb::Serve(args) => mcp_serve::run(global, args).await,
+        McpVerb::Serve(args) => mcp_serve::run(global, *args).await,
         McpVerb::List(args) => mcp_list::run(global, args).await,
         McpVerb::Check(args) => mcp_check::run(global, args).await,
         McpVerb::Import(args) => mcp_import::run(global, &args),

@@ -18,6 +18,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 use super::plugin_args::PluginArgs;
+use super::sandbox_args::SandboxArgs;
 use super::signals::Signals;
 use super::tokens;
 
@@ -86,6 +87,8 @@ pub(crate) struct McpServeArgs {
         help_heading = "HTTP"
     )]
     idle: u64,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     #[command(flatten)]
     plugins: PluginArgs,
 }
@@ -193,6 +196,7 @@ impl McpServeArgs {
         let named = self.working_dir.clone().or(spec.working_dir.take());
         spec.working_dir = named.or(working_dir);
         spec.policy.deny.extend(self.deny.iter().cloned());
+        self.sandbox.put(&mut spec.sandbox)?;
         Ok(spec)
     }
 

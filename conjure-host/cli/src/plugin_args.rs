@@ -19,8 +19,9 @@ pub(crate) struct PluginArgs {
     /// Look for plugins in this directory too
     #[arg(long, value_name = "DIR", help_heading = "Plugins")]
     plugin_dir: Vec<PathBuf>,
-    /// Where plugins run: `in-process`, or `process` for a process of its own each, which ends
-    /// alone when the plugin crashes [default: $CONJURE_ISOLATION, else `in-process`]
+    /// Where plugins run that are not trusted (`plugin trust`): `process` for a process of its own
+    /// each, which ends alone when the plugin crashes and reaches what its manifest names, or
+    /// `in-process` [default: $CONJURE_ISOLATION, else `process`]
     #[arg(long, value_name = "WHERE", value_parser = isolation, help_heading = "Plugins")]
     isolation: Option<Isolation>,
 }
@@ -95,7 +96,11 @@ pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<Work
     workers.trust = trust(global);
     workers.signers = signers(global);
     if let Some(dir) = program.parent() {
-        workers.trust = workers.trust.shipped_in(dir.join("plugins"));
+        // Where the program was built its plugins lie beside it.
+        workers.trust = workers
+            .trust
+            .shipped_in(dir)
+            .shipped_in(dir.join("plugins"));
     }
     if let Some(isolation) = wanted.or_else(from_environment) {
         workers.isolation = isolation;

@@ -421,8 +421,11 @@ async fn one(
     };
     let signer = description.signer.as_ref();
     let is_trusted = signer.is_some_and(|signer| signers(global).holds(signer.as_str()));
-    let isolation = (!is_trusted).then_some(Isolation::Process);
-    let tried = match load_and_try(global, &path, isolation).await? {
+    let isolation = match is_trusted {
+        true => Isolation::InProcess,
+        false => Isolation::Process,
+    };
+    let tried = match load_and_try(global, &path, Some(isolation)).await? {
         Ok(plugin) => plugin,
         Err(reason) => return refused(reason),
     };

@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
 }
 
 /// What a saved session says itself.
-pub(crate) const SAVED: [&str; 14] = [
+pub(crate) const SAVED: [&str; 18] = [
     "config",
     "provider",
     "auth",
@@ -72,6 +72,10 @@ pub(crate) const SAVED: [&str; 14] = [
     "skill",
     "executor",
     "working_dir",
+    "sandbox",
+    "allow_network",
+    "allow_write",
+    "allow_read",
 ];
 
 pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError> {

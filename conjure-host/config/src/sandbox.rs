@@ -21,15 +21,24 @@ pub struct SandboxSpec {
 }
 
 /// How the commands of a session are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
     /// They do what the user may.
-    #[default]
     None,
     /// They change what is below the session's working directory, read everything but the user's secrets,
     /// and have no network.
     WorkingDir,
+}
+
+impl Default for SandboxMode {
+    /// The sandbox where the system has one, which only Linux does.
+    fn default() -> Self {
+        match cfg!(target_os = "linux") {
+            true => Self::WorkingDir,
+            false => Self::None,
+        }
+    }
 }
 
 /// The table, as it is written.
@@ -67,7 +76,7 @@ impl SandboxSpec {
 
     /// The same with its paths below `base`, or below `home` where they begin with `~/`.
     #[must_use]
-    pub(crate) fn below(mut self, base: &Path, home: Option<&Path>) -> Self {
+    pub fn below(mut self, base: &Path, home: Option<&Path>) -> Self {
         for path in self.read.iter_mut().chain(&mut self.write) {
             *path = match (path.strip_prefix("~"), home) {
                 (Ok(rest), Some(home)) => home.join(rest),
@@ -79,7 +88,7 @@ impl SandboxSpec {
 
     /// What cannot be, if something cannot.
     pub(crate) fn fault(&self) -> Option<String> {
-        if self.mode == SandboxMode::None && *self != Self::default() {
+        if self.mode == SandboxMode::None && *self != Self::of(SandboxMode::None) {
             let text = "`sandbox` has the mode `none` and allows something more; without a sandbox \
                         everything is allowed, so leave out `read`, `write` and `network`";
             return Some(text.to_owned());
@@ -158,10 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_word_or_a_table_and_a_table_means_a_sandbox() {
-        assert_eq!(read(""), Ok(SandboxSpec::default()));
-        assert_eq!(read("sandbox = \"none\""), Ok(SandboxSpec::default()));
+    fn it_is_a_word_or_a_table_and_on_unless_something_else_is_said() {
+        let open = SandboxSpec::of(SandboxMode::None);
+        assert_eq!(read("sandbox = \"none\""), Ok(open.clone()));
+        assert_eq!(read("[sandbox]\nmode = \"none\""), Ok(open));
         let sandbox = SandboxSpec::of(SandboxMode::WorkingDir);
+        assert_eq!(read(""), Ok(sandbox.clone()));
         assert_eq!(read("sandbox = \"working-dir\""), Ok(sandbox.clone()));
         assert_eq!(read("[sandbox]"), Ok(sandbox.clone()));
         let more = SandboxSpec {

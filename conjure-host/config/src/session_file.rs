@@ -89,7 +89,7 @@ pub struct SessionSpec {
     pub routing: Naming,
     /// Which calls may run.
     pub policy: PolicySpec,
-    /// What commands on this machine may do; whatever the user may by default.
+    /// What commands on this machine may do: change the working directory, without a network, by default.
     pub sandbox: SandboxSpec,
 }
 
@@ -393,6 +393,7 @@ impl SessionSpec {
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let text = crate::fs::read_to_string(path).map_err(|source| SpecError::Read { source })?;
         let mut spec = Self::parse(&text, &path.display().to_string())?;
+        let path = std::path::absolute(path).map_err(|source| SpecError::Read { source })?;
         let base = path.parent().unwrap_or(Path::new("."));
         spec.script = spec.script.map(|script| base.join(script));
         spec.working_dir = spec.working_dir.map(|dir| base.join(dir));

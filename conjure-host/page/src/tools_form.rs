@@ -24,6 +24,13 @@ const RULES: [(&str, &str, &str); 3] = [
     ("deny", "Deny", "Calls that never run; deny wins"),
 ];
 
+/// What commands may do, as it is chosen.
+const SANDBOXES: [(&str, &str); 3] = [
+    ("working-dir", "Change the working directory, no network"),
+    ("network", "Change the working directory, use the network"),
+    ("none", "All that the server's user may"),
+];
+
 /// The kinds of backends that this host has.
 pub(crate) async fn kinds(app: &App) -> Result<Vec<String>, ApiProblem> {
     #[derive(Deserialize)]
@@ -83,6 +90,11 @@ pub(crate) fn tools(
         false => backends(now).into_iter().map(|(kind, _)| kind).collect(),
     };
     let shown: BTreeSet<&String> = kinds.iter().chain(&chosen).collect();
+    let sandbox = match was_sent {
+        true => sent.text("sandbox"),
+        false => sandbox(now).to_owned(),
+    };
+    let sandboxes = SANDBOXES.map(|(name, words)| (name.to_owned(), words.to_owned()));
     let fields = html! {
         p.hint #config-backends-words { "Backends. None: every native skill, and the shell where it is loaded" }
         div.row role="group" aria-label="Backends" aria-describedby="config-backends-words" {
@@ -94,6 +106,9 @@ pub(crate) fn tools(
                 }
             }
         }
+        (Field::new("config-sandbox", "sandbox", "Commands on the server's machine")
+            .hint("Those of the shell; containers, remote machines and pods are confined by themselves")
+            .select(&sandbox, &sandboxes))
         div.columns {
             @for (rule, words, hint) in RULES {
                 @let id = format!("config-{rule}");
@@ -145,7 +160,42 @@ pub(crate) fn tools_of(
         put(&mut policy, rule, lines.into());
     }
     put(&mut tools, "policy", Value::Object(policy));
+    put_sandbox(&mut tools, &sent.text("sandbox"));
     Ok(tools)
+}
+
+/// Which of the choices the settings are.
+fn sandbox(tools: &Map<String, Value>) -> &'static str {
+    let setting = tools.get("sandbox");
+    let field = |name: &str| setting.and_then(|setting| setting.get(name));
+    let is_open = setting.and_then(Value::as_str) == Some("none")
+        || field("mode").and_then(Value::as_str) == Some("none");
+    match (is_open, field("network").and_then(Value::as_bool)) {
+        (true, _) => "none",
+        (false, Some(true)) => "network",
+        (false, _) => "working-dir",
+    }
+}
+
+/// Sets what commands may do to another choice, and keeps the paths that are allowed besides where they
+/// mean something.
+fn put_sandbox(tools: &mut Map<String, Value>, choice: &str) {
+    let is_known = SANDBOXES.iter().any(|(known, _)| *known == choice);
+    if !is_known || choice == sandbox(tools) {
+        return;
+    }
+    if choice == "none" {
+        tools.insert("sandbox".to_owned(), json!("none"));
+        return;
+    }
+    let table = tools.get("sandbox").and_then(Value::as_object);
+    let mut table = table.cloned().unwrap_or_default();
+    table.remove("mode");
+    table.remove("network");
+    if choice == "network" {
+        table.insert("network".to_owned(), json!(true));
+    }
+    put(tools, "sandbox", Value::Object(table));
 }
 
 /// Sets a member, or takes it away where it would be empty.
@@ -254,6 +304,43 @@ mod tests {
                 "budget": { "usd": 1 },
             })
         );
+    }
+
+    #[test]
+    fn another_sandbox_keeps_the_paths_that_are_allowed_besides() {
+        let after = |before: Value, choice: &str| {
+            let sent = Sent::from([
+                ("tools_mode", "form".to_owned()),
+                ("sandbox", choice.to_owned()),
+            ]);
+            let before = match before {
+                Value::Null => Map::new(),
+                sandbox => map(&json!({ "sandbox": sandbox })),
+            };
+            let tools = tools_of(&sent, &before).unwrap();
+            tools.get("sandbox").cloned().unwrap_or_default()
+        };
+        let table = json!({ "write": ["/srv"] });
+        let open = json!({ "write": ["/srv"], "network": true });
+        for (before, choice, expected) in [
+            (Value::Null, "working-dir", Value::Null),
+            (Value::Null, "network", json!({ "network": true })),
+            (Value::Null, "none", json!("none")),
+            (json!("none"), "none", json!("none")),
+            (json!("none"), "working-dir", Value::Null),
+            (
+                json!({ "mode": "none" }),
+                "network",
+                json!({ "network": true }),
+            ),
+            (table.clone(), "working-dir", table.clone()),
+            (table.clone(), "network", open.clone()),
+            (open.clone(), "working-dir", table.clone()),
+            (open.clone(), "", open.clone()),
+            (open, "none", json!("none")),
+        ] {
+            assert_eq!(after(before.clone(), choice), expected, "{before} {choice}");
+        }
     }
 
     #[test]

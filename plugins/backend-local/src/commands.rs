@@ -12,6 +12,7 @@ use conjure_exec_agent::files::CallRoots;
 use conjure_exec_agent::message::{AgentRequest, Gaps, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
 use conjure_exec_agent::private::PrivatePaths;
+use conjure_exec_agent::sandbox_rules::real;
 use conjure_skill_sdk::abi::{LogLevel, code};
 use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PROVIDER_KEYS};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -20,7 +21,7 @@ use tokio::sync::Mutex;
 use crate::agent::Agent;
 use crate::config::LocalSettings;
 use crate::keeping;
-use crate::sandbox::{SessionSandbox, real};
+use crate::sandbox::SessionSandbox;
 use crate::session::LocalSession;
 
 /// The commands of an instance.
@@ -54,7 +55,7 @@ impl Commands {
     ) -> Result<BashOutput> {
         let limits = Limits::new(cx.time_limit(), self.settings.timeout);
         let _running = session.running();
-        let roots = keeping::roots(cx, session.skills(), &self.private)?;
+        let roots = keeping::roots(cx, session, &self.private)?;
         let spill = cx.exchange_dir().map(|dir| dir.join(new_name()));
         let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
         let request = self.request(cx, request, session, &roots, limits);

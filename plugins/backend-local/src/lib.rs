@@ -91,7 +91,7 @@ impl Local {
         let session = self.sessions.of(cx.session());
         let private = self.private.clone();
         blocking(move || {
-            let roots = keeping::roots(&cx, session.skills(), &private)?;
+            let roots = keeping::roots(&cx, &session, &private)?;
             work(&cx, &roots)
         })
         .await

@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use conjure_exec_agent::sandbox_rules::SandboxRules;
 use conjure_skill_sdk::protocol::{ExecutorInit, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::watch;
-
-use crate::sandbox::SandboxRules;
 
 /// How long the end of a session waits for its commands, which end within the grace time.
 const END: Duration = Duration::from_secs(3);

@@ -11,6 +11,8 @@ use conjure_skill_sdk::{Error, Result, Setup};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::sandbox::SandboxSetting;
+
 /// The instance's configuration.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +54,9 @@ pub(crate) struct ServerConfig {
     /// Whether a program is kept from the host's own files and from its processes.
     #[serde(default = "yes")]
     pub(crate) confine: bool,
+    /// What a program may change, and whether it reaches the network.
+    #[serde(default)]
+    pub(crate) sandbox: SandboxSetting,
     /// The endpoint of a server that speaks streamable HTTP.
     pub(crate) url: Option<Setting>,
     #[serde(default)]
@@ -291,6 +296,19 @@ impl ServerConfig {
         if self.oauth.client_secret.is_some() && self.oauth.client_id.is_none() {
             return Err("`oauth` has a `client_secret` without a `client_id`".to_owned());
         }
+        if self.sandbox.is_on() && !self.confine {
+            return Err(
+                "it has a `sandbox`, and `confine = false`, which turns that off too; leave one out"
+                    .to_owned(),
+            );
+        }
+        if self.sandbox.is_idle() {
+            return Err(
+                "`sandbox` has the mode `none` and allows something more; without a sandbox \
+                 everything is allowed, so leave out `read`, `write` and `network`"
+                    .to_owned(),
+            );
+        }
         match (&self.command, &self.url) {
             (Some(_), Some(_)) => {
                 Err("it has a `command` and a `url`: a server is reached by one of them".to_owned())
@@ -298,6 +316,9 @@ impl ServerConfig {
             (None, None) => Err("it has neither a `command` nor a `url`".to_owned()),
             (Some(_), None) if !self.headers.is_empty() => {
                 Err("`headers` are for servers with a `url`".to_owned())
+            }
+            (None, Some(_)) if self.sandbox.is_on() => {
+                Err("`sandbox` is for servers with a `command`".to_owned())
             }
             (None, Some(Setting::Plain(PlainSetting::Text(url)))) => is_address(url).map(|()| self),
             _ => Ok(self),
@@ -398,6 +419,7 @@ pub(crate) fn schema() -> Value {
             "pass_env": { "type": "array", "items": { "type": "string" } },
             "cwd": plain,
             "confine": { "type": "boolean" },
+            "sandbox": SandboxSetting::schema(),
             "url": setting,
             "headers": { "type": "object", "additionalProperties": setting },
             "oauth": oauth,

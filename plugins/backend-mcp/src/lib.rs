@@ -33,6 +33,7 @@ mod registry;
 mod resources;
 mod result;
 mod rounds;
+mod sandbox;
 mod secrets;
 mod server;
 mod session;

@@ -138,6 +138,7 @@ fn hash(name: &str, config: &ServerConfig) -> String {
         pass_env,
         cwd,
         confine,
+        sandbox,
         url,
         headers,
         era,
@@ -147,7 +148,7 @@ fn hash(name: &str, config: &ServerConfig) -> String {
         ..
     } = config;
     let what = (
-        name, command, args, env, pass_env, cwd, confine, url, headers, oauth,
+        name, command, args, env, pass_env, cwd, confine, sandbox, url, headers, oauth,
     );
     digest(format!("{what:?} {era:?} {mode:?} {tools:?}").as_bytes())
 }

@@ -27,6 +27,8 @@ pub mod message;
 pub mod output;
 pub mod private;
 pub mod relay;
+#[cfg(feature = "executor")]
+pub mod sandbox_rules;
 pub mod serve;
 
 /// How many bytes of output may be under way in a call before somebody has taken them.

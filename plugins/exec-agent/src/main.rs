@@ -48,6 +48,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
                 working_dir: PathBuf::from("/"),
                 skills: Vec::new(),
                 confined: (verb == "serve-confined").then_some(hidden),
+                takes_sandboxes: true,
             });
         }
         Some("serve-relayed") => {
@@ -60,6 +61,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
                 working_dir,
                 skills: arguments.map(PathBuf::from).collect(),
                 confined: None,
+                takes_sandboxes: false,
             });
         }
         Some("open") => {
@@ -107,6 +109,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         working_dir: PathBuf::from(arguments.next().ok_or_else(usage)?),
         skills: arguments.map(PathBuf::from).collect(),
         confined: None,
+        takes_sandboxes: false,
     };
     // Where every command begins: the agent is there already.
     std::env::set_current_dir(&place.working_dir)?;

@@ -1,7 +1,10 @@
 // `conjure serve` as a process, in a directory where nothing of this machine is left.
 
 import { spawn } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import {
+  appendFileSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, renameSync, rmSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -31,6 +34,11 @@ export class Server {
   plugin(library) {
     const part = `${this.root}/tmp/library.part`;
     copyFileSync(library, part);
+    // Trusted, as what comes with the program: others have a process of their own.
+    const data = `${this.root}/home/.local/share/conjure`;
+    mkdirSync(data, { recursive: true, mode: 0o700 });
+    const digest = createHash('sha256').update(readFileSync(part)).digest('hex');
+    appendFileSync(`${data}/trusted-plugins`, `${digest}\n`);
     renameSync(part, `${this.root}/plugins/${basename(library)}`);
   }
 

@@ -91,10 +91,11 @@ pub(crate) struct Shard {
 impl Shard {
     pub(crate) fn new(job: Job) -> Result<Self> {
         let workspace = Workspace::new()?;
-        workspace.add_plugin("conjure-backend-local")?;
-        workspace.add_plugin("conjure-chaos-notes")?;
-        if job.engine.is_some() {
-            workspace.add_plugin("conjure-backend-docker")?;
+        let mut plugins = vec!["conjure-backend-local", "conjure-chaos-notes"];
+        plugins.extend(job.engine.is_some().then_some("conjure-backend-docker"));
+        for plugin in plugins {
+            let library = workspace.add_plugin(plugin)?;
+            workspace.trust(&workspace.root().join("data"), &library)?;
         }
         let calls = workspace.write(CALLS, "")?;
         everyone_writes(&calls)?;

@@ -3,12 +3,26 @@
 //! Knows nothing of what is put into it.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::KitError;
+
+/// The packages of the plugins that come with the program, which the program trusts.
+const SHIPPED: [&str; 7] = [
+    "conjure-backend-anthropic",
+    "conjure-backend-docker",
+    "conjure-backend-kubernetes",
+    "conjure-backend-local",
+    "conjure-backend-mcp",
+    "conjure-backend-ssh",
+    "conjure-skill-log-fetcher",
+];
 
 /// A temporary directory with what a program needs around it. Clones share it.
 #[derive(Clone, Debug)]
@@ -66,12 +80,44 @@ impl Workspace {
         self.root.join("plugins")
     }
 
-    /// Puts a plugin of the workspace, built when it is needed, into [`Workspace::plugins`].
+    /// Puts a plugin of the workspace, built when it is needed, into [`Workspace::plugins`]. One that comes
+    /// with the program is trusted, as where the program is installed.
     ///
     /// # Errors
     /// As [`crate::build_plugin`], or when it cannot be copied.
     pub fn add_plugin(&self, package: &str) -> Result<PathBuf, KitError> {
-        self.add_library(&crate::build_plugin(package)?)
+        let library = crate::build_plugin(package)?;
+        if SHIPPED.contains(&package) {
+            self.trust(&self.data_dir(), &library)?;
+        }
+        self.add_library(&library)
+    }
+
+    /// The data directory of programs that run here without another one.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.home().join(".local/share/conjure")
+    }
+
+    /// Lists a library as trusted, for hosts with this data directory.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the list not be written.
+    pub fn trust(&self, data_dir: &Path, library: &Path) -> Result<(), KitError> {
+        let bytes = fs::read(library).map_err(KitError::file(library))?;
+        let digest: String = Sha256::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(data_dir)
+            .map_err(KitError::file(data_dir))?;
+        let list = data_dir.join("trusted-plugins");
+        let file = fs::File::options().create(true).append(true).open(&list);
+        file.and_then(|mut file| writeln!(file, "{digest}"))
+            .map_err(KitError::file(&list))
     }
 
     /// Puts a library into [`Workspace::plugins`], at once: it is never there in part.
@@ -164,6 +210,5 @@ impl Workspace {
 
 /// Only for its owner: what runs here refuses directories that others can write.
 fn private_dir(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().mode(0o700).create(path)
 }

@@ -10,7 +10,7 @@ mod third;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Instant,
 };
 
@@ -64,7 +64,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let host = built.program("conjure")?;
     let place = Place::fresh(host)?;
     for package in packages.iter().skip(1) {
-        place.add_plugin(built.library(package)?)?;
+        let library = place.add_plugin(built.library(package)?)?;
+        // As where the program is installed, whose own plugins need no listing.
+        let mut trust = Command::new(host);
+        trust.args(["plugin", "trust"]).arg(library);
+        repo::run(
+            trust
+                .arg("--data-dir")
+                .arg(&place.data)
+                .stdout(Stdio::null()),
+        )?;
     }
     eprintln!("Built in {:.1} s.\n", begun.elapsed().as_secs_f64());
     let third = third.filter(|third| third.is_ready(host));
@@ -212,11 +221,12 @@ impl Place {
 
     /// Copies one library in. A copy, so that a later build does not change a file that a
     /// running host may have loaded.
-    fn add_plugin(&self, library: &Path) -> Result<()> {
+    fn add_plugin(&self, library: &Path) -> Result<PathBuf> {
         let name = library.file_name().context("a library without a name")?;
-        std::fs::copy(library, self.plugins.join(name))
+        let path = self.plugins.join(name);
+        std::fs::copy(library, &path)
             .with_context(|| format!("cannot copy `{}`", library.display()))?;
-        Ok(())
+        Ok(path)
     }
 }
 

@@ -139,6 +139,7 @@ impl Run {
             .env_clear()
             .env("HOME", self.place.join("home"))
             .env("CONJURE_PLUGIN_PATH", self.place.join("plugins"))
+            .env("CONJURE_ISOLATION", "in-process")
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
             .env("OPENAI_API_KEY", "a-key-of-nobody")

@@ -12,9 +12,9 @@ use crate::TrustedSigners;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
     /// In the host's process: as fast as it gets, and what ends the process ends the host.
-    #[default]
     InProcess,
     /// In a process of its own.
+    #[default]
     Process,
 }
 
@@ -39,9 +39,9 @@ pub struct WorkerOptions {
     /// Variables that workers have beside those that every program needs (`PATH`, `HOME`,
     /// language, time zone, temporary directory).
     pub env: Vec<(OsString, OsString)>,
-    /// Where libraries run that could run in either place. One that may not run in the host (it was
-    /// built with `panic = "abort"`, or the process has opened as many as it can) always gets a
-    /// worker.
+    /// Where libraries run that nobody has listed as trusted and that could run in either place; in
+    /// workers unless set otherwise. One that may not run in the host (it was built with
+    /// `panic = "abort"`, or the process has opened as many as it can) always gets a worker.
     pub isolation: Isolation,
     /// Which libraries run in the host all the same, where they can.
     pub trust: PluginTrust,
@@ -55,7 +55,7 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// Workers of this program, for the libraries that cannot run in the host.
+    /// Workers of this program, for every library that is not trusted.
     pub fn new(program: impl Into<PathBuf>, args: &[&str]) -> Self {
         Self {
             program: program.into(),

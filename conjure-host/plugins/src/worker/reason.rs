@@ -11,7 +11,7 @@ pub enum IsolationReason {
     TrustedFile,
     /// In the host: its owner listed whoever signed its package.
     TrustedSigner,
-    /// In the host: that is where libraries run that may run in either place.
+    /// In the host: its owner lets all run there.
     Setting,
     /// In the host, which has no workers.
     NoWorkers,
@@ -36,7 +36,7 @@ impl IsolationReason {
             Self::Shipped => "comes with the program",
             Self::TrustedFile => "trusted file",
             Self::TrustedSigner => "trusted signer",
-            Self::Setting => "usual place",
+            Self::Setting => "set for all",
             Self::NoWorkers => "no workers here",
             Self::NotTrusted => "not trusted",
             Self::PackageNotTrusted => "package, not trusted",

@@ -16,7 +16,7 @@ use crate::owners_list::{ListEntry, OwnersList};
 #[derive(Debug, Clone, Default)]
 pub struct PluginTrust {
     list: OwnersList<TrustedLibrary>,
-    shipped: Option<PathBuf>,
+    shipped: Vec<PathBuf>,
 }
 
 /// A library that is trusted.
@@ -39,7 +39,7 @@ impl PluginTrust {
     /// What is in this directory needs no listing: whoever can change that can change the program.
     #[must_use]
     pub fn shipped_in(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.shipped = Some(dir.into());
+        self.shipped.push(dir.into());
         self
     }
 
@@ -53,13 +53,11 @@ impl PluginTrust {
     }
 
     fn is_shipped(&self, path: &Path) -> bool {
-        let (Some(shipped), Some(dir)) = (&self.shipped, path.parent()) else {
+        let Some(Ok(dir)) = path.parent().map(Path::canonicalize) else {
             return false;
         };
-        match (shipped.canonicalize(), dir.canonicalize()) {
-            (Ok(shipped), Ok(dir)) => shipped == dir,
-            _ => false,
-        }
+        let mut shipped = self.shipped.iter();
+        shipped.any(|shipped| shipped.canonicalize().is_ok_and(|shipped| shipped == dir))
     }
 
     fn is_listed(&self, sha256: &Sha256) -> bool {
@@ -173,7 +171,9 @@ mod tests {
         assert!(holds(&trust, &shipped.join("liba.so"), &digest));
         assert!(holds(&trust, &shipped.join("more/../liba.so"), &digest));
         assert!(!holds(&trust, &shipped.join("more/liba.so"), &digest));
-        assert!(!holds(&trust, &dir.path().join("liba.so"), &digest));
+        let beside = dir.path().join("liba.so");
+        assert!(!holds(&trust, &beside, &digest));
+        assert!(holds(&trust.shipped_in(dir.path()), &beside, &digest));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio_util::sync::DropGuard;
 use super::lease::{ask, hand_over, hands_on};
 use super::request_context::RequestContext;
 use super::watching::{BackendChanges, watch};
-use conjure_plugins::{Instance, LoadedPlugin, PluginCallFailure};
+use conjure_plugins::{Instance, Isolation, LoadedPlugin, PluginCallFailure};
 
 /// The instances on which a session is open, or still is being closed. On none of them it can be
 /// opened once more: a plugin knows a session by its id.
@@ -163,7 +163,10 @@ impl BackendLease {
     /// elsewhere.
     pub(crate) fn keeps_to_no_sandbox(&self) -> bool {
         let is_asked = self.request_context.sandbox().is_some();
-        is_asked && self.sandbox().is_none() && !self.plugin.manifest().has("files.put/1")
+        // What runs in a worker is confined by that.
+        let is_here = self.plugin.isolation() == Isolation::InProcess;
+        let is_free = self.sandbox().is_none() && !self.plugin.manifest().has("files.put/1");
+        is_asked && is_here && is_free
     }
 
     /// What the model is told of that sandbox.

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::view::PersonaCopy;
 use super::{ManagerError, ManagerState};
 use crate::Host;
-use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
+use conjure_config::{BackendSpec, PolicySpec, SandboxSpec, SessionSpec};
 use conjure_plugins::PackagedPlugins;
 use conjure_store::{SavedAuth, SavedSession as Row};
 
@@ -46,18 +46,19 @@ impl MadeOf {
             routing: Naming::default(),
             working_dir: None,
             policy: PolicySpec::default(),
+            sandbox: SandboxSpec::default(),
             ..spec.clone()
         };
         Self {
-            place: digest(&(&spec.routing, &spec.working_dir)),
+            place: digest(&(&spec.routing, &spec.working_dir, &spec.sandbox)),
             policy: digest(&spec.policy),
             rest: digest(&rest),
             auth_changed_ms: auth.updated_at_ms,
         }
     }
 
-    /// Whether a running session can take these settings over, or has to be opened anew: its names
-    /// and its directory are made when it opens.
+    /// Whether a running session can take these settings over, or has to be opened anew: its names,
+    /// its directory and its sandbox are made when it opens.
     pub(super) fn is_same_place(&self, other: &Self) -> bool {
         self.place == other.place
     }
@@ -105,7 +106,11 @@ pub fn spec_of(host: &Host, row: &Row, auth: &SavedAuth) -> Result<SessionSpec, 
     }
     spec.auth = Some(auth.full_name().into());
     spec.model = Some(row.model_id.clone());
-    spec.working_dir = Some(Path::new(&row.working_dir).to_owned());
+    let working_dir = Path::new(&row.working_dir);
+    spec.sandbox = spec
+        .sandbox
+        .below(working_dir, std::env::home_dir().as_deref());
+    spec.working_dir = Some(working_dir.to_owned());
     let persona = persona(row);
     spec.persona = Some(persona.persona_text).filter(|text| !text.trim().is_empty());
     spec.memory = object(&row.memory.0).clone();
@@ -169,4 +174,24 @@ pub(super) fn persona(row: &Row) -> PersonaCopy {
 pub(super) fn object(value: &Value) -> &Map<String, Value> {
     static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
     value.as_object().unwrap_or(&NONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_when_a_session_opens_opens_it_anew() {
+        let auth = SavedAuth::new("openai", "api_key", "work", Vec::new());
+        let made = |text: &str| MadeOf::of(&SessionSpec::from_toml(text).unwrap(), &auth);
+        let usual = made("");
+        for (text, is_same) in [
+            ("max_iterations = 3", true),
+            ("sandbox = \"none\"", false),
+            ("sandbox = { network = true }", false),
+            ("working_dir = \"/srv\"", false),
+        ] {
+            assert_eq!(usual.is_same_place(&made(text)), is_same, "{text}");
+        }
+    }
 }

@@ -73,6 +73,9 @@ impl<'a> Peer<'a> {
             return Ok(Self::Endpoint(url));
         }
         let config = &server.config;
+        let dirs = server.cwd.iter().map(Path::new).chain(working_dir);
+        let visible: Vec<&Path> = dirs.collect();
+        let sandbox = config.sandbox.rules(visible.iter().copied());
         let launch = Launch {
             command: server.command.as_deref().unwrap_or_default(),
             args: &server.args,
@@ -80,12 +83,8 @@ impl<'a> Peer<'a> {
             pass_env: &config.pass_env,
             cwd: server.cwd.as_deref().map(Path::new).or(working_dir),
             confine: config.confine,
-            visible: server
-                .cwd
-                .iter()
-                .map(Path::new)
-                .chain(working_dir)
-                .collect(),
+            sandbox: sandbox.map_err(|error| ConnectError::Permanent(error.to_string()))?,
+            visible,
         };
         match launch.find(login_shell, supervisors).await {
             Ok(program) => Ok(Self::Program(launch, program)),
@@ -243,7 +242,7 @@ impl ConnectionParts<'_> {
         })?;
         if let Some(lacks) = process.gaps() {
             self.outside.warn(&format!(
-                "it is not confined as it should be: {lacks} (the kernel gives no more)"
+                "it is not confined as it should be: {lacks} (the system gives no more)"
             ));
         }
         tokio::spawn(self.tail.clone().drain(pipes.stderr));

@@ -6,12 +6,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_process_tree::{Confinement, Start};
+use conjure_exec_agent::sandbox_rules::SandboxRules;
+use conjure_process_tree::{Confinement, Sandbox, Start};
+use tempfile::TempDir;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::program::{Launch, ServerProgram};
@@ -23,6 +25,8 @@ const POLITE: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(300);
 /// How long it is waited for that what was killed is gone.
 const KILLED: Duration = Duration::from_secs(1);
+
+const TMPDIR: &str = "TMPDIR";
 
 /// The pipes of a server that was started.
 #[derive(Debug)]
@@ -37,6 +41,35 @@ pub(crate) struct ServerPipes {
 pub(crate) struct ServerProcess {
     program: String,
     running: SupervisedProcess,
+    /// Where its temporary files are, when it writes nowhere else. Removed behind it.
+    _temporary: Option<TempDir>,
+}
+
+/// What a server in a sandbox is started with.
+struct SandboxedServer {
+    sandbox: Sandbox,
+    hidden: Vec<PathBuf>,
+    temporary: TempDir,
+}
+
+impl SandboxedServer {
+    fn of(rules: &SandboxRules) -> io::Result<Self> {
+        let made = tempfile::Builder::new().prefix("conjure-mcp-").tempdir();
+        let temporary = made.map_err(|error| {
+            let why = format!("no directory for its temporary files can be made: {error}");
+            io::Error::new(error.kind(), why)
+        })?;
+        let mut write = rules.write().to_vec();
+        write.push(temporary.path().canonicalize()?);
+        Ok(Self {
+            sandbox: Sandbox {
+                write,
+                network: rules.network(),
+            },
+            hidden: rules.hidden(),
+            temporary,
+        })
+    }
 }
 
 /// Starts a server.
@@ -56,19 +89,34 @@ pub(crate) async fn launch(
     }
     let file = program.file.display();
     let text = |path: &Path| path.to_string_lossy().into_owned();
+    let sandboxed = launch
+        .sandbox
+        .as_ref()
+        .map(SandboxedServer::of)
+        .transpose()?;
+    let mut hidden = supervisors.hidden();
+    let mut env = program.env.clone();
+    if let Some(sandboxed) = &sandboxed {
+        hidden.extend(sandboxed.hidden.iter().map(|path| text(path)));
+        // What the configuration says it keeps.
+        if !launch.env.contains_key(TMPDIR) {
+            env.insert(TMPDIR.into(), sandboxed.temporary.path().into());
+        }
+    }
     let start = Start {
         program: text(&program.file),
         arguments: launch.args.to_vec(),
         dir: launch.cwd.map(text),
         confinement: launch.confine.then(|| Confinement {
-            hidden: supervisors.hidden(),
+            hidden,
             visible: launch.visible.iter().map(|path| text(path)).collect(),
+            sandbox: sandboxed.as_ref().map(|own| own.sandbox.clone()),
             ..Confinement::default()
         }),
         ..Start::default()
     };
     let (input, stdin) = io::pipe()?;
-    let started = supervisors.start(start, program.env.clone(), Some(input.into()));
+    let started = supervisors.start(start, env, Some(input.into()));
     let (running, outputs) = started.await.map_err(|error| {
         io::Error::new(
             error.kind(),
@@ -84,6 +132,7 @@ pub(crate) async fn launch(
     let process = ServerProcess {
         program: file.to_string(),
         running,
+        _temporary: sandboxed.map(|own| own.temporary),
     };
     Ok((process, pipes))
 }
@@ -105,14 +154,21 @@ impl ServerProcess {
     }
 
     /// What of the server's confinement this machine does not give.
-    pub(crate) fn gaps(&self) -> Option<&'static str> {
+    pub(crate) fn gaps(&self) -> Option<String> {
         let gaps = self.running.supervised.gaps();
-        match (gaps.files, gaps.processes) {
-            (true, true) => Some("it can read the host's own files and look into its processes"),
-            (true, false) => Some("it can read the host's own files"),
-            (false, true) => Some("it can look into the host's processes"),
-            (false, false) => None,
-        }
+        let lacks = [
+            (gaps.files, "read the host's own files"),
+            (gaps.processes, "look into the host's processes"),
+            (gaps.writes, "write outside its sandbox"),
+            (
+                gaps.modes,
+                "change modes, owners and times of files outside its sandbox",
+            ),
+            (gaps.network, "reach the network"),
+        ];
+        let lacks = lacks.into_iter().filter(|(lacks, _)| *lacks);
+        let lacks: Vec<&str> = lacks.map(|(_, what)| what).collect();
+        (!lacks.is_empty()).then(|| format!("it can {}", lacks.join(", ")))
     }
 
     /// Ends it: it has a moment after the end of its input, one after SIGTERM, and then none. Its

@@ -10,6 +10,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_exec_agent::sandbox_rules::SandboxRules;
+
 use super::login_shell::{LoginShell, ShellAnswer, Silent, joined};
 use super::supervisors::Supervisors;
 
@@ -33,6 +35,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) cwd: Option<&'a Path>,
     /// Whether the server is kept from the host's own files and processes.
     pub(crate) confine: bool,
+    /// What alone it changes, where that is limited.
+    pub(crate) sandbox: Option<SandboxRules>,
     /// Directories below the host's own that it sees all the same.
     pub(crate) visible: Vec<&'a Path>,
 }
@@ -241,6 +245,7 @@ mod tests {
             pass_env: &[],
             cwd: None,
             confine: true,
+            sandbox: None,
             visible: Vec::new(),
         }
     }

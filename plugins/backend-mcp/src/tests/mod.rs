@@ -13,6 +13,7 @@ mod messages;
 mod modes;
 mod oauth;
 mod peers;
+mod sandboxed;
 mod served;
 mod several;
 pub(crate) mod stage;

@@ -85,11 +85,10 @@ impl CallRoots {
 
     /// The same without these places, also where they are below one of the directories. A directory
     /// of the call's that is itself below a private one stays.
-    #[cfg(feature = "executor")]
     #[must_use]
-    pub fn without(mut self, private: &crate::private::PrivatePaths) -> Self {
+    pub fn without<'a>(mut self, private: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         let real = |path: &PathBuf| resolve_existing(path).unwrap_or_else(|_| path.clone());
-        self.private = private.iter().map(real).collect();
+        self.private = private.into_iter().map(real).collect();
         self
     }
 
@@ -282,7 +281,7 @@ mod tests {
         let private = PrivatePaths::of(None, &[data, key]);
         let roots = |working: &Path| {
             let roots = CallRoots::new(working, std::iter::empty(), None).unwrap();
-            roots.without(&private)
+            roots.without(private.iter())
         };
         let home = roots(&dir.path().join("home"));
         for path in [

@@ -70,6 +70,8 @@ pub struct AgentSettings {
     pub grace: Duration,
     /// The files and directories that are kept from commands, where they are confined.
     pub confined: Option<Vec<String>>,
+    /// Whether commands may come with a sandbox.
+    pub takes_sandboxes: bool,
 }
 
 impl AgentSettings {
@@ -180,7 +182,7 @@ fn has_use_of_users(place: &AgentSettings) -> bool {
         .confined
         .as_ref()
         .is_some_and(|hidden| !hidden.is_empty());
-    hides && own_program("probe").is_ok_and(user_namespace_helps)
+    (hides || place.takes_sandboxes) && own_program("probe").is_ok_and(user_namespace_helps)
 }
 
 /// Ends everything below the agent.

@@ -261,8 +261,8 @@ fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
         if !is_kept && !is_of_system && !options.contains(MountFlags::RDONLY) {
             let flags = options | MountFlags::BIND | MountFlags::RDONLY;
             match mount_remount(&place, flags, c"") {
-                // Something else lies over it by now.
-                Err(Errno::INVAL | Errno::NOENT) => {}
+                // Something else lies over it by now, or it is where this user cannot go.
+                Err(Errno::INVAL | Errno::NOENT | Errno::ACCESS) => {}
                 done => done?,
             }
         }

@@ -211,7 +211,7 @@ fn a_command_that_is_not_confined_cannot_read_the_hosts_environment_either() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
     let workspace = workspace(&[LOCAL]);
-    let session = "[[backend]]\nkind = \"local\"\nconfig.confine = false\n";
+    let session = "sandbox = \"none\"\n[[backend]]\nkind = \"local\"\nconfig.confine = false\n";
     workspace.write("session.toml", session).unwrap();
     // Where another user may run it.
     let program = workspace.root().join("conjure");
@@ -304,7 +304,7 @@ fn also_root_finds_no_key_in_the_environment_of_any_process() {
     let workspace = workspace(&[LOCAL]);
     let arguments = json!({ "command": NOTES, "description": "" }).to_string();
     let call = ["call", "local_bash_tool", "--args", &arguments];
-    let session = "[[backend]]\nkind = \"local\"\nconfig.confine = false\n";
+    let session = "sandbox = \"none\"\n[[backend]]\nkind = \"local\"\nconfig.confine = false\n";
     let seen = found(&workspace, session, &call);
     assert!(
         seen.contains("PATH=") && !seen.contains(&secret()),

@@ -29,10 +29,10 @@ fn the_list_shows_what_is_loaded_and_what_failed() {
     assert_snapshot!(output.snapshot(), @r#"
     exit code 0
     --- stdout
-    PLUGIN         VERSION  KIND      STATE   RUNS        WHY THERE    TOOLS  FILE
-    cache-manager  0.1.0    skill     loaded  in-process  usual place  2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
-    local          0.1.0    executor  loaded  in-process  usual place  -      [WORKSPACE]/plugins/libconjure_backend_local.so
-    -              -        -         failed  -           -            -      [WORKSPACE]/plugins/libbroken.so
+    PLUGIN         VERSION  KIND      STATE   RUNS        WHY THERE     TOOLS  FILE
+    cache-manager  0.1.0    skill     loaded  process     not trusted   2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
+    local          0.1.0    executor  loaded  in-process  trusted file  -      [WORKSPACE]/plugins/libconjure_backend_local.so
+    -              -        -         failed  -           -             -      [WORKSPACE]/plugins/libbroken.so
 
     failed: [WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
     --- stderr
@@ -178,8 +178,8 @@ fn programs_get_the_list_as_json() {
           "file": "[WORKSPACE]/plugins/libconjure_skill_cache_manager.so",
           "sha256": "[HASH]",
           "pinned": "in a directory of the user's own",
-          "isolation": "in-process",
-          "isolation_reason": "usual place",
+          "isolation": "process",
+          "isolation_reason": "not trusted",
           "worker_ends": 0,
           "rustc": "rustc [VERSION]",
           "sdk": "0.1.0",
@@ -238,6 +238,8 @@ fn a_file_is_inspected_without_running_it() {
     let inspect = |more: &str| {
         conjure(&workspace, &format!("plugin show {library}{more}"))
             .env("CONJURE_MISBEHAVE_TOUCH", &touched)
+            // A worker does not have the variable.
+            .env("CONJURE_ISOLATION", "in-process")
             .run()
             .unwrap()
     };

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use conjure_kit::{Cli, Engine, Output, Workspace};
+use conjure_kit::{Cli, Engine, Output, Workspace, build_plugin};
 use serde_json::{Value, json};
 
 use crate::stage::{LOCAL, workspace};
@@ -44,6 +44,10 @@ fn a_command_reads_nothing_of_the_host_however_its_places_are_said() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, KEY).unwrap();
     }
+    let local = build_plugin(LOCAL).unwrap();
+    workspace
+        .trust(&workspace.work().join("rel"), &local)
+        .unwrap();
     let variables = [
         ("CONJURE_DATA_DIR", "cat rel/vault.key; true", "rel"),
         ("CONJURE_KEY_FILE", "cat keys/my.key; true", "keys/my.key"),
@@ -113,6 +117,8 @@ fn a_container_finds_neither_the_hosts_data_nor_its_key_and_cannot_work_in_them(
     let key = work.join("keys/my.key");
     fs::create_dir_all(&data).unwrap();
     fs::create_dir_all(key.parent().unwrap()).unwrap();
+    let docker = build_plugin("conjure-backend-docker").unwrap();
+    workspace.trust(&data, &docker).unwrap();
     for file in [&data.join("vault.key"), &data.join("http-token"), &key] {
         fs::write(file, KEY).unwrap();
     }

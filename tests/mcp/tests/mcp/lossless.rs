@@ -62,7 +62,7 @@ fn members_of_a_tool_that_nobody_knows_reach_a_client_over_stdio() {
         let workspace = workspace();
         let mut server = Command::new(conjure_bin().unwrap());
         server.arg("--plugin-dir").arg(workspace.plugins());
-        server.arg("--data-dir").arg(workspace.root().join("data"));
+        server.arg("--data-dir").arg(workspace.data_dir());
         server.args(["mcp", "serve", "--stdio", "-c"]);
         server.arg(workspace.work().join("session.toml"));
         let server = server.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -60,9 +60,8 @@ impl Served {
     /// The command that serves over stdio, for a client to start. It needs nothing of the
     /// environment, for clients pass little of theirs on.
     pub(crate) fn command(&self) -> Value {
-        let root = self.workspace.root();
         let mut arguments = vec![json!("--plugin-dir"), json!(self.workspace.plugins())];
-        arguments.extend([json!("--data-dir"), json!(root.join("data"))]);
+        arguments.extend([json!("--data-dir"), json!(self.workspace.data_dir())]);
         arguments.extend(["mcp", "serve", "--stdio", "-c"].map(Value::from));
         arguments.push(json!(self.workspace.work().join("session.toml")));
         json!({ "command": conjure_bin().unwrap(), "args": arguments })

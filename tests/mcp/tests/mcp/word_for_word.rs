@@ -118,7 +118,7 @@ impl Gateway {
         if !over_http {
             let mut command = Command::new(conjure_bin().unwrap());
             command.arg("--plugin-dir").arg(workspace.plugins());
-            command.arg("--data-dir").arg(workspace.root().join("data"));
+            command.arg("--data-dir").arg(workspace.data_dir());
             command.args(["mcp", "serve", "--stdio", "-c"]);
             command.arg(workspace.work().join("session.toml"));
             let wire = OverStdio::start(command, manner);

@@ -112,6 +112,7 @@ fn a_plugin_that_ends_the_process_loses_no_history() {
         ])
         .workspace(&workspace)
         .model(&model)
+        .env("CONJURE_ISOLATION", "in-process")
         .run()
         .unwrap();
         assert!(

@@ -230,6 +230,10 @@ fn a_thread_is_looked_at_counted_checked_and_unfolded_from_the_command_line() {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     };
+    let local = workspace.plugins().join("libconjure_backend_local.so");
+    workspace
+        .trust(&workspace.work().join("data"), &local)
+        .unwrap();
     let run = |args: &[&str]| {
         let args = args.iter().copied().chain(["--data-dir", "data"]);
         let cli = conjure_kit::cli(args).workspace(&workspace).model(&model);

@@ -317,6 +317,7 @@ fn listed_as_failed(modes: &[(&str, &str)]) {
         let workspace = workspace(&[MISBEHAVING, CACHE]);
         let list = conjure(&workspace, ["plugin", "list", "--json"])
             .env("CONJURE_MISBEHAVE", mode)
+            .env("CONJURE_ISOLATION", "in-process")
             .run()
             .unwrap();
         assert_eq!(list.code, Some(0), "{mode}: {list:?}");
@@ -348,6 +349,7 @@ fn a_plugin_that_makes_no_instance_is_blamed_by_the_check_and_by_the_call() {
         let library = workspace.plugins().join("libconjure_misbehaving.so");
         let check = conjure(&workspace, ["plugin", "check", library.to_str().unwrap()])
             .env("CONJURE_MISBEHAVE", mode)
+            .env("CONJURE_ISOLATION", "in-process")
             .run()
             .unwrap();
         assert_eq!(check.code, Some(1), "{mode}: {check:?}");
@@ -362,6 +364,7 @@ fn a_plugin_that_makes_no_instance_is_blamed_by_the_check_and_by_the_call() {
             let args = json!({ "command": command }).to_string();
             let call = conjure(&workspace, ["call", tool, "--args", &args])
                 .env("CONJURE_MISBEHAVE", mode)
+                .env("CONJURE_ISOLATION", "in-process")
                 .run()
                 .unwrap();
             if !fails {
@@ -387,6 +390,7 @@ fn what_is_only_odd_at_load_is_no_reason_to_refuse() {
             ["call", TOOL, "--args", "{\"command\": \"echo fine\"}"],
         )
         .env("CONJURE_MISBEHAVE", mode)
+        .env("CONJURE_ISOLATION", "in-process")
         .run()
         .unwrap();
         assert_eq!(

@@ -15,6 +15,7 @@ use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written,
 };
 use conjure_skill_sdk::{Blocking, BlockingExecutor, Cx, Error, Result};
+use serde_json::{Value, json};
 
 use crate::stage::{LOCAL, Stage, bash, conjure, in_time, local, result, system, workspace};
 
@@ -130,7 +131,7 @@ async fn a_command_in_a_sandbox_changes_nothing_elsewhere() {
         for left in fs::read_dir(stage.workspace.work()).unwrap().flatten() {
             fs::remove_file(left.path()).unwrap();
         }
-        let open = self::session(&stage, SandboxSpec::default()).await;
+        let open = self::session(&stage, SandboxSpec::of(SandboxMode::None)).await;
         works(&stage, &open, &command).await;
         open.close().await;
         assert_ne!(
@@ -188,7 +189,7 @@ async fn a_command_in_a_sandbox_has_no_network_and_no_sockets_of_this_machine() 
         python(format!("s.socket(s.AF_UNIX).connect('{}')", path.display())),
     ];
     let closed = session(&stage, sandbox()).await;
-    let free = session(&stage, SandboxSpec::default()).await;
+    let free = session(&stage, SandboxSpec::of(SandboxMode::None)).await;
     for row in &rows {
         let said = refused(&stage, &closed, row).await;
         assert!(said.contains("have no network"), "{row}: {said}");
@@ -323,6 +324,55 @@ fn keys_of_the_user_are_not_there_in_a_sandbox() {
 }
 
 #[test]
+fn file_tools_keep_to_the_sandbox_in_a_home_directory() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let [keys, plain] = [".ssh/id_ed25519", "plain"].map(|name| workspace.home().join(name));
+    fs::create_dir_all(keys.parent().unwrap()).unwrap();
+    for file in [&keys, &plain] {
+        fs::write(file, SECRET).unwrap();
+    }
+    let home = workspace.home().display().to_string();
+    let usual = [
+        "run",
+        "--provider",
+        "anthropic",
+        "--model",
+        "m",
+        "--allow",
+        "*",
+        "--working-dir",
+        &home,
+    ];
+    let run = |more: &[&str], tool: &str, arguments: Value| {
+        model.calls("toolu_1", tool, arguments);
+        model.says(Message::new().text("Done."));
+        let output = conjure_kit::cli([&usual, more, &["Look."]].concat())
+            .workspace(&workspace)
+            .model(&model)
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        result(&model.last_request(), "toolu_1")
+    };
+    let view = |path: &str| json!({ "path": path });
+    let write = || json!({ "path": ".ssh/authorized_keys", "file_text": "x" });
+    assert!(run(&[], "local_view", view("plain")).text.contains(SECRET));
+    let refused = run(&[], "local_view", view(".ssh/id_ed25519"));
+    assert!(
+        refused.is_error && !refused.text.contains(SECRET),
+        "{refused:?}"
+    );
+    let refused = run(&[], "local_create_file", write());
+    assert!(refused.is_error, "{refused:?}");
+    assert!(!workspace.home().join(".ssh/authorized_keys").exists());
+    for more in [["--allow-read", "~/.ssh"], ["--sandbox", "none"]] {
+        let seen = run(&more, "local_view", view(".ssh/id_ed25519"));
+        assert!(seen.text.contains(SECRET), "{more:?}: {seen:?}");
+    }
+}
+
+#[test]
 fn a_directory_with_keys_in_it_is_not_moved_to_where_they_are_seen() {
     let workspace = workspace(&[LOCAL]);
     let model = Model::start().unwrap();
@@ -429,7 +479,7 @@ async fn a_command_in_a_sandbox_sets_no_limits_of_other_processes() {
         )
     };
     let closed = session(&stage, sandbox()).await;
-    let free = session(&stage, SandboxSpec::default()).await;
+    let free = session(&stage, SandboxSpec::of(SandboxMode::None)).await;
     refused(&stage, &closed, &limit("$!")).await;
     works(&stage, &free, &limit("$!")).await;
     works(&stage, &closed, &limit("0")).await;
@@ -469,7 +519,7 @@ async fn an_executor_that_keeps_to_no_sandbox_is_told_of() {
         builder.executor("careless", |_setup| Ok(Blocking::new(Careless)))
     })
     .await;
-    for (setting, told) in [(sandbox(), 1), (SandboxSpec::default(), 0)] {
+    for (setting, told) in [(sandbox(), 1), (SandboxSpec::of(SandboxMode::None), 0)] {
         let careless = BackendSpec::executor("careless", [] as [&str; 0]);
         let spec = SessionSpec {
             sandbox: setting,
@@ -505,7 +555,10 @@ async fn an_executor_that_keeps_to_no_sandbox_is_told_of() {
 async fn the_model_is_told_of_the_sandbox_before_it_runs_into_it() {
     let stage = Stage::new(&[LOCAL]).await;
     let work = stage.workspace.work().canonicalize().unwrap();
-    for (setting, told) in [(sandbox(), true), (SandboxSpec::default(), false)] {
+    for (setting, told) in [
+        (sandbox(), true),
+        (SandboxSpec::of(SandboxMode::None), false),
+    ] {
         let session = session(&stage, setting).await;
         works(&stage, &session, "true").await;
         let system = system(&stage.model.last_request());

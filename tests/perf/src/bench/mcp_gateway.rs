@@ -46,6 +46,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             "mcp".to_owned(),
             "serve".to_owned(),
             "--stdio".to_owned(),
+            "--isolation=in-process".to_owned(),
             "--config".to_owned(),
             at(&session),
         ];

@@ -191,6 +191,7 @@ impl Shot<'_> {
             .env_clear()
             .env("HOME", place.join("home"))
             .env("CONJURE_PLUGIN_PATH", place.join("plugins"))
+            .env("CONJURE_ISOLATION", "in-process")
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
             .env("OPENAI_API_KEY", "a-key-of-nobody")

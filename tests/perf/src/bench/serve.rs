@@ -86,6 +86,7 @@ impl Served {
             .env("HOME", dir.join("home"))
             .env("CONJURE_DATA_DIR", dir.join("data"))
             .env("CONJURE_PLUGIN_PATH", dir.join("plugins"))
+            .env("CONJURE_ISOLATION", "in-process")
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

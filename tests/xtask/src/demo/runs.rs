@@ -99,7 +99,9 @@ impl Stage {
         };
         let plugins = PACKAGES.into_iter().skip(1);
         for package in plugins.chain(third.map(Third::package)) {
-            place.add_plugin(&build_plugin(package).unwrap()).unwrap();
+            let library = build_plugin(package).unwrap();
+            place.add_plugin(&library).unwrap();
+            workspace.trust(&place.data, &library).unwrap();
         }
         let demo = repo_root().join("tests/demo");
         place.session(&demo, third).unwrap();

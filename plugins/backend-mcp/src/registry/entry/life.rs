@@ -248,7 +248,8 @@ impl ServerEntry {
             self.require_session();
         }
         let config = &self.server.config;
-        let has_a_place = config.url.is_some() || config.cwd.is_some();
+        // A sandbox is made of the session's directory, too.
+        let has_a_place = config.url.is_some() || (config.cwd.is_some() && !config.sandbox.is_on());
         // One that had a stateful tool may get it again.
         let had_stateful = self.session_required.load(Ordering::Relaxed);
         let may_be_shared = connection.era == Era::Modern && !had_stateful && has_a_place;
