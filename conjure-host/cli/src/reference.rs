@@ -270,7 +270,7 @@ fn described(arg: &Arg) -> String {
         .iter()
         .filter(|value| !value.is_hide_set())
         .collect();
-    if !possible.is_empty() && !arg.is_hide_possible_values_set() {
+    if takes_value(arg) && !possible.is_empty() && !arg.is_hide_possible_values_set() {
         let values = possible.iter().map(|value| match value.get_help() {
             Some(help) => format!("`{}` ({})", value.get_name(), one_line(Some(help))),
             None => format!("`{}`", value.get_name()),
