@@ -75,7 +75,11 @@ fn what_was_altered_is_not_put_back_and_what_is_signed_not_left_without_being_sa
 
 #[test]
 fn a_key_is_the_key_that_was_said_and_no_other() {
-    let story = accepted();
+    // No file is called like a key that ends in a slash.
+    let mut stories = std::iter::repeat_with(accepted);
+    let story = stories
+        .find(|story| !story.author.key().ends_with('/'))
+        .unwrap();
     let team = Team::new();
     let package = story.attacker.package("0.1.0").display().to_string();
     let key = story.author.key();
