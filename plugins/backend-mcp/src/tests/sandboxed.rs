@@ -18,7 +18,7 @@ exec "$0"
 "#;
 
 /// What the server could do with this setting.
-fn tried(sandbox: Value, elsewhere: &Path) -> Vec<String> {
+fn tried(sandbox: &Value, elsewhere: &Path) -> Vec<String> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let stage = Stage::new(json!({ "s": {
@@ -45,7 +45,7 @@ fn a_server_in_a_sandbox_writes_where_it_works_and_has_no_network() {
         (json!({}), shut),
         (json!({ "network": true, "write": [elsewhere] }), open),
     ] {
-        assert_eq!(tried(sandbox.clone(), &elsewhere), expected, "{sandbox}");
+        assert_eq!(tried(&sandbox, &elsewhere), expected, "{sandbox}");
     }
 }
 
