@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_exec_agent::executor::to_error;
 use conjure_exec_agent::files::{self, CallRoots, OpenFile, RootKind, RootedPath};
-use conjure_exec_agent::private::PrivatePaths;
-use conjure_exec_agent::sandbox_rules::SandboxRules;
-use conjure_skill_sdk::protocol::{CreateFile, FileRef, StrReplace, View, Viewed, Written};
+use conjure_skill_sdk::protocol::{
+    CreateFile, FileRef, SkillMount, StrReplace, View, Viewed, Written,
+};
 use conjure_skill_sdk::{Cx, Error, Result};
-
-use crate::session::LocalSession;
 
 /// The largest file of a skill that is copied for the host when it was cut.
 const MAX_COPY: u64 = 64 * 1024 * 1024;
@@ -25,18 +23,19 @@ pub(crate) fn no_working_dir() -> Error {
 }
 
 /// The directories of a call: the working directory, the exchange directory, skill folders.
-/// What is private of the host is in none of them, nor what the session's sandbox hides.
-pub(crate) fn roots(cx: &Cx, session: &LocalSession, private: &PrivatePaths) -> Result<CallRoots> {
-    let brought = session.brought();
-    let hidden = brought.sandbox().map(SandboxRules::hidden);
-    let skills = session.skills();
+/// What is private is in none of them.
+pub(crate) fn roots<'a>(
+    cx: &Cx,
+    skills: Vec<SkillMount>,
+    private: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<CallRoots> {
     let working = cx.working_dir().ok_or_else(no_working_dir)?;
     let skills = skills
         .into_iter()
         .map(|skill| PathBuf::from(skill.dir))
         .chain(cx.skill_dir().map(Path::to_owned));
     CallRoots::new(working, skills, cx.exchange_dir())
-        .map(|roots| roots.without(private.iter().chain(hidden.iter().flatten())))
+        .map(|roots| roots.without(private))
         .map_err(|error| to_error(&error))
 }
 

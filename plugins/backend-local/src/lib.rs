@@ -24,6 +24,7 @@ use std::path::Path;
 
 use conjure_exec_agent::files::CallRoots;
 use conjure_exec_agent::private::PrivatePaths;
+use conjure_exec_agent::sandbox_rules::SandboxRules;
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, PROVIDER_KEYS, Permissions,
     StrReplace, View, Viewed, Written,
@@ -91,7 +92,11 @@ impl Local {
         let session = self.sessions.of(cx.session());
         let private = self.private.clone();
         blocking(move || {
-            let roots = keeping::roots(&cx, &session, &private)?;
+            // What commands of a sandbox do not see, its file tools do not see either.
+            let brought = session.brought();
+            let hidden = brought.sandbox().map(SandboxRules::hidden);
+            let private = private.iter().chain(hidden.iter().flatten());
+            let roots = keeping::roots(&cx, session.skills(), private)?;
             work(&cx, &roots)
         })
         .await

@@ -302,7 +302,7 @@ impl ServerConfig {
                     .to_owned(),
             );
         }
-        if self.sandbox.is_idle() {
+        if self.sandbox.contradicts_itself() {
             return Err(
                 "`sandbox` has the mode `none` and allows something more; without a sandbox \
                  everything is allowed, so leave out `read`, `write` and `network`"

@@ -1,7 +1,7 @@
 //! The sandbox of a server that is a program, where its configuration wants one: the one that a session's
 //! commands have.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use conjure_exec_agent::sandbox_rules::SandboxRules;
 use conjure_skill_sdk::Result;
@@ -61,7 +61,7 @@ impl SandboxSetting {
     }
 
     /// Whether it allows something besides and is no sandbox.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn contradicts_itself(&self) -> bool {
         matches!(self, Self::Table(table) if !self.is_on()
             && (table.network || !table.read.is_empty() || !table.write.is_empty()))
     }
@@ -110,10 +110,7 @@ impl SandboxSetting {
 fn absolute(paths: &[String]) -> Vec<String> {
     let home = std::env::home_dir();
     let absolute = |path: &String| match (Path::new(path).strip_prefix("~"), &home) {
-        (Ok(rest), Some(home)) => PathBuf::from(home)
-            .join(rest)
-            .to_string_lossy()
-            .into_owned(),
+        (Ok(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
         _ => path.clone(),
     };
     paths.iter().map(absolute).collect()

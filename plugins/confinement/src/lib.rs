@@ -15,5 +15,5 @@ mod sandbox;
 mod system_calls;
 mod worker;
 
-pub use sandbox::{Sandbox, SandboxGaps};
+pub use sandbox::{Sandbox, SandboxGaps, outermost};
 pub use worker::{ConfinementGaps, WorkerConfinement, landlock_version};

@@ -13,6 +13,19 @@ pub struct Sandbox {
     pub network: bool,
 }
 
+/// Those that are below none of the others.
+#[must_use]
+pub fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
+    let mut outermost: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        if !outermost.iter().any(|outer| path.starts_with(outer)) {
+            outermost.push(path);
+        }
+    }
+    outermost
+}
+
 /// What this system cannot keep commands in a sandbox from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SandboxGaps {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use conjure_process_tree::outermost;
 use conjure_skill_sdk::protocol::Sandbox;
 use conjure_skill_sdk::{Error, Result};
 
@@ -97,18 +98,6 @@ fn led_out(path: &Path, dirs: &[PathBuf]) -> Option<PathBuf> {
         Some(there.join(rest))
     });
     plain.filter(|plain| *plain != leads).map(|_| leads)
-}
-
-/// Those that are below none of the others.
-fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    paths.sort();
-    let mut outermost: Vec<PathBuf> = Vec::new();
-    for path in paths {
-        if !outermost.iter().any(|outer| path.starts_with(outer)) {
-            outermost.push(path);
-        }
-    }
-    outermost
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ mod supervised;
 mod supervisor;
 mod wake;
 
-pub use conjure_confinement::Sandbox;
+pub use conjure_confinement::{Sandbox, outermost};
 #[cfg(target_os = "linux")]
 use descendants::Tree;
 #[cfg(target_os = "linux")]

@@ -37,7 +37,7 @@ pub use search::{Search, search};
 pub use sshd::{Network, Sshd};
 pub use threads::{thread_ids, thread_log};
 pub use tmux::Tmux;
-pub use workspace::Workspace;
+pub use workspace::{SHIPPED_PLUGINS, Workspace};
 
 /// Awaits a future for at most `limit`.
 ///

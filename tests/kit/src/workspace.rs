@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::KitError;
 
 /// The packages of the plugins that come with the program, which the program trusts.
-const SHIPPED: [&str; 7] = [
+pub const SHIPPED_PLUGINS: [&str; 7] = [
     "conjure-backend-anthropic",
     "conjure-backend-docker",
     "conjure-backend-kubernetes",
@@ -87,7 +87,7 @@ impl Workspace {
     /// As [`crate::build_plugin`], or when it cannot be copied.
     pub fn add_plugin(&self, package: &str) -> Result<PathBuf, KitError> {
         let library = crate::build_plugin(package)?;
-        if SHIPPED.contains(&package) {
+        if SHIPPED_PLUGINS.contains(&package) {
             self.trust(&self.data_dir(), &library)?;
         }
         self.add_library(&library)

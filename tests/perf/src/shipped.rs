@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow};
+use conjure_kit::SHIPPED_PLUGINS;
 use serde_json::Value;
 
 /// Something that a benchmark needs.
@@ -46,17 +47,6 @@ pub(crate) struct Shipped {
     allocations: Option<PathBuf>,
     bundled: Vec<PathBuf>,
 }
-
-/// The plugins that come with the program.
-const BUNDLED: [&str; 7] = [
-    "conjure-backend-anthropic",
-    "conjure-backend-docker",
-    "conjure-backend-kubernetes",
-    "conjure-backend-local",
-    "conjure-backend-mcp",
-    "conjure-backend-ssh",
-    "conjure-skill-log-fetcher",
-];
 
 /// What the program that counts allocations is called.
 const COUNTER: &str = "conjure-perf-allocations";
@@ -105,11 +95,11 @@ impl Shipped {
             command.args(["--package", "conjure-mock-mcp"]);
         }
         let bundled: BTreeSet<String> = match needs.contains(&Need::Bundled) {
-            true => BUNDLED.map(|name| name.replace('-', "_")).into(),
+            true => SHIPPED_PLUGINS.map(|name| name.replace('-', "_")).into(),
             false => BTreeSet::new(),
         };
         if !bundled.is_empty() {
-            command.args(BUNDLED.iter().flat_map(|name| ["--package", *name]));
+            command.args(SHIPPED_PLUGINS.iter().flat_map(|name| ["--package", *name]));
         }
         optimised(&mut command, quick)?;
         for artifact in artifacts(&mut command)? {
@@ -170,7 +160,7 @@ impl Shipped {
     /// Every plugin that comes with the program.
     pub(crate) fn bundled(&self) -> Result<&[PathBuf]> {
         anyhow::ensure!(
-            self.bundled.len() == BUNDLED.len(),
+            self.bundled.len() == SHIPPED_PLUGINS.len(),
             "the plugins that come with the program were not built; the benchmark does not say \
              that it needs them"
         );

@@ -16,6 +16,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use conjure_confinement::outermost;
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -235,18 +236,6 @@ fn cover(place: &Path, visible: &[PathBuf]) -> io::Result<()> {
     }
     let flags = flags | MountFlags::BIND | MountFlags::RDONLY;
     Ok(mount_remount(place, flags, c"")?)
-}
-
-/// Those that are below none of the others.
-fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    paths.sort();
-    let mut outermost: Vec<PathBuf> = Vec::new();
-    for path in paths {
-        if !outermost.iter().any(|outer| path.starts_with(outer)) {
-            outermost.push(path);
-        }
-    }
-    outermost
 }
 
 /// Mounts everything to be read only but these, where they are now.

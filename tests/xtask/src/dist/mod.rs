@@ -168,3 +168,11 @@ fn this_machine() -> Result<String> {
         .context("rustc does not say what it builds for")?
         .to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tests_trust_the_plugins_that_are_shipped_and_no_others() {
+        assert_eq!(super::PLUGINS, conjure_kit::SHIPPED_PLUGINS);
+    }
+}
