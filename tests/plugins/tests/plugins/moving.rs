@@ -12,7 +12,9 @@ use conjure_core::request::ModelRequest;
 use conjure_core::turn::When;
 use conjure_host::Host;
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
-use conjure_host::session::{BackendSpec, Session, SessionSettings, SessionSpec, ToolSession};
+use conjure_host::session::{
+    BackendSpec, SandboxMode, SandboxSpec, Session, SessionSettings, SessionSpec, ToolSession,
+};
 use conjure_plugin_tests::versioned;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -108,6 +110,8 @@ impl Stage {
         let mut spec = SessionSpec {
             provider: Some("looking".to_owned()),
             working_dir: Some(self.work.clone()),
+            // Its executors keep to none, which would be a notice among those that are looked at.
+            sandbox: SandboxSpec::of(SandboxMode::None),
             ..SessionSpec::hybrid(backends)
         };
         for rule in ["keeper_*", "teller_*"] {
