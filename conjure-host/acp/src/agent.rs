@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{invalid, needs_auth, no_session, of_manager};
 use super::modes::Mode;
 use super::open_session::{OpenSession, lock};
-use super::too_long::{TooLong, TooLongAnswer};
+use super::too_long::{TooLongAnswer, TooLongRequest};
 use super::transport::{self, Outflow};
 use super::updates::Updates;
 use super::{
@@ -43,8 +43,8 @@ use super::{
 /// The one way to have a credential: it was saved before.
 const SAVED_AUTH: &str = "saved-auth";
 
-/// What a connection has.
-pub(crate) struct Connection {
+/// The connection of one client, with what is open and what runs for it.
+pub(crate) struct AgentConnection {
     manager: Manager,
     options: AcpOptions,
     outflow: Arc<Outflow>,
@@ -71,7 +71,7 @@ where
         transport::outgoing(write, Arc::clone(&outflow)),
         Box::pin(transport::incoming(read, options.max_message_bytes)),
     );
-    let connection = Arc::new(Connection {
+    let connection = Arc::new(AgentConnection {
         manager,
         options,
         outflow,
@@ -92,7 +92,7 @@ where
     served
 }
 
-impl Connection {
+impl AgentConnection {
     pub(crate) fn manager(&self) -> &Manager {
         &self.manager
     }
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// The commands, for the client of a session.
-    fn offer(&self, client: ConnectionTo<Client>, session: &SessionId) -> Option<Offer> {
+    fn offer(&self, client: ConnectionTo<Client>, session: &SessionId) -> Option<OpeningUpdate> {
         let commands = self.commands()?;
         Some((self.updates(client, session), commands.update()))
     }
@@ -161,7 +161,7 @@ impl Connection {
         let (seven, eight, nine, ten, eleven, twelve) = (on(), on(), on(), on(), on(), on());
         let agent = Agent.v1().name("conjure");
         let agent = agent.on_receive_request(
-            async move |request: TooLong, responder: Responder<TooLongAnswer>, _| {
+            async move |request: TooLongRequest, responder: Responder<TooLongAnswer>, _| {
                 responder.respond_with_error(invalid(format!(
                     "the message has more than {} bytes, which is the most that is read",
                     request.most
@@ -514,7 +514,7 @@ fn answer<T: JsonRpcResponse + Send>(
 fn answer_and<T: JsonRpcResponse + Send>(
     client: &ConnectionTo<Client>,
     responder: Responder<T>,
-    work: impl Future<Output = Result<(T, Option<Offer>), Error>> + Send + 'static,
+    work: impl Future<Output = Result<(T, Option<OpeningUpdate>), Error>> + Send + 'static,
 ) -> Result<(), Error> {
     client.spawn(async move {
         let (answer, offer) = match work.await {
@@ -531,7 +531,7 @@ fn answer_and<T: JsonRpcResponse + Send>(
 }
 
 /// What a session that was opened is told of, and how.
-type Offer = (Updates, SessionUpdate);
+type OpeningUpdate = (Updates, SessionUpdate);
 
 /// The instructions that a client adds to those of the session.
 fn persona(prompt: Option<&SystemPrompt>) -> Result<Option<PersonaCopy>, Error> {

@@ -23,7 +23,7 @@ pub(crate) fn message(
     blocks: &[ContentBlock],
     unsaved: &BTreeMap<PathBuf, String>,
 ) -> Result<Message, Error> {
-    let said = Said::read(blocks, unsaved)?;
+    let said = PromptContent::read(blocks, unsaved)?;
     let text = said.text.trim();
     if text.is_empty() && said.files.is_empty() {
         return Err(invalid("the prompt is empty"));
@@ -37,9 +37,9 @@ pub(crate) fn message(
     Ok(uploads::message(text, &attached))
 }
 
-/// What a person says.
+/// What a prompt says, with the files in it.
 #[derive(Debug, Default)]
-struct Said {
+struct PromptContent {
     text: String,
     files: Vec<AttachedFile>,
 }
@@ -52,7 +52,7 @@ struct AttachedFile {
     bytes: Vec<u8>,
 }
 
-impl Said {
+impl PromptContent {
     /// What refers to something stays where it stands in the sentence; the texts of embedded
     /// resources come behind the sentence.
     fn read(blocks: &[ContentBlock], unsaved: &BTreeMap<PathBuf, String>) -> Result<Self, Error> {
@@ -166,7 +166,7 @@ mod tests {
             ContentBlock::ResourceLink(ResourceLink::new("page", "https://x.example/a")),
         ];
         assert_eq!(
-            Said::read(&blocks, &BTreeMap::new()).unwrap().text,
+            PromptContent::read(&blocks, &BTreeMap::new()).unwrap().text,
             "Compare `c.rs` (at `/w/c.rs`) with `/w/a b.rs` and `page` (at `https://x.example/a`)\
              \n\nContents of `/w/a b.rs`:\n```\nfn main() {}\n```"
         );
@@ -178,7 +178,7 @@ mod tests {
         let blocks = [said("Look at "), link(), said(".")];
         let unsaved = BTreeMap::from([(PathBuf::from("/w/c.rs"), "new\n".to_owned())]);
         assert_eq!(
-            Said::read(&blocks, &unsaved).unwrap().text,
+            PromptContent::read(&blocks, &unsaved).unwrap().text,
             "Look at `c.rs` (at `/w/c.rs`).\n\n`/w/c.rs` is not saved in the editor, where it is \
              this. Contents of `/w/c.rs`:\n```\nnew\n```"
         );
@@ -194,7 +194,7 @@ mod tests {
             ContentBlock::Image(image),
             ContentBlock::Resource(EmbeddedResource::new(blob)),
         ];
-        let read = Said::read(&blocks, &BTreeMap::new()).unwrap();
+        let read = PromptContent::read(&blocks, &BTreeMap::new()).unwrap();
         assert_eq!(read.text, "Look: `/w/x.bin`");
         let files = read.files.iter();
         let files = files.map(|file| (&*file.name, &*file.media_type, file.bytes.len()));
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused_in_words() {
         let image = ContentBlock::Image(ImageContent::new("not base64!", "image/png"));
-        let error = Said::read(&[image], &BTreeMap::new()).unwrap_err();
+        let error = PromptContent::read(&[image], &BTreeMap::new()).unwrap_err();
         assert!(error.message.contains("`image` is no base64"), "{error:?}");
     }
 }

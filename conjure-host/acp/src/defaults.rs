@@ -10,13 +10,13 @@ use super::listing;
 use super::settings::auths;
 
 /// A saved auth's id or name, and a model.
-pub(crate) struct Defaults {
+pub(crate) struct SessionDefaults {
     pub(crate) auth: String,
     pub(crate) model: String,
 }
 
 /// What a new session has.
-pub(crate) async fn of(manager: &Manager, options: &AcpOptions) -> Result<Defaults, Error> {
+pub(crate) async fn of(manager: &Manager, options: &AcpOptions) -> Result<SessionDefaults, Error> {
     let saved = auths(manager).await?;
     if saved.is_empty() {
         return Err(needs_auth(
@@ -54,5 +54,5 @@ pub(crate) async fn of(manager: &Manager, options: &AcpOptions) -> Result<Defaul
              --auth NAME --model MODEL` (`conjure models` lists them)"
         ))
     })?;
-    Ok(Defaults { auth, model })
+    Ok(SessionDefaults { auth, model })
 }

@@ -22,9 +22,9 @@ mod permission;
 mod prompt;
 mod questions;
 mod settings;
+mod shown_turn;
 mod too_long;
 mod transport;
-mod turn_view;
 mod unsaved;
 mod updates;
 

@@ -16,7 +16,7 @@ const REJECT_ALWAYS: &str = "reject-always";
 
 /// What the person said about a call.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum PermissionAnswer {
     /// A decision, and how far it goes.
     Decided(ApprovalDecision, DecisionScope),
     /// The client ends the turn.
@@ -24,7 +24,7 @@ pub(crate) enum Answer {
 }
 
 /// Asks about a call. A client that does not answer as the protocol says has not allowed anything.
-pub(crate) async fn ask(updates: &Updates, call: ToolCall, tool: &str) -> Answer {
+pub(crate) async fn ask(updates: &Updates, call: ToolCall, tool: &str) -> PermissionAnswer {
     let request =
         RequestPermissionRequest::new(updates.session().clone(), call.into(), options(tool));
     let answer = updates.client().send_request(request).block_task().await;
@@ -45,24 +45,24 @@ fn options(tool: &str) -> Vec<PermissionOption> {
     ]
 }
 
-fn read(answer: &RequestPermissionResponse) -> Answer {
+fn read(answer: &RequestPermissionResponse) -> PermissionAnswer {
     let RequestPermissionOutcome::Selected(selected) = &answer.outcome else {
-        return Answer::Cancelled;
+        return PermissionAnswer::Cancelled;
     };
     let no = || ApprovalDecision::Deny {
         reason: String::new(),
     };
     match &*selected.option_id.0 {
-        ALLOW_ONCE => Answer::Decided(ApprovalDecision::Allow, DecisionScope::Once),
-        ALLOW_ALWAYS => Answer::Decided(ApprovalDecision::Allow, DecisionScope::Tool),
-        REJECT_ONCE => Answer::Decided(no(), DecisionScope::Once),
-        REJECT_ALWAYS => Answer::Decided(no(), DecisionScope::Tool),
+        ALLOW_ONCE => PermissionAnswer::Decided(ApprovalDecision::Allow, DecisionScope::Once),
+        ALLOW_ALWAYS => PermissionAnswer::Decided(ApprovalDecision::Allow, DecisionScope::Tool),
+        REJECT_ONCE => PermissionAnswer::Decided(no(), DecisionScope::Once),
+        REJECT_ALWAYS => PermissionAnswer::Decided(no(), DecisionScope::Tool),
         other => denied(format!("the editor chose `{other}`, which was no option")),
     }
 }
 
-fn denied(reason: String) -> Answer {
-    Answer::Decided(ApprovalDecision::Deny { reason }, DecisionScope::Once)
+fn denied(reason: String) -> PermissionAnswer {
+    PermissionAnswer::Decided(ApprovalDecision::Deny { reason }, DecisionScope::Once)
 }
 
 #[cfg(test)]
@@ -79,11 +79,11 @@ mod tests {
                 RequestPermissionOutcome::Selected(selected),
             ))
         };
-        let allowed = |scope| Answer::Decided(ApprovalDecision::Allow, scope);
+        let allowed = |scope| PermissionAnswer::Decided(ApprovalDecision::Allow, scope);
         assert_eq!(selected(ALLOW_ONCE), allowed(DecisionScope::Once));
         assert_eq!(selected(ALLOW_ALWAYS), allowed(DecisionScope::Tool));
         for other in ["", "allow", "allow-once "] {
-            let Answer::Decided(ApprovalDecision::Deny { reason }, DecisionScope::Once) =
+            let PermissionAnswer::Decided(ApprovalDecision::Deny { reason }, DecisionScope::Once) =
                 selected(other)
             else {
                 panic!("`{other}` was taken for a decision");

@@ -17,13 +17,13 @@ use conjure_store::{Run, RunState, ThreadId};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::agent::Connection;
+use super::agent::AgentConnection;
 use super::call_view;
 use super::error::{failed, of_manager};
 use super::modes::{Mode, reads_only};
 use super::open_session::OpenSession;
-use super::permission::{self, Answer};
-use super::turn_view::TurnView;
+use super::permission::{self, PermissionAnswer};
+use super::shown_turn::ShownTurn;
 use super::updates::{Updates, chunk};
 use super::{content, edits, questions, unsaved};
 
@@ -45,7 +45,7 @@ pub(crate) struct Stops {
 
 /// Runs a turn, and answers when it is over.
 pub(crate) async fn run(
-    connection: Arc<Connection>,
+    connection: Arc<AgentConnection>,
     session: Arc<OpenSession>,
     updates: Updates,
     request: PromptRequest,
@@ -84,8 +84,8 @@ pub(crate) async fn run(
     let followed = async {
         let after = before(manager, &turn.thread).await?;
         let events = manager.events(&turn.thread, after).await.map_err(wrong)?;
-        let shown = TurnView::new(&turn.id, view.working_dir.clone(), connection.notices());
-        let mut follower = TurnFollower {
+        let shown = ShownTurn::new(&turn.id, view.working_dir.clone(), connection.notices());
+        let mut follower = PromptTurn {
             connection: &connection,
             session: &session,
             updates: &updates,
@@ -165,13 +165,14 @@ fn is_refusal(stop: Option<&str>) -> bool {
     })
 }
 
-struct TurnFollower<'a> {
-    connection: &'a Arc<Connection>,
+/// A turn that a prompt began, while its client follows it.
+struct PromptTurn<'a> {
+    connection: &'a Arc<AgentConnection>,
     session: &'a Arc<OpenSession>,
     updates: &'a Updates,
     turn: &'a Turn,
     working_dir: std::path::PathBuf,
-    view: TurnView,
+    view: ShownTurn,
     /// What the client is being asked, by call or question.
     asked: HashMap<String, AbortOnDropHandle<()>>,
     /// The stop reason as the provider gave it.
@@ -179,7 +180,7 @@ struct TurnFollower<'a> {
     began: bool,
 }
 
-impl TurnFollower<'_> {
+impl PromptTurn<'_> {
     /// Shows the turn until it is over.
     async fn until_over(
         &mut self,
@@ -322,14 +323,14 @@ impl TurnFollower<'_> {
         let deciding = async move {
             let manager = connection.manager();
             let answer = match by_mode {
-                Some(decision) => Answer::Decided(decision, DecisionScope::Once),
+                Some(decision) => PermissionAnswer::Decided(decision, DecisionScope::Once),
                 None => permission::ask(&updates, shown, &call.name).await,
             };
             let done = match answer {
-                Answer::Decided(decision, scope) => {
+                PermissionAnswer::Decided(decision, scope) => {
                     manager.decide(&session.id, &call.id, decision, scope).await
                 }
-                Answer::Cancelled => manager.cancel_turn(&session.id, &turn).await,
+                PermissionAnswer::Cancelled => manager.cancel_turn(&session.id, &turn).await,
             };
             // Where another client was faster, its decision counts.
             if let Err(error) = done

@@ -7,14 +7,14 @@ use conjure_core::chat::QuestionAsked;
 use conjure_runtime::manager::QuestionReply;
 use serde_json::{Map, Value, json};
 
-use super::agent::Connection;
+use super::agent::AgentConnection;
 use super::open_session::OpenSession;
 use super::updates::Updates;
 
 /// Asks the client, and gives its answer to whoever wants it. What a client cannot ask is
 /// cancelled, so that nobody waits.
 pub(crate) async fn answer(
-    connection: Arc<Connection>,
+    connection: Arc<AgentConnection>,
     session: Arc<OpenSession>,
     updates: Updates,
     question: QuestionAsked,

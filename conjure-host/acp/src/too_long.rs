@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// What stands in place of such a request. A client that sends one itself gets the same answer.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonRpcRequest)]
 #[request(method = "_conjure/too_long", response = TooLongAnswer)]
-pub(crate) struct TooLong {
+pub(crate) struct TooLongRequest {
     /// The most bytes of a message.
     pub(crate) most: usize,
 }

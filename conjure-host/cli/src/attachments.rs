@@ -25,8 +25,8 @@ pub(crate) struct AttachArgs {
     image: Vec<PathBuf>,
 }
 
-/// What a person says.
-pub(crate) struct Said {
+/// What a person says, with the files that go with it.
+pub(crate) struct AttachedMessage {
     text: String,
     attached: Vec<Upload>,
 }
@@ -59,7 +59,7 @@ impl AttachArgs {
     }
 
     /// The question with the files.
-    pub(crate) fn said(&self, host: &Host, text: String) -> Result<Said, CliError> {
+    pub(crate) fn said(&self, host: &Host, text: String) -> Result<AttachedMessage, CliError> {
         let mut attached = Vec::new();
         for path in &self.file {
             attached.push(attach(host, path)?);
@@ -80,11 +80,11 @@ impl AttachArgs {
             }
             attached.push(image);
         }
-        Ok(Said { text, attached })
+        Ok(AttachedMessage { text, attached })
     }
 }
 
-impl Said {
+impl AttachedMessage {
     /// A text and files that were handed over.
     pub(crate) fn with(text: String, attached: Vec<Upload>) -> Self {
         Self { text, attached }
@@ -106,7 +106,7 @@ impl Said {
     }
 }
 
-impl From<String> for Said {
+impl From<String> for AttachedMessage {
     fn from(text: String) -> Self {
         Self {
             text,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use conjure_core::chat::{Content, Role};
 use conjure_core::log::{Entry, EntryBody};
 use conjure_core::numerals::count;
-use conjure_terminal::Said;
+use conjure_terminal::PastItem;
 
 /// How many turns are shown.
 const TURNS: usize = 2;
@@ -13,7 +13,7 @@ const TURNS: usize = 2;
 const LONGEST: usize = 4000;
 
 /// The last of what was said, with how much there is before it.
-pub(crate) fn last(entries: &[Entry]) -> Vec<Said> {
+pub(crate) fn last(entries: &[Entry]) -> Vec<PastItem> {
     let failed: BTreeSet<&str> = entries
         .iter()
         .filter_map(|entry| match &entry.body {
@@ -39,12 +39,12 @@ pub(crate) fn last(entries: &[Entry]) -> Vec<Said> {
             match &part.content {
                 Content::Text { text } if text.trim().is_empty() => {}
                 Content::Text { text } if message.role == Role::User => {
-                    said.push(Said::Person(cut(text)));
+                    said.push(PastItem::Person(cut(text)));
                 }
                 Content::Text { text } if message.role == Role::Assistant => {
-                    said.push(Said::Model(cut(text)));
+                    said.push(PastItem::Model(cut(text)));
                 }
-                Content::FunctionCall(call) => said.push(Said::Call {
+                Content::FunctionCall(call) => said.push(PastItem::Call {
                     name: call.name.clone(),
                     summary: conjure_terminal::summary(&call.arguments),
                     is_error: failed.contains(call.call_id.as_str()),
@@ -55,7 +55,7 @@ pub(crate) fn last(entries: &[Entry]) -> Vec<Said> {
     }
     if earlier > 0 {
         let note = format!("… {} before this", count(earlier as u64, "message"));
-        said.insert(0, Said::Note(note));
+        said.insert(0, PastItem::Note(note));
     }
     said
 }

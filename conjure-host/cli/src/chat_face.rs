@@ -9,14 +9,16 @@ use conjure_core::chat::{Event, QuestionAsked};
 use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
 use conjure_store::Log as _;
-use conjure_terminal::{FaceOptions, ImageProtocol, Request, Status, Update, converse};
+use conjure_terminal::{
+    ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
+};
 use tokio::sync::mpsc;
 
 use super::args::Global;
-use super::attachments::{Said as Attached, attach};
+use super::attachments::{AttachedMessage, attach};
 use super::chat_session::ChatSession;
-use super::chat_shell::{OwnCommand, Said};
-use super::chat_turn::{ChatTurn, Step};
+use super::chat_shell::{OwnCommand, OwnCommandEvent};
+use super::chat_turn::{ChatTurn, ChatTurnEvent};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RESET, aside, clean};
@@ -77,7 +79,7 @@ pub(crate) async fn run(
         command: None,
         said_by_commands: Vec::new(),
         questions: BTreeMap::new(),
-        status: Status::default(),
+        status: ConversationStatus::default(),
         is_stopping: false,
         was_used: false,
     };
@@ -135,7 +137,7 @@ pub(crate) struct FacedChat<'a> {
     /// What such commands said since the last message.
     said_by_commands: Vec<String>,
     pub(crate) questions: BTreeMap<String, QuestionAsked>,
-    status: Status,
+    status: ConversationStatus,
     is_stopping: bool,
     /// Whether something was said.
     was_used: bool,
@@ -149,7 +151,7 @@ impl FacedChat<'_> {
 
     async fn until_left(
         &mut self,
-        mut requests: mpsc::Receiver<Request>,
+        mut requests: mpsc::Receiver<PersonRequest>,
         signals: &mut Signals,
     ) -> Result<Option<Signal>, CliError> {
         self.show_before().await?;
@@ -166,7 +168,7 @@ impl FacedChat<'_> {
                         self.leave(signals).await;
                         return Ok(None);
                     };
-                    if let Request::Command(line) = request {
+                    if let PersonRequest::Command(line) = request {
                         Box::pin(self.run_command(&line, &mut requests)).await;
                     } else if let Err(error) = self.asked(request).await {
                         chat_commands::told(&error);
@@ -177,8 +179,8 @@ impl FacedChat<'_> {
                 }
                 said = next_said(&mut self.command) => self.command_said(said).await,
                 step = self.turn.next(&mut self.chat) => match step {
-                    Step::Event(event) => self.event(*event).await,
-                    Step::Over(done) => self.over(done).await,
+                    ChatTurnEvent::Event(event) => self.event(*event).await,
+                    ChatTurnEvent::Over(done) => self.over(done).await,
                 },
             }
         }
@@ -314,19 +316,19 @@ impl FacedChat<'_> {
         self.tell(Update::Ready).await;
     }
 
-    async fn asked(&mut self, request: Request) -> Result<(), CliError> {
+    async fn asked(&mut self, request: PersonRequest) -> Result<(), CliError> {
         match request {
-            Request::Say(text) => self.say(&text).await,
-            Request::Shell(command) if command.is_empty() => {
+            PersonRequest::Say(text) => self.say(&text).await,
+            PersonRequest::Shell(command) if command.is_empty() => {
                 aside("Write `!COMMAND`: it runs, and the model reads what it said.");
                 self.tell(Update::Ready).await;
                 Ok(())
             }
-            Request::Shell(command) => {
+            PersonRequest::Shell(command) => {
                 self.command = Some(OwnCommand::start(&command, &self.directory)?);
                 Ok(())
             }
-            Request::Stop => {
+            PersonRequest::Stop => {
                 if let Some(command) = &self.command {
                     command.stop();
                 } else if self.turn.runs() {
@@ -335,10 +337,10 @@ impl FacedChat<'_> {
                 }
                 Ok(())
             }
-            Request::Decide { call_id, decision } => self.decide(&call_id, decision).await,
-            Request::Answer { id, content } => self.answer(&id, content).await,
-            Request::Command(_) => Ok(()),
-            Request::Picked { list, id } => {
+            PersonRequest::Decide { call_id, decision } => self.decide(&call_id, decision).await,
+            PersonRequest::Answer { id, content } => self.answer(&id, content).await,
+            PersonRequest::Command(_) => Ok(()),
+            PersonRequest::Picked { list, id } => {
                 self.picked(&list, id).await?;
                 self.tell(Update::Ready).await;
                 Ok(())
@@ -368,16 +370,16 @@ impl FacedChat<'_> {
         }
         self.was_used = true;
         self.is_stopping = false;
-        self.turn = ChatTurn::begin(&self.chat, Attached::with(whole, attached)).await?;
+        self.turn = ChatTurn::begin(&self.chat, AttachedMessage::with(whole, attached)).await?;
         // What was not said goes with the next message.
         self.said_by_commands.clear();
         Ok(())
     }
 
-    async fn command_said(&mut self, said: Result<Said, CliError>) {
+    async fn command_said(&mut self, said: Result<OwnCommandEvent, CliError>) {
         match said {
-            Ok(Said::Line(line)) => aside(format_args!("{DIM}{}{RESET}", clean(&line))),
-            Ok(Said::Over { status, told }) => {
+            Ok(OwnCommandEvent::Line(line)) => aside(format_args!("{DIM}{}{RESET}", clean(&line))),
+            Ok(OwnCommandEvent::Over { status, told }) => {
                 self.command = None;
                 aside(format_args!(
                     "{DIM}{status}; the model reads it with your next message{RESET}"
@@ -440,15 +442,15 @@ impl FacedChat<'_> {
 
     /// Shows the thread that the chat has gone to.
     async fn show_anew(&mut self) -> Result<(), CliError> {
-        self.status = Status {
+        self.status = ConversationStatus {
             directory: self.status.directory.clone(),
-            ..Status::default()
+            ..ConversationStatus::default()
         };
         self.show_before().await
     }
 
     /// Runs a command of the host's; Esc stops what it began.
-    async fn run_command(&mut self, line: &str, requests: &mut mpsc::Receiver<Request>) {
+    async fn run_command(&mut self, line: &str, requests: &mut mpsc::Receiver<PersonRequest>) {
         match Box::pin(self.pick(line)).await {
             Ok(false) => {}
             Ok(true) => return self.tell(Update::Ready).await,
@@ -474,9 +476,9 @@ impl FacedChat<'_> {
                         break;
                     }
                     request = requests.recv(), if is_heard => match request {
-                        Some(Request::Stop) => stops.stop().await,
+                        Some(PersonRequest::Stop) => stops.stop().await,
                         // A plugin may ask while it is loaded.
-                        Some(Request::Answer { id, content }) => {
+                        Some(PersonRequest::Answer { id, content }) => {
                             person::answer_in_face(&id, content);
                         }
                         Some(_) => {}
@@ -528,7 +530,7 @@ fn home_relative(dir: &std::path::Path) -> String {
     }
 }
 
-async fn next_said(command: &mut Option<OwnCommand>) -> Result<Said, CliError> {
+async fn next_said(command: &mut Option<OwnCommand>) -> Result<OwnCommandEvent, CliError> {
     match command {
         Some(command) => command.next().await,
         None => std::future::pending().await,

@@ -7,7 +7,7 @@ use conjure_core::log::EntryBody;
 use conjure_core::numerals::thousands;
 use conjure_providers::KNOWN;
 use conjure_store::Log as _;
-use conjure_terminal::{Choice, Picker};
+use conjure_terminal::{Picker, PickerItem};
 
 use super::chat_commands::{checked, named};
 use super::chat_session::ChatSession;
@@ -44,7 +44,7 @@ pub(crate) async fn models(chat: &ChatSession) -> Result<Option<Picker>, CliErro
         models.sort_unstable();
         for model in models {
             let window = book.facts(provider, model).and_then(|facts| facts.context);
-            choices.push(Choice {
+            choices.push(PickerItem {
                 id: format!("{provider}/{model}"),
                 label: format!("{provider}/{model}"),
                 detail: window.map_or_else(String::new, |window| {
@@ -67,7 +67,7 @@ pub(crate) async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker
     for said in checked(chat, provider, model).await? {
         aside(format_args!("  {}", clean(&said)));
     }
-    let go_on = Choice {
+    let go_on = PickerItem {
         id: wanted.to_owned(),
         label: format!("go on with {wanted}"),
         detail: String::new(),
@@ -93,7 +93,7 @@ pub(crate) async fn messages(chat: &ChatSession) -> Result<Option<Picker>, CliEr
                 .iter()
                 .filter_map(|part| text(&part.content))
                 .collect();
-            choices.push(Choice {
+            choices.push(PickerItem {
                 id: entry.seq.to_string(),
                 label: one_line(&text.join(" "), 60),
                 detail: format!("turn {}", entry.turn),

@@ -21,8 +21,8 @@ pub(crate) struct OwnCommand {
     left_out: usize,
 }
 
-/// What happens next.
-pub(crate) enum Said {
+/// A line that a command wrote, or its end.
+pub(crate) enum OwnCommandEvent {
     Line(String),
     /// It is over; what the model reads of it.
     Over {
@@ -64,7 +64,7 @@ impl OwnCommand {
     }
 
     /// What happens next. May be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Result<Said, CliError> {
+    pub(crate) async fn next(&mut self) -> Result<OwnCommandEvent, CliError> {
         if let Some(line) = self.lines.recv().await {
             if self.said.len() + line.len() < MOST {
                 self.said.push_str(&line);
@@ -72,7 +72,7 @@ impl OwnCommand {
             } else {
                 self.left_out += 1;
             }
-            return Ok(Said::Line(line));
+            return Ok(OwnCommandEvent::Line(line));
         }
         let status = self.child.wait().await.map_err(CliError::host_from)?;
         let status = match status.code() {
@@ -84,7 +84,7 @@ impl OwnCommand {
         if self.left_out > 0 {
             told += &format!("\n({} more lines were left out.)", self.left_out);
         }
-        Ok(Said::Over { status, told })
+        Ok(OwnCommandEvent::Over { status, told })
     }
 
     /// Ends it, and what it started.
@@ -131,8 +131,8 @@ mod tests {
         let mut lines = Vec::new();
         loop {
             match running.next().await.unwrap() {
-                Said::Line(line) => lines.push(line),
-                Said::Over { status, told } => return (lines, status, told),
+                OwnCommandEvent::Line(line) => lines.push(line),
+                OwnCommandEvent::Over { status, told } => return (lines, status, told),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use conjure_core::log::EntryBody;
 use conjure_core::numerals::count;
 use conjure_store::{Log as _, SavedSession, Store, Thread, ThreadId};
-use conjure_terminal::{Choice, Picker, pick};
+use conjure_terminal::{Picker, PickerItem, pick};
 
 use super::chat_face::has_colors;
 use super::error::CliError;
@@ -98,7 +98,7 @@ pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, C
         if let Some(excerpt) = excerpts.get(&thread.id) {
             detail += &format!(": {}", one_line(excerpt, 100));
         }
-        Choice {
+        PickerItem {
             id: thread.id.to_string(),
             label: match thread.label.as_str() {
                 "" => "(no name)".to_owned(),

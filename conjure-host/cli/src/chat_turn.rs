@@ -6,15 +6,15 @@ use conjure_runtime::session::{ChatError, TurnSummary};
 use conjure_store::{Run, RunState};
 use tokio::task::JoinHandle;
 
-use super::attachments::Said;
+use super::attachments::AttachedMessage;
 use super::chat_session::{ChatSession, OwnChat, SavedChat};
 use super::error::CliError;
 use super::exit::Exit;
 use super::session_following::before;
 use super::sessions::{EventFeed, StartedTurn};
 
-/// What happens next.
-pub(crate) enum Step {
+/// What happens next in a turn.
+pub(crate) enum ChatTurnEvent {
     Event(Box<Event>),
     /// The turn is over; an error that no event told.
     Over(Result<(), CliError>),
@@ -49,7 +49,7 @@ pub(crate) struct SavedTurn {
 
 impl ChatTurn {
     /// Says something.
-    pub(crate) async fn begin(chat: &ChatSession, said: Said) -> Result<Self, CliError> {
+    pub(crate) async fn begin(chat: &ChatSession, said: AttachedMessage) -> Result<Self, CliError> {
         match chat {
             ChatSession::Own(own) => {
                 let session = std::sync::Arc::clone(&own.session);
@@ -85,17 +85,17 @@ impl ChatTurn {
 
     /// What happens next: in the turn, or in a session of the chat's own between turns. May be
     /// dropped and called again.
-    pub(crate) async fn next(&mut self, chat: &mut ChatSession) -> Step {
+    pub(crate) async fn next(&mut self, chat: &mut ChatSession) -> ChatTurnEvent {
         let step = match (&mut *self, chat) {
             (Self::Own(turn), ChatSession::Own(own)) => turn.step(own).await,
             (Self::Saved(turn), ChatSession::Saved(saved)) => turn.step(saved).await,
             (_, ChatSession::Own(own)) => {
                 let event = own.events.next().await;
-                Step::Event(Box::new(event.event.clone()))
+                ChatTurnEvent::Event(Box::new(event.event.clone()))
             }
             (_, ChatSession::Saved(_)) => std::future::pending().await,
         };
-        if matches!(step, Step::Over(_)) {
+        if matches!(step, ChatTurnEvent::Over(_)) {
             *self = Self::None;
         }
         step
@@ -103,17 +103,17 @@ impl ChatTurn {
 }
 
 impl OwnTurn {
-    async fn step(&mut self, own: &mut OwnChat) -> Step {
+    async fn step(&mut self, own: &mut OwnChat) -> ChatTurnEvent {
         tokio::select! {
             biased;
             event = own.events.next() => {
                 if let Event::Error(error) = &event.event {
                     self.told = Some(error.error.clone());
                 }
-                Step::Event(Box::new(event.event.clone()))
+                ChatTurnEvent::Event(Box::new(event.event.clone()))
             }
             // Its events have all come when it is the turn's turn here.
-            done = &mut self.answer => Step::Over(match done {
+            done = &mut self.answer => ChatTurnEvent::Over(match done {
                 Ok(Ok(_) | Err(ChatError::Cancelled)) => Ok(()),
                 // A limit's event and its error say the same in other words.
                 Ok(Err(ChatError::Limit { .. })) if self.told.is_some() => Ok(()),
@@ -126,7 +126,7 @@ impl OwnTurn {
 }
 
 impl SavedTurn {
-    async fn begin(saved: &SavedChat, said: &Said) -> Result<Self, CliError> {
+    async fn begin(saved: &SavedChat, said: &AttachedMessage) -> Result<Self, CliError> {
         let sessions = &saved.sessions;
         let turn = sessions.say(&saved.id, said, &saved.terms).await?;
         let after: Option<EventId> = before(sessions, &turn.thread).await?;
@@ -143,11 +143,11 @@ impl SavedTurn {
         })
     }
 
-    async fn step(&mut self, saved: &SavedChat) -> Step {
+    async fn step(&mut self, saved: &SavedChat) -> ChatTurnEvent {
         loop {
             if self.has_ended {
                 let run = (&mut self.over).await;
-                return Step::Over(self.ended(run));
+                return ChatTurnEvent::Over(self.ended(run));
             }
             let event = tokio::select! {
                 biased;
@@ -156,7 +156,7 @@ impl SavedTurn {
                 run = &mut self.over, if !self.has_begun => {
                     let never_began = matches!(&run, Ok(Ok(run)) if run.started_at_ms.is_none());
                     if never_began || !matches!(run, Ok(Ok(_))) {
-                        return Step::Over(self.ended(run));
+                        return ChatTurnEvent::Over(self.ended(run));
                     }
                     let (manager, id) = (saved.sessions.manager().clone(), self.turn.id.clone());
                     self.over = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
@@ -170,7 +170,7 @@ impl SavedTurn {
                     self.has_ended = true;
                     continue;
                 }
-                Err(error) => return Step::Over(Err(error)),
+                Err(error) => return ChatTurnEvent::Over(Err(error)),
             };
             self.has_begun |=
                 matches!(&event, Event::TurnStarted { turn_id } if *turn_id == self.turn.id);
@@ -182,7 +182,7 @@ impl SavedTurn {
                 Event::Done { turn_id, .. } if *turn_id == self.turn.id => self.has_ended = true,
                 _ => {}
             }
-            return Step::Event(Box::new(event));
+            return ChatTurnEvent::Event(Box::new(event));
         }
     }
 

@@ -35,11 +35,11 @@ enum DockerVerb {
     ///
     /// Builds it from a Dockerfile in the data directory, which is written there the first time and
     /// is yours from then on: change it and build again.
-    Build(Build),
+    Build(DockerBuildArgs),
 }
 
 #[derive(clap::Args)]
-struct Build {
+struct DockerBuildArgs {
     /// What to call the image
     #[arg(long, value_name = "NAME", default_value = IMAGE)]
     image: String,
@@ -82,7 +82,7 @@ fn own_dockerfile(data_dir: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// Builds the image, and says by which program.
-fn made(build: &Build, file: &Path) -> Result<String, CliError> {
+fn made(build: &DockerBuildArgs, file: &Path) -> Result<String, CliError> {
     let dir = match file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),

@@ -1,6 +1,6 @@
 //! `conjure doctor`: what works on this machine, what does not, and what to do about it.
 
-use crate::diagnosis::{Finding, Health, examine};
+use crate::diagnosis::{Health, HealthFinding, examine};
 use serde_json::json;
 
 use super::args::Global;
@@ -28,7 +28,7 @@ pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliEr
         sessions.close().await;
         Ok(findings)
     };
-    let findings: Vec<Finding> = signals.unless(looking).await?;
+    let findings: Vec<HealthFinding> = signals.unless(looking).await?;
     let is_well = findings.iter().all(|finding| finding.state < Health::Ill);
     if global.json {
         output::json(&json!({ "ok": is_well, "findings": findings }));
@@ -38,7 +38,7 @@ pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliEr
     Ok(if is_well { Exit::Fine } else { Exit::No })
 }
 
-fn print(findings: &[Finding]) {
+fn print(findings: &[HealthFinding]) {
     let mut area = "";
     for finding in findings {
         if finding.area != area {

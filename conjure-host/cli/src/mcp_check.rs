@@ -10,7 +10,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_list::as_json;
-use super::mcp_servers::{Seen, ServerSourceArgs, Servers, servers_of};
+use super::mcp_servers::{ListedServer, ServerSourceArgs, Servers, servers_of};
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
 use super::signals::Signals;
 
@@ -65,7 +65,7 @@ fn start_all(servers: &mut Servers) -> Duration {
     each.map(mcp_status::start_all).max().unwrap_or_default()
 }
 
-fn print(server: &Seen) {
+fn print(server: &ListedServer) {
     let state = server.state();
     let colour = match state {
         "ready" => GREEN,
@@ -136,7 +136,7 @@ fn print(server: &Seen) {
 }
 
 /// Where its program is looked for first.
-fn path(server: &Seen) -> Option<String> {
+fn path(server: &ListedServer) -> Option<String> {
     let command = server.config.get("command")?.as_str()?;
     if command.contains('/') || server.status.is_none() {
         return None;
@@ -150,12 +150,12 @@ fn path(server: &Seen) -> Option<String> {
 }
 
 /// Whether the server's program was not found; its reason says where it was looked for.
-fn has_no_program(server: &Seen) -> bool {
+fn has_no_program(server: &ListedServer) -> bool {
     server.member("no_program").and_then(Value::as_bool) == Some(true)
 }
 
 /// What a person can do.
-fn remedy(server: &Seen) -> Option<String> {
+fn remedy(server: &ListedServer) -> Option<String> {
     let name = &server.name;
     let is_program = server.config.get("command").is_some();
     match server.state() {
@@ -185,7 +185,7 @@ fn remedy(server: &Seen) -> Option<String> {
 }
 
 /// The command line of a server; secrets by their names.
-fn by_hand(server: &Seen) -> String {
+fn by_hand(server: &ListedServer) -> String {
     let command = server.config.get("command").and_then(Value::as_str);
     let args = server.config.get("args").and_then(Value::as_array);
     let mut words = vec![command.unwrap_or_default().to_owned()];

@@ -1,6 +1,6 @@
 //! `conjure mcp held` and `conjure mcp approve`: tools that changed since they were approved.
 
-use conjure_runtime::backend::{ApprovedTools, HeldTool, ToolDefinition};
+use conjure_runtime::backend::{ApprovedTools, HeldTool, KnownDefinition};
 use serde_json::{Value, json};
 
 use super::args::Global;
@@ -139,7 +139,7 @@ fn print(held: &HeldTool) {
 }
 
 /// The parts of a definition, as text.
-fn parts(definition: &ToolDefinition) -> [(&'static str, String); 5] {
+fn parts(definition: &KnownDefinition) -> [(&'static str, String); 5] {
     let pretty = |value: &Value| {
         let mut value = value.clone();
         value.sort_all_objects();

@@ -9,7 +9,7 @@ use conjure_runtime::backend::Nobody;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::mcp_servers::{Seen, ServerSourceArgs, Servers};
+use super::mcp_servers::{ListedServer, ServerSourceArgs, Servers};
 use super::output::{self, Table, clean};
 use super::signals::Signals;
 
@@ -81,7 +81,7 @@ pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliE
 }
 
 /// A server for programs: what the plugin says, and which backend has it.
-pub(super) fn as_json(server: &Seen) -> Map<String, Value> {
+pub(super) fn as_json(server: &ListedServer) -> Map<String, Value> {
     let said = server.status.as_ref().and_then(Value::as_object);
     let mut json = said.cloned().unwrap_or_default();
     json.insert("server".to_owned(), json!(server.name));

@@ -45,7 +45,7 @@ pub(super) struct Servers {
 }
 
 /// A server as it is now.
-pub(super) struct Seen {
+pub(super) struct ListedServer {
     pub(super) name: String,
     /// The backend that has it.
     pub(super) backend: String,
@@ -55,7 +55,7 @@ pub(super) struct Seen {
     pub(super) status: Option<Value>,
 }
 
-impl Seen {
+impl ListedServer {
     /// A text of the status.
     pub(super) fn text(&self, member: &str) -> &str {
         let status = self.status.as_ref();
@@ -170,7 +170,7 @@ impl Servers {
     }
 
     /// Starts them all and looks how they are, once each has settled or the time is up.
-    pub(super) async fn look(&self, limit: Duration) -> Result<Vec<Seen>, CliError> {
+    pub(super) async fn look(&self, limit: Duration) -> Result<Vec<ListedServer>, CliError> {
         let mut seen = Vec::new();
         for backend in &self.backends {
             let dir = Some(self.working_dir.clone());
@@ -179,7 +179,7 @@ impl Servers {
             let servers = config.and_then(|config| config.get("servers")?.as_object());
             for (name, config) in servers.into_iter().flatten() {
                 let status = statuses.iter().find(|status| of(status, "server") == name);
-                seen.push(Seen {
+                seen.push(ListedServer {
                     name: name.clone(),
                     backend: backend.instance().to_owned(),
                     config: config.clone(),

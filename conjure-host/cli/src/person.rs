@@ -18,14 +18,14 @@ use tokio::sync::{Mutex, oneshot};
 use super::chat_face;
 use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
-use super::transcript::ApprovalPrompt;
+use super::transcript::CallForApproval;
 
 /// One question at a time, from its first word to its answer.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
 /// Asks the person whether a call may run: as a chat does, or in lines where nothing is redrawn.
 /// Where nobody answers any more it may not.
-pub(crate) async fn ask(asked: &ApprovalPrompt) -> Decision {
+pub(crate) async fn ask(asked: &CallForApproval) -> Decision {
     let _asking = ASKING.lock().await;
     let nobody = || Decision::No(String::new());
     if chat_face::redraws() {

@@ -70,14 +70,14 @@ struct Accepted {
 }
 
 /// Why a package was not installed.
-pub(crate) enum Failure {
+pub(crate) enum FetchFailure {
     /// It is not taken.
     Refused(String),
     /// It cannot be had.
     Missing(String),
 }
 
-impl From<PackageError> for Failure {
+impl From<PackageError> for FetchFailure {
     fn from(error: PackageError) -> Self {
         match is_refusal(&error) {
             true => Self::Refused(error.to_string()),
@@ -88,19 +88,19 @@ impl From<PackageError> for Failure {
 
 /// What came of several packages; shown as it goes, for programs at the end.
 #[derive(Default)]
-struct Outcome {
+struct FetchReport {
     installed: Vec<Value>,
     refused: Vec<Value>,
     is_missing: bool,
 }
 
-impl Outcome {
-    fn failed(&mut self, global: &Global, place: &str, failure: &Failure) {
+impl FetchReport {
+    fn failed(&mut self, global: &Global, place: &str, failure: &FetchFailure) {
         let (word, reason) = match failure {
-            Failure::Refused(reason) => ("refused", reason),
-            Failure::Missing(reason) => ("failed", reason),
+            FetchFailure::Refused(reason) => ("refused", reason),
+            FetchFailure::Missing(reason) => ("failed", reason),
         };
-        self.is_missing |= matches!(failure, Failure::Missing(_));
+        self.is_missing |= matches!(failure, FetchFailure::Missing(_));
         self.refused
             .push(json!({ "source": place, "reason": reason }));
         if !global.json {
@@ -135,7 +135,7 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit,
     if args.packages.is_empty() {
         return from_lock(global, args, accepted).await;
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = FetchReport::default();
     for place in &args.packages {
         let fetched = match PackageSource::read(place) {
             Ok(source) => Box::pin(source.fetch(&args.indexes.places())).await,
@@ -196,7 +196,7 @@ async fn from_lock(
         .hint("`--yes` agrees to them"));
     }
     accepted.as_locked = true;
-    let mut outcome = Outcome::default();
+    let mut outcome = FetchReport::default();
     for locked in plugins {
         accepted.unsigned = args.unsigned || (is_own && locked.signer.is_none());
         let indexes = places(&args.indexes, &locked);
@@ -229,11 +229,15 @@ fn places(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
 }
 
 /// Whether a package is the one that a lock names.
-fn as_locked(fetched: &FetchedPackage, locked: &LockedPlugin, lock: &Path) -> Result<(), Failure> {
+fn as_locked(
+    fetched: &FetchedPackage,
+    locked: &LockedPlugin,
+    lock: &Path,
+) -> Result<(), FetchFailure> {
     fetched.is(&locked.sha256)?;
     let found = fetched.locked();
     let differs = |what: &str| {
-        Failure::Refused(format!(
+        FetchFailure::Refused(format!(
             "{} says another {what} of {} than its package has",
             shown(lock),
             locked.name
@@ -297,7 +301,7 @@ pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit,
             return Err(CliError::usage(message));
         }
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = FetchReport::default();
     let wanted = locked
         .into_iter()
         .filter(|locked| args.names.is_empty() || args.names.contains(&locked.name));
@@ -356,8 +360,8 @@ async fn one(
     global: &Global,
     fetched: &FetchedPackage,
     accepted: &Accepted,
-) -> Result<Result<(LockedPlugin, Value), Failure>, CliError> {
-    let refused = |reason: String| Ok(Err(Failure::Refused(reason)));
+) -> Result<Result<(LockedPlugin, Value), FetchFailure>, CliError> {
+    let refused = |reason: String| Ok(Err(FetchFailure::Refused(reason)));
     let installed = InstalledPlugins::of(&global.data_dir());
     let package = &fetched.package;
     let description = package.description();
@@ -394,7 +398,7 @@ async fn one(
         None => None,
     };
     let is_there = there.as_ref().map(|there| there.sha256) == Some(library.file.sha256);
-    let step = Step {
+    let step = PackageStep {
         from: known.map(|known| known.header.version.clone()),
         is_unknown: known.is_some() && old.is_none(),
         difference: PluginDifference::of(old.as_ref(), &description.manifest),
@@ -520,8 +524,8 @@ fn judge_signer(
     }
 }
 
-/// From what is there to what would be.
-struct Step {
+/// The step from the version that is installed to that of a package.
+struct PackageStep {
     /// The version that is there.
     from: Option<String>,
     /// Nobody knows what that one asks for and shows.
@@ -530,7 +534,7 @@ struct Step {
 }
 
 /// Whether the person allows what a package asks for and shows, which is told first.
-async fn agreed(global: &Global, package: &Package, step: &Step, yes: bool) -> bool {
+async fn agreed(global: &Global, package: &Package, step: &PackageStep, yes: bool) -> bool {
     let description = package.description();
     let difference = &step.difference;
     let from = step.from.as_deref();

@@ -9,7 +9,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::output::{self, BOLD, DIM, RESET, YELLOW};
 use super::person::agrees;
-use super::plugin_fetch::Failure;
+use super::plugin_fetch::FetchFailure;
 use super::plugin_install::told;
 use super::plugin_package::who;
 
@@ -21,7 +21,7 @@ pub(crate) async fn install(
     archive: &[u8],
     before: Option<LockedPlugin>,
     yes: bool,
-) -> Result<Result<(LockedPlugin, Value), Failure>, CliError> {
+) -> Result<Result<(LockedPlugin, Value), FetchFailure>, CliError> {
     let package = &fetched.package;
     let description = package.description();
     let name = &description.name;
@@ -43,7 +43,7 @@ pub(crate) async fn install(
         !global.json && matches!(agrees(&question).await, Ok(true))
     };
     if !is_allowed {
-        return Ok(Err(Failure::Refused(format!(
+        return Ok(Err(FetchFailure::Refused(format!(
             "its instructions and files are others than those of the {name} that is there, and that was \
              not allowed. `--yes` allows it"
         ))));
@@ -53,7 +53,7 @@ pub(crate) async fn install(
     let change = match installed.install_skill(archive, locked.clone(), before.as_ref()) {
         Ok(change) => change,
         Err(error @ (InstallError::Overtaken { .. } | InstallError::InTheWay { .. })) => {
-            return Ok(Err(Failure::Refused(error.to_string())));
+            return Ok(Err(FetchFailure::Refused(error.to_string())));
         }
         Err(error) => return Err(error.into()),
     };

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use conjure_plugin_checks::{Contract, ContractError, ContractOptions, Outcome, Verdict};
+use conjure_plugin_checks::{CheckOutcome, Contract, ContractError, ContractOptions, Verdict};
 use conjure_plugins::{Isolation, PluginFile};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
 use super::plugin_args::workers;
 use super::plugin_crate::PluginCrate;
-use super::plugin_test_process::{CheckEnd, CheckProcess, CheckProcessArgs, Line, LineWriter};
+use super::plugin_test_process::{CheckEnd, CheckLine, CheckProcess, CheckProcessArgs, LineWriter};
 use super::signals::Signals;
 
 /// Runs the contract of a plugin's kind and the examples that it declares.
@@ -66,7 +66,7 @@ struct PlaceReport {
     plugin: String,
     kind: String,
     refused: Option<String>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<CheckOutcome>,
 }
 
 impl PlaceReport {
@@ -278,7 +278,7 @@ async fn run_checks(
     let contract = match Box::pin(Contract::of(&file, options)).await {
         Ok(contract) => contract,
         Err(ContractError::Refused(error)) => {
-            lines.say(&Line::Refused {
+            lines.say(&CheckLine::Refused {
                 reason: error.to_string(),
             });
             return Ok(Exit::Fine);
@@ -291,7 +291,7 @@ async fn run_checks(
     };
     if contract.isolation() != isolation {
         let reason = needs_worker(&file).unwrap_or("a host runs it in a worker");
-        lines.say(&Line::Refused {
+        lines.say(&CheckLine::Refused {
             reason: reason.to_owned(),
         });
         return Ok(Exit::Fine);
@@ -304,19 +304,19 @@ async fn run_checks(
         .filter(|(place, check)| *place >= from && is_meant(check))
         .map(|(place, _)| place)
         .collect();
-    lines.say(&Line::Checks {
+    lines.say(&CheckLine::Checks {
         plugin: contract.plugin().id().to_string(),
         kind: contract.plugin().manifest().kind.clone(),
         checks,
     });
     for place in places {
-        lines.say(&Line::Begins { place });
+        lines.say(&CheckLine::Begins { place });
         if let Some(outcome) = contract.run(place).await {
-            lines.say(&Line::Done { outcome });
+            lines.say(&CheckLine::Done { outcome });
         }
     }
     contract.end().await;
-    lines.say(&Line::End);
+    lines.say(&CheckLine::End);
     Ok(Exit::Fine)
 }
 
@@ -340,20 +340,20 @@ async fn test_in(
         let (mut names, mut at) = (Vec::new(), None);
         let process = CheckProcess::start(&mut command)?;
         let ended = process.follow(|line| match line {
-            Line::Refused { reason } => report.refused = Some(reason),
-            Line::Checks {
+            CheckLine::Refused { reason } => report.refused = Some(reason),
+            CheckLine::Checks {
                 plugin,
                 kind,
                 checks,
             } => {
                 (report.plugin, report.kind, names) = (plugin, kind, checks);
             }
-            Line::Begins { place } => at = Some(place),
-            Line::Done { outcome } => {
+            CheckLine::Begins { place } => at = Some(place),
+            CheckLine::Done { outcome } => {
                 report.outcomes.push(outcome);
                 at = None;
             }
-            Line::End => {}
+            CheckLine::End => {}
         });
         let CheckEnd::Early(how) = ended.await? else {
             return Ok(report);
@@ -363,7 +363,7 @@ async fn test_in(
             report.refused = Some(format!("the process that loaded it {how}"));
             return Ok(report);
         };
-        report.outcomes.push(Outcome {
+        report.outcomes.push(CheckOutcome {
             check: String::clone(check),
             verdict: Verdict::Failed {
                 expected: "that the plugin's process goes on".to_owned(),

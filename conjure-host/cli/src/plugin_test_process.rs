@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use conjure_plugin_checks::Outcome;
+use conjure_plugin_checks::CheckOutcome;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
@@ -27,7 +27,7 @@ const SAID_BYTES: usize = 16 * 1024;
 /// A line that a process which runs checks writes.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "line")]
-pub(super) enum Line {
+pub(super) enum CheckLine {
     /// The plugin is no plugin of this host.
     Refused { reason: String },
     /// The checks that there are.
@@ -39,7 +39,7 @@ pub(super) enum Line {
     /// The check at this place begins.
     Begins { place: usize },
     /// The check that began is done.
-    Done { outcome: Outcome },
+    Done { outcome: CheckOutcome },
     /// That was the last one.
     End,
 }
@@ -65,7 +65,7 @@ impl LineWriter {
     }
 
     /// Writes one line.
-    pub(super) fn say(&mut self, line: &Line) {
+    pub(super) fn say(&mut self, line: &CheckLine) {
         let mut text = serde_json::to_string(line).unwrap_or_default();
         text.push('\n');
         // Where nobody reads any more this process is about to end.
@@ -128,7 +128,10 @@ impl CheckProcess {
 
     /// Gives each line to `take`, to the last one or the end of the process, whatever still holds its
     /// output open.
-    pub(super) async fn follow(mut self, mut take: impl FnMut(Line)) -> Result<CheckEnd, CliError> {
+    pub(super) async fn follow(
+        mut self,
+        mut take: impl FnMut(CheckLine),
+    ) -> Result<CheckEnd, CliError> {
         let mut status: Option<ExitStatus> = None;
         loop {
             let patience = status.map_or(SILENCE, |_| LINGERING);
@@ -150,10 +153,10 @@ impl CheckProcess {
                     return Ok(CheckEnd::Early(self.with_last_words(how).await));
                 }
             };
-            let Ok(line) = serde_json::from_str::<Line>(&line) else {
+            let Ok(line) = serde_json::from_str::<CheckLine>(&line) else {
                 continue;
             };
-            let is_last = matches!(line, Line::End | Line::Refused { .. });
+            let is_last = matches!(line, CheckLine::End | CheckLine::Refused { .. });
             take(line);
             if is_last {
                 return self.end(status).await;

@@ -21,7 +21,7 @@ use super::exit::Exit;
 use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
-use super::transcript::{ApprovalPrompt, Transcript};
+use super::transcript::{CallForApproval, Transcript};
 use super::{chat_rules, person};
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
@@ -313,7 +313,7 @@ impl TurnFollower<'_> {
 }
 
 /// Whether a call still waits for the person.
-async fn waits(session: &Session, asked: &ApprovalPrompt) -> bool {
+async fn waits(session: &Session, asked: &CallForApproval) -> bool {
     let pending = session.pending().await;
     pending.iter().any(|it| it.call.call_id == asked.call.id)
 }

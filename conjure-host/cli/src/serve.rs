@@ -186,7 +186,7 @@ fn share() -> conjure_http::ShareThread {
 }
 
 /// The page, over what the server gives it.
-fn page(parts: conjure_http::PageParts) -> conjure_http::Page {
+fn page(parts: conjure_http::PageParts) -> conjure_http::BrowserPage {
     let conjure_http::PageParts {
         api,
         manager,
@@ -194,8 +194,8 @@ fn page(parts: conjure_http::PageParts) -> conjure_http::Page {
         ended,
         follow,
     } = parts;
-    conjure_http::Page {
-        router: conjure_page::router(conjure_page::PageParts {
+    conjure_http::BrowserPage {
+        router: conjure_page::router(conjure_page::PageServices {
             api,
             manager,
             auths,

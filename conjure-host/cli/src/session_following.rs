@@ -10,7 +10,7 @@ use conjure_runtime::manager::TurnTerms;
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
-use super::attachments::Said;
+use super::attachments::AttachedMessage;
 use super::chat_rules;
 use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
@@ -18,7 +18,7 @@ use super::person::{Terminal, ask};
 use super::session_waiting::{how_to_answer, how_to_decide, remaining};
 use super::sessions::{AnswerResult, EventFeed, SavedSessions, StartedTurn};
 use super::signals::{Signal, Signals};
-use super::transcript::{ApprovalPrompt, Transcript};
+use super::transcript::{CallForApproval, Transcript};
 
 /// Shows a turn of a saved session while it runs.
 pub(crate) struct SessionFollower<'a> {
@@ -54,7 +54,7 @@ impl SessionFollower<'_> {
     /// ends the turn; what came so far is kept. A second one does not wait for that.
     pub(crate) async fn say(
         &mut self,
-        said: &Said,
+        said: &AttachedMessage,
         terms: &TurnTerms,
     ) -> Result<(Run, Vec<Artifact>), CliError> {
         self.say_and_follow(said, terms, false).await
@@ -64,7 +64,7 @@ impl SessionFollower<'_> {
     /// again.
     pub(crate) async fn say_and_follow(
         &mut self,
-        said: &Said,
+        said: &AttachedMessage,
         terms: &TurnTerms,
         holds_answer: bool,
     ) -> Result<(Run, Vec<Artifact>), CliError> {
@@ -151,7 +151,7 @@ impl SessionFollower<'_> {
     /// Asks the person what an event asks, or says how somebody can answer it.
     async fn ask(
         &mut self,
-        asked: Option<ApprovalPrompt>,
+        asked: Option<CallForApproval>,
         event: &Event,
         events: &mut Ahead,
     ) -> Result<PromptResult, CliError> {
@@ -263,7 +263,7 @@ impl SessionFollower<'_> {
     /// Lets the person decide about a call.
     async fn decide(
         &mut self,
-        asked: &ApprovalPrompt,
+        asked: &CallForApproval,
         events: &mut Ahead,
     ) -> Result<PromptResult, CliError> {
         if self.leaves {

@@ -8,7 +8,7 @@ use conjure_store::{Run, RunState};
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
-use super::attachments::{AttachArgs, Said};
+use super::attachments::{AttachArgs, AttachedMessage};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -166,7 +166,7 @@ impl SessionFollower<'_> {
     async fn answer_to(
         &mut self,
         global: &Global,
-        said: &Said,
+        said: &AttachedMessage,
         terms: &TurnTerms,
     ) -> Result<Exit, CliError> {
         let holds_answer = terms.output_schema.is_some() && !global.json;

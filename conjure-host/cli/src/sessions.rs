@@ -18,7 +18,7 @@ use conjure_skill_sdk::protocol::Elicited;
 use conjure_store::{Run, ThreadId};
 
 use super::args::Global;
-use super::attachments::Said;
+use super::attachments::AttachedMessage;
 use super::error::CliError;
 use super::person::Terminal;
 use super::plugin_args::PluginArgs;
@@ -126,7 +126,7 @@ impl SavedSessions {
     pub(crate) async fn say(
         &self,
         session: &str,
-        said: &Said,
+        said: &AttachedMessage,
         terms: &TurnTerms,
     ) -> Result<StartedTurn, CliError> {
         match &self.server {

@@ -56,7 +56,7 @@ enum SkillVerb {
         path: PathBuf,
     },
     /// Upload a skill to Anthropic, after checking it
-    Upload(skill_remote::Upload),
+    Upload(skill_remote::SkillUploadArgs),
     /// Look at the skills that Anthropic keeps, download or delete some
     #[command(subcommand)]
     Remote(skill_remote::SkillRemoteVerb),

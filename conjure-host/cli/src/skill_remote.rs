@@ -18,7 +18,7 @@ use super::skill;
 
 /// What is uploaded.
 #[derive(clap::Args)]
-pub(crate) struct Upload {
+pub(crate) struct SkillUploadArgs {
     /// The folder or package
     path: PathBuf,
     /// What people call it [default: its name]
@@ -69,7 +69,7 @@ pub(crate) enum SkillRemoteVerb {
 }
 
 /// Uploads a skill, after it was found right.
-pub(crate) fn upload(global: &Global, args: &Upload) -> Result<Exit, CliError> {
+pub(crate) fn upload(global: &Global, args: &SkillUploadArgs) -> Result<Exit, CliError> {
     let upload = packed(&args.path, args.title.clone())?;
     let provider = args.place.provider()?;
     let uploading = provider.upload_skill(&upload, args.version_of.as_deref());

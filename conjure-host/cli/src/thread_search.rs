@@ -1,7 +1,7 @@
 //! `conjure thread search`: what was said, in any thread.
 
 use conjure_core::chat::Role;
-use conjure_store::Found;
+use conjure_store::SearchHit;
 use serde_json::{Value, json};
 
 use super::args::Global;
@@ -57,14 +57,14 @@ pub(crate) async fn run(global: &Global, args: &ThreadSearchArgs) -> Result<Exit
     Ok(Exit::Fine)
 }
 
-fn said_by(found: &Found) -> &'static str {
+fn said_by(found: &SearchHit) -> &'static str {
     match found.role {
         Role::Assistant => "model",
         Role::User | Role::System | Role::Tool => "you",
     }
 }
 
-fn excerpt(found: &Found) -> String {
+fn excerpt(found: &SearchHit) -> String {
     let pieces = found.excerpt.iter().map(|piece| {
         let text = clean(&piece.text);
         if piece.is_hit {
@@ -77,7 +77,7 @@ fn excerpt(found: &Found) -> String {
 }
 
 /// A hit as programs read it.
-fn described(found: &Found) -> Value {
+fn described(found: &SearchHit) -> Value {
     let pieces = found.excerpt.iter();
     let pieces = pieces.map(|piece| json!({ "text": piece.text, "is_hit": piece.is_hit }));
     json!({

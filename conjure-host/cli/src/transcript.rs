@@ -11,7 +11,7 @@ use super::output::{
 use super::spent;
 
 /// A call that needs the person's approval.
-pub(crate) struct ApprovalPrompt {
+pub(crate) struct CallForApproval {
     pub(crate) call: CallAnnounced,
     pub(crate) reason: String,
 }
@@ -41,7 +41,7 @@ impl Transcript {
     }
 
     /// Shows one event. Gives back a call that waits for a person, where one is there.
-    pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<ApprovalPrompt> {
+    pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<CallForApproval> {
         if let Event::Error(error) = event {
             self.error = Some(error.error.clone());
         }
@@ -79,7 +79,7 @@ impl Transcript {
             }
             Event::Approval { call, reason } if attended => {
                 self.end();
-                return Some(ApprovalPrompt {
+                return Some(CallForApproval {
                     call: call.clone(),
                     reason: reason.clone(),
                 });

@@ -6,7 +6,7 @@ use syntect::parsing::Scope;
 
 /// What a piece of code is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum CodeKind {
     /// Nothing special.
     Plain,
     /// A comment.
@@ -44,49 +44,49 @@ pub enum Kind {
 }
 
 /// Scopes with the kind that they stand for. Of two that fit, the longer one counts.
-const SCOPES: &[(&str, Kind)] = &[
-    ("comment", Kind::Comment),
-    ("constant", Kind::Constant),
-    ("constant.character.escape", Kind::Escape),
-    ("constant.numeric", Kind::Number),
-    ("constant.other.placeholder", Kind::Escape),
-    ("entity.name", Kind::Type),
-    ("entity.name.function", Kind::Function),
-    ("entity.name.section", Kind::Heading),
-    ("entity.name.tag", Kind::Tag),
-    ("entity.name.tag.toml", Kind::Attribute),
-    ("entity.name.tag.yaml", Kind::Attribute),
-    ("entity.other.attribute-name", Kind::Attribute),
-    ("entity.other.inherited-class", Kind::Type),
-    ("keyword", Kind::Keyword),
-    ("keyword.operator", Kind::Operator),
-    ("keyword.operator.word", Kind::Keyword),
-    ("markup.deleted", Kind::Deleted),
-    ("markup.heading", Kind::Heading),
-    ("markup.inserted", Kind::Inserted),
-    ("markup.raw", Kind::String),
-    ("meta.diff.header", Kind::Heading),
-    ("meta.diff.range", Kind::Heading),
-    ("punctuation", Kind::Punctuation),
-    ("punctuation.definition.comment", Kind::Comment),
-    ("punctuation.definition.string", Kind::String),
-    ("punctuation.definition.heading", Kind::Heading),
-    ("punctuation.definition.inserted", Kind::Inserted),
-    ("punctuation.definition.deleted", Kind::Deleted),
-    ("storage", Kind::Keyword),
-    ("string", Kind::String),
-    ("support", Kind::Type),
-    ("support.constant", Kind::Constant),
-    ("support.function", Kind::Function),
-    ("support.macro", Kind::Function),
-    ("support.type.property-name", Kind::Attribute),
-    ("variable", Kind::Variable),
-    ("variable.function", Kind::Function),
-    ("variable.language", Kind::Constant),
+const SCOPES: &[(&str, CodeKind)] = &[
+    ("comment", CodeKind::Comment),
+    ("constant", CodeKind::Constant),
+    ("constant.character.escape", CodeKind::Escape),
+    ("constant.numeric", CodeKind::Number),
+    ("constant.other.placeholder", CodeKind::Escape),
+    ("entity.name", CodeKind::Type),
+    ("entity.name.function", CodeKind::Function),
+    ("entity.name.section", CodeKind::Heading),
+    ("entity.name.tag", CodeKind::Tag),
+    ("entity.name.tag.toml", CodeKind::Attribute),
+    ("entity.name.tag.yaml", CodeKind::Attribute),
+    ("entity.other.attribute-name", CodeKind::Attribute),
+    ("entity.other.inherited-class", CodeKind::Type),
+    ("keyword", CodeKind::Keyword),
+    ("keyword.operator", CodeKind::Operator),
+    ("keyword.operator.word", CodeKind::Keyword),
+    ("markup.deleted", CodeKind::Deleted),
+    ("markup.heading", CodeKind::Heading),
+    ("markup.inserted", CodeKind::Inserted),
+    ("markup.raw", CodeKind::String),
+    ("meta.diff.header", CodeKind::Heading),
+    ("meta.diff.range", CodeKind::Heading),
+    ("punctuation", CodeKind::Punctuation),
+    ("punctuation.definition.comment", CodeKind::Comment),
+    ("punctuation.definition.string", CodeKind::String),
+    ("punctuation.definition.heading", CodeKind::Heading),
+    ("punctuation.definition.inserted", CodeKind::Inserted),
+    ("punctuation.definition.deleted", CodeKind::Deleted),
+    ("storage", CodeKind::Keyword),
+    ("string", CodeKind::String),
+    ("support", CodeKind::Type),
+    ("support.constant", CodeKind::Constant),
+    ("support.function", CodeKind::Function),
+    ("support.macro", CodeKind::Function),
+    ("support.type.property-name", CodeKind::Attribute),
+    ("variable", CodeKind::Variable),
+    ("variable.function", CodeKind::Function),
+    ("variable.language", CodeKind::Constant),
 ];
 
-static KINDS: LazyLock<Vec<(Scope, Kind)>> = LazyLock::new(|| {
-    let scope = |(name, kind): &(&str, Kind)| Scope::new(name).ok().map(|scope| (scope, *kind));
+static KINDS: LazyLock<Vec<(Scope, CodeKind)>> = LazyLock::new(|| {
+    let scope = |(name, kind): &(&str, CodeKind)| Scope::new(name).ok().map(|scope| (scope, *kind));
     let mut kinds: Vec<_> = SCOPES.iter().filter_map(scope).collect();
     // The longest first.
     kinds.sort_by_key(|(scope, _)| std::cmp::Reverse(scope.len()));
@@ -96,7 +96,7 @@ static KINDS: LazyLock<Vec<(Scope, Kind)>> = LazyLock::new(|| {
 /// What stands around a key of JSON.
 static KEY: LazyLock<Scope> = LazyLock::new(|| Scope::new("meta.mapping.key").unwrap_or_default());
 
-impl Kind {
+impl CodeKind {
     /// What the scopes of a place say, the innermost first.
     pub(crate) fn of(scopes: &[Scope]) -> Self {
         let innermost = scopes.iter().rev().find_map(|scope| {
@@ -105,11 +105,11 @@ impl Kind {
         });
         match innermost {
             // A key in quotation marks is a key.
-            Some((_, Kind::String)) if scopes.iter().any(|scope| KEY.is_prefix_of(*scope)) => {
-                Kind::Attribute
+            Some((_, CodeKind::String)) if scopes.iter().any(|scope| KEY.is_prefix_of(*scope)) => {
+                CodeKind::Attribute
             }
             Some((_, kind)) => *kind,
-            None => Kind::Plain,
+            None => CodeKind::Plain,
         }
     }
 
@@ -117,23 +117,23 @@ impl Kind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Plain => "plain",
-            Kind::Comment => "comment",
-            Kind::Keyword => "keyword",
-            Kind::String => "string",
-            Kind::Escape => "escape",
-            Kind::Number => "number",
-            Kind::Constant => "constant",
-            Kind::Function => "function",
-            Kind::Type => "type",
-            Kind::Variable => "variable",
-            Kind::Tag => "tag",
-            Kind::Attribute => "attribute",
-            Kind::Operator => "operator",
-            Kind::Punctuation => "punctuation",
-            Kind::Heading => "heading",
-            Kind::Inserted => "inserted",
-            Kind::Deleted => "deleted",
+            CodeKind::Plain => "plain",
+            CodeKind::Comment => "comment",
+            CodeKind::Keyword => "keyword",
+            CodeKind::String => "string",
+            CodeKind::Escape => "escape",
+            CodeKind::Number => "number",
+            CodeKind::Constant => "constant",
+            CodeKind::Function => "function",
+            CodeKind::Type => "type",
+            CodeKind::Variable => "variable",
+            CodeKind::Tag => "tag",
+            CodeKind::Attribute => "attribute",
+            CodeKind::Operator => "operator",
+            CodeKind::Punctuation => "punctuation",
+            CodeKind::Heading => "heading",
+            CodeKind::Inserted => "inserted",
+            CodeKind::Deleted => "deleted",
         }
     }
 }

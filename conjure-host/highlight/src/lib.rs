@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use syntect::parsing::{ParseState, ScopeStack, SyntaxReference, SyntaxSet};
 
-pub use kind::Kind;
+pub use kind::CodeKind;
 
 /// A line that is longer is plain, in bytes: nobody reads it, and reading it takes long.
 const LONGEST_LINE: usize = 4 * 1024;
@@ -23,9 +23,9 @@ static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_new
 
 /// A part of a line of one kind, without the end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct CodePiece<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: CodeKind,
     /// Its text, never empty.
     pub text: &'a str,
 }
@@ -33,14 +33,14 @@ pub struct Piece<'a> {
 /// Reads a text line by line, as it comes.
 #[derive(Debug, Clone)]
 pub struct Highlighter {
-    reading: Option<Reading>,
+    reading: Option<GrammarState>,
     /// Bytes that may still be read.
     left: usize,
 }
 
 /// Where a grammar is in a text.
 #[derive(Debug, Clone)]
-struct Reading {
+struct GrammarState {
     state: ParseState,
     scopes: ScopeStack,
 }
@@ -54,7 +54,7 @@ pub fn knows(language: &str) -> bool {
 
 /// Each line of a text in pieces; for a language as [`knows`] takes it.
 #[must_use]
-pub fn highlight<'a>(language: &str, text: &'a str) -> Vec<Vec<Piece<'a>>> {
+pub fn highlight<'a>(language: &str, text: &'a str) -> Vec<Vec<CodePiece<'a>>> {
     let mut highlighter = Highlighter::new(language);
     text.lines().map(|line| highlighter.line(line)).collect()
 }
@@ -63,7 +63,7 @@ impl Highlighter {
     /// For a text in a language, as [`knows`] takes it; for an unknown one everything is plain.
     #[must_use]
     pub fn new(language: &str) -> Self {
-        let reading = grammar(language).map(|grammar| Reading {
+        let reading = grammar(language).map(|grammar| GrammarState {
             state: ParseState::new(grammar),
             scopes: ScopeStack::new(),
         });
@@ -74,7 +74,7 @@ impl Highlighter {
     }
 
     /// The next line of the text, which ends without a line feed.
-    pub fn line<'a>(&mut self, line: &'a str) -> Vec<Piece<'a>> {
+    pub fn line<'a>(&mut self, line: &'a str) -> Vec<CodePiece<'a>> {
         let pieces = self.read(line);
         if pieces.is_none() {
             // What comes behind a line that was not read would be read wrongly.
@@ -83,7 +83,7 @@ impl Highlighter {
         pieces.unwrap_or_else(|| plain(line))
     }
 
-    fn read<'a>(&mut self, line: &'a str) -> Option<Vec<Piece<'a>>> {
+    fn read<'a>(&mut self, line: &'a str) -> Option<Vec<CodePiece<'a>>> {
         let reading = self.reading.as_mut()?;
         self.left = self.left.checked_sub(line.len() + 1)?;
         if line.len() > LONGEST_LINE {
@@ -93,7 +93,7 @@ impl Highlighter {
             .state
             .parse_line(&format!("{line}\n"), &GRAMMARS)
             .ok()?;
-        let mut pieces = Pieces::of(line);
+        let mut pieces = LineSplitter::of(line);
         for (at, change) in changes {
             pieces.until(at, &reading.scopes);
             reading.scopes.apply(&change).ok()?;
@@ -104,13 +104,13 @@ impl Highlighter {
 }
 
 /// A line that is taken apart.
-struct Pieces<'a> {
+struct LineSplitter<'a> {
     line: &'a str,
     begin: usize,
-    pieces: Vec<Piece<'a>>,
+    pieces: Vec<CodePiece<'a>>,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> LineSplitter<'a> {
     fn of(line: &'a str) -> Self {
         Self {
             line,
@@ -129,21 +129,21 @@ impl<'a> Pieces<'a> {
         else {
             return;
         };
-        let kind = Kind::of(scopes.as_slice());
+        let kind = CodeKind::of(scopes.as_slice());
         match self.pieces.last_mut() {
             Some(last) if last.kind == kind => {
                 let begin = self.begin - last.text.len();
                 last.text = self.line.get(begin..end).unwrap_or(text);
             }
-            _ => self.pieces.push(Piece { kind, text }),
+            _ => self.pieces.push(CodePiece { kind, text }),
         }
         self.begin = end;
     }
 }
 
-fn plain(line: &str) -> Vec<Piece<'_>> {
-    let piece = Piece {
-        kind: Kind::Plain,
+fn plain(line: &str) -> Vec<CodePiece<'_>> {
+    let piece = CodePiece {
+        kind: CodeKind::Plain,
         text: line,
     };
     if line.is_empty() {

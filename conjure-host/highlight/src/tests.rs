@@ -2,19 +2,20 @@
 
 use proptest::prelude::*;
 
-use super::{Highlighter, Kind, LONGEST_LINE, Piece, highlight, knows};
+use super::{CodeKind, CodePiece, Highlighter, LONGEST_LINE, highlight, knows};
 
 /// Kinds and texts, without those that are plain or space.
-fn kinds<'a>(lines: &[Vec<Piece<'a>>]) -> Vec<(Kind, &'a str)> {
+fn kinds<'a>(lines: &[Vec<CodePiece<'a>>]) -> Vec<(CodeKind, &'a str)> {
     let pieces = lines.iter().flatten();
-    let told = pieces.filter(|piece| !matches!(piece.kind, Kind::Plain | Kind::Punctuation));
+    let told =
+        pieces.filter(|piece| !matches!(piece.kind, CodeKind::Plain | CodeKind::Punctuation));
     told.map(|piece| (piece.kind, piece.text.trim()))
         .filter(|(_, text)| !text.is_empty())
         .collect()
 }
 
-fn whole(lines: &[Vec<Piece<'_>>]) -> String {
-    let line = |line: &Vec<Piece<'_>>| line.iter().map(|piece| piece.text).collect::<String>();
+fn whole(lines: &[Vec<CodePiece<'_>>]) -> String {
+    let line = |line: &Vec<CodePiece<'_>>| line.iter().map(|piece| piece.text).collect::<String>();
     lines.iter().map(|pieces| line(pieces) + "\n").collect()
 }
 
@@ -26,13 +27,13 @@ fn words_of_rust_are_what_they_are() {
     );
     let told = kinds(&told);
     for expected in [
-        (Kind::Comment, "// why"),
-        (Kind::Keyword, "fn"),
-        (Kind::Function, "main"),
-        (Kind::String, "\"a"),
-        (Kind::Escape, "\\n"),
-        (Kind::Number, "12"),
-        (Kind::Constant, "true"),
+        (CodeKind::Comment, "// why"),
+        (CodeKind::Keyword, "fn"),
+        (CodeKind::Function, "main"),
+        (CodeKind::String, "\"a"),
+        (CodeKind::Escape, "\\n"),
+        (CodeKind::Number, "12"),
+        (CodeKind::Constant, "true"),
     ] {
         assert!(told.contains(&expected), "{expected:?} is not in {told:?}");
     }
@@ -41,8 +42,8 @@ fn words_of_rust_are_what_they_are() {
 #[test]
 fn a_line_knows_what_the_lines_before_it_began() {
     let lines = highlight("python", "a = \"\"\"one\ntwo\n\"\"\" + 3");
-    assert_eq!(kinds(&lines[1..2]), [(Kind::String, "two")]);
-    assert!(kinds(&lines[2..]).contains(&(Kind::Number, "3")));
+    assert_eq!(kinds(&lines[1..2]), [(CodeKind::String, "two")]);
+    assert!(kinds(&lines[2..]).contains(&(CodeKind::Number, "3")));
 }
 
 #[test]
@@ -56,13 +57,13 @@ fn keys_are_told_from_values() {
         let key = told.iter().find(|(_, text)| text.contains("port"));
         assert_eq!(
             key.map(|(kind, _)| *kind),
-            Some(Kind::Attribute),
+            Some(CodeKind::Attribute),
             "{language}: {told:?}"
         );
         let value = told.iter().find(|(_, text)| text.contains("80"));
         assert_eq!(
             value.map(|(kind, _)| *kind),
-            Some(Kind::String),
+            Some(CodeKind::String),
             "{language}: {told:?}"
         );
     }
@@ -71,8 +72,8 @@ fn keys_are_told_from_values() {
 #[test]
 fn a_difference_says_what_comes_and_what_goes() {
     let lines = highlight("diff", "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same");
-    assert_eq!(kinds(&lines[3..4]), [(Kind::Deleted, "-old")]);
-    assert_eq!(kinds(&lines[4..5]), [(Kind::Inserted, "+new")]);
+    assert_eq!(kinds(&lines[3..4]), [(CodeKind::Deleted, "-old")]);
+    assert_eq!(kinds(&lines[4..5]), [(CodeKind::Inserted, "+new")]);
     assert_eq!(kinds(&lines[5..]), []);
 }
 
@@ -104,7 +105,7 @@ fn what_is_too_long_is_plain_and_whole() {
     for known in [true, true, true, false, false] {
         let pieces = highlighter.line("let a = 1;");
         assert_eq!(
-            pieces.iter().any(|piece| piece.kind == Kind::Keyword),
+            pieces.iter().any(|piece| piece.kind == CodeKind::Keyword),
             known
         );
         assert_eq!(whole(&[pieces]), "let a = 1;\n");

@@ -84,8 +84,8 @@ impl From<backend::HeldTool> for HeldToolView {
     }
 }
 
-impl From<backend::ToolDefinition> for ToolDefinitionView {
-    fn from(definition: backend::ToolDefinition) -> Self {
+impl From<backend::KnownDefinition> for ToolDefinitionView {
+    fn from(definition: backend::KnownDefinition) -> Self {
         Self {
             title: definition.title,
             description: definition.description,

@@ -80,7 +80,8 @@ use streams::Streams;
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 pub use openapi::document;
 pub use page_parts::{
-    FollowStream, MakePage, Page, PageParts, ShareThread, SharedThread, ShowProblem, ShownProblem,
+    BrowserPage, FollowStream, MakePage, PageParts, ShareThread, SharedThread, ShowProblem,
+    ShownProblem,
 };
 pub use state::ApiOptions;
 

@@ -41,7 +41,7 @@ pub type FollowStream =
     Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Box<Response>> + Send + Sync>;
 
 /// A page for browsers.
-pub struct Page {
+pub struct BrowserPage {
     /// Its routes; none of them is an operation's.
     pub router: Router,
     /// Shows a problem to a person.
@@ -52,7 +52,7 @@ pub struct Page {
 pub type ShowProblem = Arc<dyn Fn(&ShownProblem, &HeaderMap) -> Response + Send + Sync>;
 
 /// Makes the page when the server begins to serve.
-pub type MakePage = Box<dyn FnOnce(PageParts) -> Page + Send>;
+pub type MakePage = Box<dyn FnOnce(PageParts) -> BrowserPage + Send>;
 
 /// Makes the file of a thread that is given to others.
 pub type ShareThread = Arc<

@@ -11,7 +11,7 @@ use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
 use super::state::App;
-use conjure_store::Found;
+use conjure_store::SearchHit;
 
 /// The most characters of a question.
 const LONGEST: usize = 500;
@@ -67,8 +67,8 @@ struct ExcerptPiece {
     is_hit: bool,
 }
 
-impl From<Found> for Hit {
-    fn from(found: Found) -> Self {
+impl From<SearchHit> for Hit {
+    fn from(found: SearchHit) -> Self {
         let pieces = found.excerpt.into_iter();
         Self {
             thread: found.thread.to_string(),

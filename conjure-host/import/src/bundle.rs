@@ -51,7 +51,7 @@ pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult)
     let text = |field: &str| manifest.get(field).and_then(Value::as_str);
     let name = json::tidy(text("name").unwrap_or("bundle"));
     let described = manifest.get("server").unwrap_or(&Value::Null);
-    let bundle = Bundle {
+    let bundle = McpBundle {
         name: &name,
         directory,
         questions: manifest.get("user_config").unwrap_or(&Value::Null),
@@ -133,14 +133,14 @@ pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult)
     import.servers.push(server);
 }
 
-struct Bundle<'a> {
+struct McpBundle<'a> {
     name: &'a str,
     directory: &'a str,
     /// What the person is asked for.
     questions: &'a Value,
 }
 
-impl Bundle<'_> {
+impl McpBundle<'_> {
     /// The values of an argument that stands for several.
     fn several(&self, arg: &str) -> Option<Vec<String>> {
         let key = arg.strip_prefix("${user_config.")?.strip_suffix('}')?;

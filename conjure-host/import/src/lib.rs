@@ -19,7 +19,7 @@ mod yaml;
 use serde_json::{Map, Value};
 
 pub use server::{ImportResult, RequiredSecret};
-pub use typed::{Typed, secrets as typed_secrets};
+pub use typed::{TypedSecret, secrets as typed_secrets};
 
 /// How an MCP bundle begins, as every zip archive does.
 const ARCHIVE: &[u8] = b"PK\x03\x04";

@@ -16,7 +16,7 @@ use super::server::{ConfigText, ImportResult};
 const LONGEST: usize = 45;
 
 /// A secret that was taken out.
-pub struct Typed {
+pub struct TypedSecret {
     /// What it is to be called.
     pub name: String,
     /// Its value.
@@ -27,7 +27,7 @@ pub struct Typed {
     prefix: String,
 }
 
-impl Typed {
+impl TypedSecret {
     /// Names the secret where it was.
     pub fn put(&self, settings: &mut Value, name: &str) {
         if let Some(place) = settings.pointer_mut(&self.place) {
@@ -41,14 +41,14 @@ impl Typed {
 }
 
 /// The secrets in the settings of a server. `before` are settings whose plain values are known.
-pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<Typed> {
+pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<TypedSecret> {
     let mut found = Vec::new();
     let mut take = |place: String, label: &str, prefix: &str, secret: &str| {
         let is_known = |before: &&Value| before.pointer(&place) == settings.pointer(&place);
         if secret.is_empty() || before.iter().any(is_known) {
             return;
         }
-        found.push(Typed {
+        found.push(TypedSecret {
             name: name(server, label),
             secret: SecretString::from(secret),
             place,

@@ -36,14 +36,14 @@ pub(super) struct AskingCall {
     can: Can,
     /// Answers that came with the first request.
     ready: Mutex<BTreeMap<String, Value>>,
-    rounds: mpsc::Sender<Round>,
+    rounds: mpsc::Sender<QuestionRound>,
     /// What was asked for that the client did not declare.
     missing: Mutex<BTreeSet<QuestionKind>>,
     number: AtomicU32,
 }
 
 /// Questions that are asked together.
-pub(super) struct Round {
+pub(super) struct QuestionRound {
     pub(super) questions: Vec<(String, ClientQuestion)>,
     pub(super) reply: oneshot::Sender<Vec<Result<Value, Fault>>>,
 }
@@ -113,7 +113,7 @@ impl SessionQuestions {
         id: &Arc<str>,
         can: Can,
         ready: BTreeMap<String, Value>,
-    ) -> (Arc<AskingCall>, mpsc::Receiver<Round>) {
+    ) -> (Arc<AskingCall>, mpsc::Receiver<QuestionRound>) {
         let (rounds, asked) = mpsc::channel(ROUNDS);
         let call = Arc::new(AskingCall {
             can,
@@ -215,7 +215,7 @@ impl AskingCall {
     async fn round(&self, questions: Vec<(String, ClientQuestion)>) -> Vec<Result<Value, Fault>> {
         let count = questions.len();
         let (reply, answers) = oneshot::channel();
-        let sent = self.rounds.send(Round { questions, reply }).await;
+        let sent = self.rounds.send(QuestionRound { questions, reply }).await;
         let answers = match sent {
             Ok(()) => answers.await.ok(),
             Err(_) => None,

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::asking::{AskingCall, Round, SessionQuestions, from_client, to_client};
+use super::asking::{AskingCall, QuestionRound, SessionQuestions, from_client, to_client};
 use super::notes::{CallNote, Outlet};
 use conjure_runtime::backend::CallReport;
 use conjure_runtime::backend::questions::ClientQuestion;
@@ -68,7 +68,7 @@ pub(super) struct Flight {
     what: RequestTarget,
     work: FlightWork,
     notes: mpsc::Receiver<CallNote>,
-    rounds: mpsc::Receiver<Round>,
+    rounds: mpsc::Receiver<QuestionRound>,
     asking: Arc<SessionQuestions>,
     call: Arc<AskingCall>,
     cancel: CancellationToken,
@@ -114,7 +114,7 @@ pub(super) struct RequestTarget {
 
 /// A round with the answers so far.
 struct OpenRound {
-    round: Round,
+    round: QuestionRound,
     answers: BTreeMap<String, Value>,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct FlightParts {
     pub(super) what: RequestTarget,
     pub(super) work: BoxFuture<'static, WorkResult>,
     pub(super) notes: mpsc::Receiver<CallNote>,
-    pub(super) rounds: mpsc::Receiver<Round>,
+    pub(super) rounds: mpsc::Receiver<QuestionRound>,
     pub(super) asking: Arc<SessionQuestions>,
     pub(super) call: Arc<AskingCall>,
     pub(super) cancel: CancellationToken,
@@ -300,7 +300,7 @@ fn input_request(question: &ClientQuestion) -> Result<InputRequest, ErrorData> {
 }
 
 /// Asks a client of the old era, all questions of a round at the same time.
-async fn ask(peer: Peer<RoleServer>, round: Round, limit: Duration) {
+async fn ask(peer: Peer<RoleServer>, round: QuestionRound, limit: Duration) {
     let answers = round.questions.iter().map(|(_, question)| {
         let peer = peer.clone();
         async move {

@@ -9,21 +9,21 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use crate::App;
+use crate::PageState;
 use crate::client::{ApiProblem, segment};
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::{Field, form_error};
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{Auth, Provider, Sent, Wrong, all, items, kind_words};
-use crate::sheet::{Question, refused, sheet};
+use crate::saved::{AuthInfo, ProviderInfo, Sent, Wrong, all, items, kind_words};
+use crate::sheet::{Confirmation, refused, sheet};
 use crate::when::time;
 
 const KINDS: [&str; 4] = ["api_key", "bearer_token", "custom_headers", "base_url"];
 const FIELDS: [&str; 5] = ["name", "provider", "kind", "secret", "base_url"];
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/auths", get(list).post(create))
         .route("/auths/new", get(new))
@@ -32,8 +32,8 @@ pub(crate) fn router() -> Router<App> {
         .route("/auths/{auth}/remove", get(ask).post(remove))
 }
 
-async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
-    let auths: Vec<Auth> = all(&app.api, "/api/v1/auths").await?;
+async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
+    let auths: Vec<AuthInfo> = all(&app.api, "/api/v1/auths").await?;
     let body = html! {
         header."row spread" {
             h1 { "Saved auths" }
@@ -44,13 +44,13 @@ async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, 
     };
     Ok(layout(
         &request,
-        &View::new(Nav::Auths, "Saved auths"),
+        &PageFrame::new(Nav::Auths, "Saved auths"),
         &body,
     ))
 }
 
 /// The saved auths with what can be done with each.
-pub(crate) fn table(auths: &[Auth]) -> Markup {
+pub(crate) fn table(auths: &[AuthInfo]) -> Markup {
     html! {
         @if auths.is_empty() {
             p.empty #auths { "No auth is saved yet. A session asks its model with one." }
@@ -68,7 +68,7 @@ pub(crate) fn table(auths: &[Auth]) -> Markup {
     }
 }
 
-fn row(auth: &Auth) -> Markup {
+fn row(auth: &AuthInfo) -> Markup {
     let at = format!("/auths/{}", segment(&auth.id));
     html! {
         tr id={ "auth-" (auth.id) } {
@@ -95,17 +95,17 @@ fn row(auth: &Auth) -> Markup {
     }
 }
 
-async fn new(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
+async fn new(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
     let body = new_form(&app, &Sent::default(), None).await?;
     Ok(sheet(&request, Nav::Auths, "New auth", &body))
 }
 
 async fn new_form(
-    app: &App,
+    app: &PageState,
     sent: &Sent,
     problem: Option<&ApiProblem>,
 ) -> Result<Markup, ApiProblem> {
-    let known: Vec<Provider> = items(&app.api, "/api/v1/providers").await?;
+    let known: Vec<ProviderInfo> = items(&app.api, "/api/v1/providers").await?;
     let wrong = Wrong::of(problem, &FIELDS);
     let kinds = KINDS.map(|kind| (kind.to_owned(), kind_words(kind).to_owned()));
     Ok(html! {
@@ -129,7 +129,7 @@ async fn new_form(
 }
 
 /// A line of text that known providers are proposed for.
-fn with_list(field: &Field<'_>, value: &str, known: &[Provider]) -> Markup {
+fn with_list(field: &Field<'_>, value: &str, known: &[ProviderInfo]) -> Markup {
     let words = field.error.unwrap_or(field.hint);
     let said = format!("{}-words", field.id);
     html! {
@@ -149,10 +149,10 @@ fn with_list(field: &Field<'_>, value: &str, known: &[Provider]) -> Markup {
 }
 
 async fn create(
-    State(app): State<App>,
+    State(app): State<PageState>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let mut body = Map::new();
     for name in ["name", "provider", "kind"] {
         body.insert(name.to_owned(), sent.line(name).into());
@@ -181,11 +181,11 @@ async fn create(
 }
 
 async fn edit(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let auth: Auth = app
+) -> Result<Response, PageFailure> {
+    let auth: AuthInfo = app
         .api
         .get(&format!("/api/v1/auths/{}", segment(&id)))
         .await?;
@@ -193,7 +193,7 @@ async fn edit(
     Ok(sheet(&request, Nav::Auths, "Edit auth", &body))
 }
 
-fn edit_form(auth: &Auth, name: &str, problem: Option<&ApiProblem>) -> Markup {
+fn edit_form(auth: &AuthInfo, name: &str, problem: Option<&ApiProblem>) -> Markup {
     let wrong = Wrong::of(problem, &["name", "secret"]);
     html! {
         form #auth-form method="post" action={ "/auths/" (segment(&auth.id)) } data-swap {
@@ -209,11 +209,11 @@ fn edit_form(auth: &Auth, name: &str, problem: Option<&ApiProblem>) -> Markup {
 }
 
 async fn change(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let at = format!("/api/v1/auths/{}", segment(&id));
     let mut body = Map::new();
     body.insert("name".to_owned(), sent.line("name").into());
@@ -225,7 +225,7 @@ async fn change(
     match app.api.send::<Value>(Method::PATCH, &at, &body).await {
         Ok(_) => Ok(go_to(&request, "/auths")),
         Err(problem) => {
-            let auth: Auth = app.api.get(&at).await?;
+            let auth: AuthInfo = app.api.get(&at).await?;
             let body = edit_form(&auth, &sent.text("name"), Some(&problem));
             Ok(refused(&request, Nav::Auths, "Edit auth", &body))
         }
@@ -233,10 +233,10 @@ async fn change(
 }
 
 async fn test(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let at = format!("/api/v1/auths/{}/test", segment(&id));
     let found: Value = app.api.bare(Method::POST, &at).await?;
     let works = found.get("works").and_then(Value::as_bool).unwrap_or(false);
@@ -262,19 +262,19 @@ async fn test(
 }
 
 async fn ask(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let auth: Auth = app
+) -> Result<Response, PageFailure> {
+    let auth: AuthInfo = app
         .api
         .get(&format!("/api/v1/auths/{}", segment(&id)))
         .await?;
     Ok(question(&auth, None, &request))
 }
 
-fn question(auth: &Auth, error: Option<&str>, request: &PageRequest) -> Response {
-    Question {
+fn question(auth: &AuthInfo, error: Option<&str>, request: &PageRequest) -> Response {
+    Confirmation {
         title: "Remove auth",
         words: html! { p { "Remove the auth " strong { (auth.name) } " for good?" } },
         action: format!("/auths/{}/remove", segment(&auth.id)),
@@ -286,15 +286,15 @@ fn question(auth: &Auth, error: Option<&str>, request: &PageRequest) -> Response
 }
 
 async fn remove(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let at = format!("/api/v1/auths/{}", segment(&id));
     match app.api.bare::<Value>(Method::DELETE, &at).await {
         Ok(_) => Ok(go_to(&request, "/auths")),
         Err(problem) => {
-            let auth: Auth = app.api.get(&at).await?;
+            let auth: AuthInfo = app.api.get(&at).await?;
             Ok(question(&auth, Some(&problem.detail), &request))
         }
     }

@@ -10,21 +10,23 @@ use conjure_core::switch::{SwitchReport, words};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use crate::App;
+use crate::PageState;
 use crate::client::ApiProblem;
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::{Field, close_dialog, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::{McpServer, Sent, Session, Wrong, all, invalid, session};
-use crate::session_form::{AuthFields, Choices, FIELDS, Wanted, memory, persona, working_dir};
+use crate::saved::{McpServerInfo, Sent, SessionInfo, Wrong, all, invalid, session};
+use crate::session_form::{
+    AuthFields, Choices, FIELDS, SessionDraft, memory, persona, working_dir,
+};
 use crate::sheet::{refused, sheet};
 use crate::tools_form::{mcps, mcps_of, tools, tools_of};
 
 const PREFIX: &str = "config";
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/sessions/{session}/config", get(show).post(save))
         .route("/sessions/{session}/config/check", post(check))
@@ -32,8 +34,8 @@ pub(crate) fn router() -> Router<App> {
 }
 
 /// A session, as a form of it is shown.
-struct Shown<'a> {
-    session: &'a Session,
+struct ConfigForm<'a> {
+    session: &'a SessionInfo,
     sent: &'a Sent,
     problem: Option<&'a ApiProblem>,
     /// The version of the settings that the form began with.
@@ -43,12 +45,12 @@ struct Shown<'a> {
 }
 
 async fn show(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let (session, seen) = tagged(&app, &name).await?;
-    let shown = Shown {
+    let shown = ConfigForm {
         session: &session,
         sent: &Sent::default(),
         problem: None,
@@ -61,13 +63,13 @@ async fn show(
 
 /// The form with the saved auths of the provider that was chosen, for a browser without script.
 async fn filter(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let (session, _) = tagged(&app, &name).await?;
-    let shown = Shown {
+    let shown = ConfigForm {
         session: &session,
         sent: &sent,
         problem: None,
@@ -78,12 +80,12 @@ async fn filter(
     Ok(sheet(&request, Nav::Sessions, &title(&session), &body))
 }
 
-fn title(session: &Session) -> String {
+fn title(session: &SessionInfo) -> String {
     format!("Config of {}", session.shown_name())
 }
 
 /// A session with the version of its settings.
-async fn tagged(app: &App, name: &str) -> Result<(Session, String), ApiProblem> {
+async fn tagged(app: &PageState, name: &str) -> Result<(SessionInfo, String), ApiProblem> {
     let path = format!("/api/v1/sessions/{}", crate::client::segment(name));
     let answer = app.api.call(Method::GET, &path, &[], None).await?;
     let seen = answer
@@ -95,10 +97,10 @@ async fn tagged(app: &App, name: &str) -> Result<(Session, String), ApiProblem> 
     Ok((session.map_err(|error| invalid(error.to_string()))?, seen))
 }
 
-async fn form(app: &App, shown: &Shown<'_>) -> Result<Markup, ApiProblem> {
-    let Shown { session, sent, .. } = shown;
+async fn form(app: &PageState, shown: &ConfigForm<'_>) -> Result<Markup, ApiProblem> {
+    let ConfigForm { session, sent, .. } = shown;
     let choices = Choices::read(app).await?;
-    let servers: Vec<McpServer> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
     let kinds = crate::tools_form::kinds(app).await?;
     let wrong = Wrong::of(shown.problem, &[&FIELDS[..], &["tools", "mcps"]].concat());
     let was_sent = sent.has("auth");
@@ -141,7 +143,7 @@ fn seen_field(seen: &str) -> Markup {
     html! { input #config-seen type="hidden" name="seen" value=(seen); }
 }
 
-fn buttons(session: &Session, asks_when: bool) -> Markup {
+fn buttons(session: &SessionInfo, asks_when: bool) -> Markup {
     html! {
         @if session.is_active() || asks_when {
             fieldset #config-when {
@@ -163,12 +165,12 @@ fn buttons(session: &Session, asks_when: bool) -> Markup {
 
 /// What a form changes: the members that are other ones than the session has.
 async fn changes(
-    app: &App,
-    session: &Session,
+    app: &PageState,
+    session: &SessionInfo,
     sent: &Sent,
 ) -> Result<Map<String, Value>, ApiProblem> {
-    let servers: Vec<McpServer> = all(&app.api, "/api/v1/mcp-servers").await?;
-    let mut members = Wanted::read(app, sent, Some(session)).await?.members;
+    let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let mut members = SessionDraft::read(app, sent, Some(session)).await?.members;
     members.insert("tools".to_owned(), tools_of(sent, &session.tools)?.into());
     members.insert(
         "mcps".to_owned(),
@@ -192,11 +194,11 @@ async fn changes(
 }
 
 async fn save(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let (session, seen) = tagged(&app, &name).await?;
     let done = match changes(&app, &session, &sent).await {
         Ok(changes) if changes.is_empty() => Ok(Some(session.clone())),
@@ -225,7 +227,7 @@ async fn save(
         }
         Err(problem) => problem,
     };
-    let shown = Shown {
+    let shown = ConfigForm {
         session: &session,
         sent: &sent,
         problem: Some(&problem),
@@ -237,11 +239,11 @@ async fn save(
 }
 
 async fn change(
-    app: &App,
-    session: &Session,
+    app: &PageState,
+    session: &SessionInfo,
     sent: &Sent,
     changes: Map<String, Value>,
-) -> Result<Session, ApiProblem> {
+) -> Result<SessionInfo, ApiProblem> {
     let apply = match sent.text("apply").as_str() {
         "now" => "now",
         _ => "next_turn",
@@ -261,7 +263,7 @@ async fn change(
 }
 
 /// What a page shows of a session that was saved, in place; elsewhere where its address is another.
-fn saved(before: &Session, now: &Session, seen: &str, request: &PageRequest) -> Response {
+fn saved(before: &SessionInfo, now: &SessionInfo, seen: &str, request: &PageRequest) -> Response {
     if before.url() != now.url() {
         return go_to(request, &now.url());
     }
@@ -276,11 +278,11 @@ fn saved(before: &Session, now: &Session, seen: &str, request: &PageRequest) -> 
 
 /// What a change would do to the conversation, before it is saved.
 async fn check(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let report = report(&app, &session, &sent).await;
     let said = match &report {
@@ -297,7 +299,11 @@ async fn check(
     Ok(sheet(&request, Nav::Sessions, "What will change", &body))
 }
 
-async fn report(app: &App, session: &Session, sent: &Sent) -> Result<Vec<String>, ApiProblem> {
+async fn report(
+    app: &PageState,
+    session: &SessionInfo,
+    sent: &Sent,
+) -> Result<Vec<String>, ApiProblem> {
     if sent.text("persona") == "new" {
         return Err(invalid(
             "Save first: the persona that is written here is not in the list yet",

@@ -10,23 +10,23 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::App;
+use crate::PageState;
 use crate::client::ApiProblem;
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{Sent, Session, Thread, Wrong, all, invalid};
+use crate::saved::{Sent, SessionInfo, ThreadInfo, Wrong, all, invalid};
 use crate::session_form::{
-    AuthFields, Choices, FIELDS, Wanted, memory, models, persona, working_dir,
+    AuthFields, Choices, FIELDS, SessionDraft, memory, models, persona, working_dir,
 };
 use crate::sheet::{refused, sheet};
 
 const TITLE: &str = "New session";
 const PREFIX: &str = "new";
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/new", get(new).post(create))
         .route("/new/filter", post(filter))
@@ -44,10 +44,10 @@ struct Chosen {
 }
 
 async fn new(
-    State(app): State<App>,
+    State(app): State<PageState>,
     request: PageRequest,
     Query(chosen): Query<Chosen>,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let sent = Sent::from([("provider", chosen.provider), ("auth", chosen.auth)]);
     let body = form(&app, &sent, None).await?;
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
@@ -55,15 +55,19 @@ async fn new(
 
 /// The form with the saved auths of the provider that was chosen, for a browser without script.
 async fn filter(
-    State(app): State<App>,
+    State(app): State<PageState>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let body = form(&app, &sent, None).await?;
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
 }
 
-async fn form(app: &App, sent: &Sent, problem: Option<&ApiProblem>) -> Result<Markup, ApiProblem> {
+async fn form(
+    app: &PageState,
+    sent: &Sent,
+    problem: Option<&ApiProblem>,
+) -> Result<Markup, ApiProblem> {
     let choices = Choices::read(app).await?;
     if choices.has_no_auth() {
         return Ok(html! {
@@ -71,7 +75,7 @@ async fn form(app: &App, sent: &Sent, problem: Option<&ApiProblem>) -> Result<Ma
             p { a.button.primary #new-needs-auth href="/auths/new" data-dialog { "Save an auth" } }
         });
     }
-    let threads: Vec<Thread> = all(&app.api, "/api/v1/threads").await?;
+    let threads: Vec<ThreadInfo> = all(&app.api, "/api/v1/threads").await?;
     let wrong = Wrong::of(problem, &FIELDS);
     let (provider, auth, model) = (sent.text("provider"), sent.text("auth"), sent.text("model"));
     let fields = AuthFields {
@@ -98,7 +102,7 @@ async fn form(app: &App, sent: &Sent, problem: Option<&ApiProblem>) -> Result<Ma
 }
 
 /// Which chat it begins with.
-fn history(sent: &Sent, threads: &[Thread], wrong: &Wrong<'_>) -> Markup {
+fn history(sent: &Sent, threads: &[ThreadInfo], wrong: &Wrong<'_>) -> Markup {
     let kind = match sent.text("history") {
         kind if kind.is_empty() => "new".to_owned(),
         kind => kind,
@@ -157,10 +161,10 @@ fn thread_of(sent: &Sent) -> Result<Value, ApiProblem> {
 }
 
 async fn create(
-    State(app): State<App>,
+    State(app): State<PageState>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     match made(&app, &sent).await {
         Ok(session) => Ok(go_to(&request, &session.url())),
         Err(problem) => {
@@ -170,9 +174,9 @@ async fn create(
     }
 }
 
-async fn made(app: &App, sent: &Sent) -> Result<Session, ApiProblem> {
+async fn made(app: &PageState, sent: &Sent) -> Result<SessionInfo, ApiProblem> {
     let thread = thread_of(sent)?;
-    let mut members = Wanted::read(app, sent, None).await?.members;
+    let mut members = SessionDraft::read(app, sent, None).await?.members;
     members.insert("thread".to_owned(), thread);
     if sent.line("name").is_empty() {
         members.remove("name");
@@ -183,10 +187,10 @@ async fn made(app: &App, sent: &Sent) -> Result<Session, ApiProblem> {
 
 /// Auth and model for a provider, in the dialog whose ids begin so.
 async fn choices(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(prefix): Path<String>,
     Query(chosen): Query<Chosen>,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let choices = Choices::read(&app).await?;
     let fields = AuthFields {
         prefix: &prefix,
@@ -207,7 +211,7 @@ async fn choices(
 
 /// The models of an auth's provider.
 async fn listed(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(prefix): Path<String>,
     Query(chosen): Query<Chosen>,
 ) -> Response {

@@ -17,19 +17,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::App;
+use crate::PageState;
 use crate::auths;
 use crate::client::{ApiClient, ApiProblem, segment};
-use crate::failure::Failure;
-use crate::layout::{Nav, View, layout};
+use crate::failure::PageFailure;
+use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece};
-use crate::saved::{Auth, Page, Sent, Session, all, session};
-use crate::sheet::Question;
+use crate::saved::{AuthInfo, ListPage, Sent, SessionInfo, all, session};
+use crate::sheet::Confirmation;
 use crate::when::time;
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/", get(show))
         .route("/live/sessions", get(follow))
@@ -41,7 +41,7 @@ const CARDS: usize = 48;
 
 /// Which sessions are shown.
 #[derive(Debug, Clone, Default, Deserialize)]
-struct Wanted {
+struct SessionFilter {
     /// Those that have all of these words.
     #[serde(default)]
     q: String,
@@ -50,8 +50,8 @@ struct Wanted {
     after: String,
 }
 
-impl Wanted {
-    async fn page(&self, api: &ApiClient) -> Result<Page<Session>, ApiProblem> {
+impl SessionFilter {
+    async fn page(&self, api: &ApiClient) -> Result<ListPage<SessionInfo>, ApiProblem> {
         let mut path = format!("/api/v1/sessions?order=used&limit={CARDS}");
         for (name, value) in [("q", self.q.trim()), ("cursor", &self.after)] {
             if !value.is_empty() {
@@ -73,12 +73,12 @@ impl Wanted {
 }
 
 async fn show(
-    State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    State(app): State<PageState>,
+    Query(wanted): Query<SessionFilter>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let sessions = wanted.page(&app.api).await?;
-    let auths: Vec<Auth> = all(&app.api, "/api/v1/auths").await?;
+    let auths: Vec<AuthInfo> = all(&app.api, "/api/v1/auths").await?;
     let is_first = wanted.after.is_empty();
     let is_searched = !wanted.q.trim().is_empty();
     let is_long = is_searched || !is_first || sessions.next.is_some();
@@ -117,17 +117,17 @@ async fn show(
     };
     Ok(layout(
         &request,
-        &View::new(Nav::Sessions, "Sessions"),
+        &PageFrame::new(Nav::Sessions, "Sessions"),
         &body,
     ))
 }
 
-fn cards(sessions: &[Session]) -> Markup {
+fn cards(sessions: &[SessionInfo]) -> Markup {
     html! { @for session in sessions { (card(session)) } }
 }
 
 /// A session on the first page.
-pub(crate) fn card(session: &Session) -> Markup {
+pub(crate) fn card(session: &SessionInfo) -> Markup {
     let (at, name) = (session.url(), session.shown_name());
     let id = &session.id;
     html! {
@@ -168,7 +168,7 @@ fn turns(turns: u64) -> String {
 }
 
 /// The state of a session, where it is not idle, and what waits.
-fn badge(session: &Session) -> Markup {
+fn badge(session: &SessionInfo) -> Markup {
     html! {
         @match session.state {
             SessionState::Idle => {},
@@ -183,18 +183,18 @@ fn badge(session: &Session) -> Markup {
 const GATHERED: Duration = Duration::from_millis(100);
 
 /// What a stream of the sessions knows.
-struct Following {
-    app: App,
-    wanted: Wanted,
+struct DashboardStream {
+    app: PageState,
+    wanted: SessionFilter,
     changes: SessionChangeStream,
     /// The sessions whose cards are on the page, with their threads.
     shown: BTreeMap<String, Option<String>>,
     has_begun: bool,
 }
 
-/// What changed.
+/// The sessions that changed while changes were gathered.
 #[derive(Default)]
-struct Gathered {
+struct ChangedSessions {
     sessions: BTreeSet<String>,
     gone: BTreeSet<String>,
     /// All of them are to be listed anew.
@@ -202,11 +202,11 @@ struct Gathered {
 }
 
 async fn follow(
-    State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    State(app): State<PageState>,
+    Query(wanted): Query<SessionFilter>,
     request: Request,
 ) -> Response {
-    let following = Following {
+    let following = DashboardStream {
         wanted,
         changes: app.manager.changes(),
         app: app.clone(),
@@ -220,14 +220,14 @@ async fn follow(
     live(&app, request.extensions(), pieces)
 }
 
-impl Following {
+impl DashboardStream {
     /// The pieces for what changes next.
     async fn next(&mut self) -> Option<Markup> {
         if !self.has_begun {
             self.has_begun = true;
             return Some(self.all_of_them().await);
         }
-        let mut gathered = Gathered::default();
+        let mut gathered = ChangedSessions::default();
         let mut change = self.changes.next().await?;
         let until = Instant::now() + GATHERED;
         loop {
@@ -239,7 +239,7 @@ impl Following {
         }
     }
 
-    fn gather(&self, change: SessionChange, gathered: &mut Gathered) {
+    fn gather(&self, change: SessionChange, gathered: &mut ChangedSessions) {
         match change {
             SessionChange::State { session, .. } | SessionChange::Saved { session } => {
                 // One more card, or one that may have the words now.
@@ -261,7 +261,7 @@ impl Following {
         }
     }
 
-    async fn pieces(&mut self, gathered: Gathered) -> Markup {
+    async fn pieces(&mut self, gathered: ChangedSessions) -> Markup {
         if gathered.lists {
             return self.all_of_them().await;
         }
@@ -301,21 +301,21 @@ impl Following {
     }
 }
 
-fn thread_of(session: &Session) -> Option<String> {
+fn thread_of(session: &SessionInfo) -> Option<String> {
     session.thread.as_ref().map(|thread| thread.id.clone())
 }
 
 async fn ask(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     Ok(question(&session, None).ask(&request, Nav::Sessions))
 }
 
-fn question<'a>(session: &Session, error: Option<&'a str>) -> Question<'a> {
-    Question {
+fn question<'a>(session: &SessionInfo, error: Option<&'a str>) -> Confirmation<'a> {
+    Confirmation {
         title: "Delete session",
         words: html! {
             p { "Delete the session " strong { (session.shown_name()) } "? What runs in it is ended first." }
@@ -339,11 +339,11 @@ fn question<'a>(session: &Session, error: Option<&'a str>) -> Question<'a> {
 }
 
 async fn delete(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let chat = match sent.text("chat").as_str() {
         "delete" => "delete",

@@ -9,18 +9,18 @@ use conjure_store::StoreError;
 use maud::html;
 
 use crate::client::ApiProblem;
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{html_response, toast};
 
 /// A failure, with what to do about it in its words.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct PageFailure {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
 }
 
-impl Failure {
+impl PageFailure {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -33,7 +33,7 @@ impl Failure {
     }
 }
 
-impl From<ApiProblem> for Failure {
+impl From<ApiProblem> for PageFailure {
     fn from(problem: ApiProblem) -> Self {
         let status = StatusCode::from_u16(problem.status);
         Self::new(
@@ -43,7 +43,7 @@ impl From<ApiProblem> for Failure {
     }
 }
 
-impl From<ManagerError> for Failure {
+impl From<ManagerError> for PageFailure {
     fn from(error: ManagerError) -> Self {
         let status = match &error {
             error if error.is_not_found() => StatusCode::NOT_FOUND,
@@ -59,7 +59,7 @@ impl From<ManagerError> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for PageFailure {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::BadId { .. } => Self::not_found(error.to_string()),
@@ -68,7 +68,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for PageFailure {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.detail.clone()).into_response();
         response.extensions_mut().insert(self);
@@ -81,7 +81,7 @@ pub(crate) async fn show(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let asked = PageRequest::of(&parts);
     let response = next.run(Request::from_parts(parts, body)).await;
-    let Some(failure) = response.extensions().get::<Failure>() else {
+    let Some(failure) = response.extensions().get::<PageFailure>() else {
         return response;
     };
     if asked.pieces {
@@ -95,7 +95,7 @@ pub(crate) async fn show(request: Request, next: Next) -> Response {
             p { a href="/" { "All sessions" } }
         }
     };
-    let mut page = layout(&asked, &View::new(Nav::None, title), &body);
+    let mut page = layout(&asked, &PageFrame::new(Nav::None, title), &body);
     *page.status_mut() = failure.status;
     page
 }

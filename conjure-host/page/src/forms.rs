@@ -6,7 +6,7 @@
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::layout::{View, layout};
+use crate::layout::{PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
 
@@ -137,7 +137,7 @@ pub(crate) fn dialog(title: &str, body: &Markup) -> Markup {
 /// `view` is that page.
 pub(crate) fn show_dialog(
     request: &PageRequest,
-    view: &View<'_>,
+    view: &PageFrame<'_>,
     title: &str,
     body: &Markup,
 ) -> Response {

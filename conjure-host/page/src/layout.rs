@@ -39,7 +39,7 @@ const LINKS: [(Nav, &str, &str, &str, &str); 6] = [
 ];
 
 /// What a page is, beside its body.
-pub(crate) struct View<'a> {
+pub(crate) struct PageFrame<'a> {
     pub(crate) nav: Nav,
     pub(crate) title: &'a str,
     /// What stands in the sidebar under the navigation.
@@ -50,7 +50,7 @@ pub(crate) struct View<'a> {
     pub(crate) keys: &'a [(&'a str, &'a str)],
 }
 
-impl<'a> View<'a> {
+impl<'a> PageFrame<'a> {
     pub(crate) fn new(nav: Nav, title: &'a str) -> Self {
         Self {
             nav,
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
 }
 
 /// A whole page. The body's first element is what `h1` names.
-pub(crate) fn layout(request: &PageRequest, view: &View<'_>, body: &Markup) -> Response {
+pub(crate) fn layout(request: &PageRequest, view: &PageFrame<'_>, body: &Markup) -> Response {
     let page = html! {
         (DOCTYPE)
         html lang="en" data-theme=(request.theme.as_str()) {
@@ -91,7 +91,7 @@ pub(crate) fn layout(request: &PageRequest, view: &View<'_>, body: &Markup) -> R
     html_response(StatusCode::OK, page)
 }
 
-fn sidebar(request: &PageRequest, view: &View<'_>) -> Markup {
+fn sidebar(request: &PageRequest, view: &PageFrame<'_>) -> Markup {
     html! {
         header.top {
             button.plain #menu-open type="button" popovertarget="menu" aria-label="Menu" { "☰" }
@@ -142,7 +142,7 @@ fn themes(request: &PageRequest) -> Markup {
     }
 }
 
-fn shortcuts(view: &View<'_>) -> Markup {
+fn shortcuts(view: &PageFrame<'_>) -> Markup {
     let general: [(&str, &str); 4] = [
         ("?", "This list"),
         ("Esc", "Close what is open"),

@@ -53,8 +53,8 @@ use client::ApiClient;
 
 pub use conversation::{shared_file_name, shared_html};
 
-/// What the page is made over.
-pub struct PageParts {
+/// What the server gives the page: the API, the sessions and what lasts as long as it does.
+pub struct PageServices {
     /// The operations of the API, for calls inside the process.
     pub api: Router,
     /// The sessions.
@@ -65,27 +65,27 @@ pub struct PageParts {
     pub ended: CancellationToken,
     /// Takes a place among the server's streams for the client that a request's extensions name;
     /// dropping it frees the place.
-    pub follow: FollowStream,
+    pub follow: StreamAdmission,
 }
 
 /// Begins a stream, or says why there is none.
-pub type FollowStream =
+pub type StreamAdmission =
     Arc<dyn Fn(&Extensions) -> Result<Box<dyn Any + Send + Sync>, Box<Response>> + Send + Sync>;
 
 /// What all requests share. Cloning it is cheap.
 #[derive(Clone)]
-pub(crate) struct App {
+pub(crate) struct PageState {
     pub(crate) api: ApiClient,
     pub(crate) manager: Manager,
     #[expect(dead_code, reason = "read by the views of saved auths")]
     pub(crate) auths: Auths,
     pub(crate) ended: CancellationToken,
-    pub(crate) follow: FollowStream,
+    pub(crate) follow: StreamAdmission,
 }
 
 /// The routes of the page.
-pub fn router(parts: PageParts) -> Router {
-    let app = App {
+pub fn router(parts: PageServices) -> Router {
+    let app = PageState {
         api: ApiClient::new(parts.api),
         manager: parts.manager,
         auths: parts.auths,

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
 use maud::Markup;
 
-use crate::App;
+use crate::PageState;
 
 /// How long a browser waits before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const ALIVE: Duration = Duration::from_secs(15);
 
 /// Answers with pieces as they come, until the server ends.
 pub(crate) fn live(
-    app: &App,
+    app: &PageState,
     extensions: &Extensions,
     pieces: impl Stream<Item = Markup> + Send + 'static,
 ) -> Response {

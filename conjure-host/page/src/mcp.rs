@@ -10,18 +10,18 @@ use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::App;
+use crate::PageState;
 use crate::client::{ApiProblem, segment};
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::{Field, form_error};
 use crate::json_form::{Tabs, object};
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{McpServer, Sent, Wrong, all, invalid};
-use crate::sheet::{Question, refused, sheet};
+use crate::saved::{McpServerInfo, Sent, Wrong, all, invalid};
+use crate::sheet::{Confirmation, refused, sheet};
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/mcp", get(list).post(create))
         .route("/mcp/new", get(new))
@@ -31,8 +31,8 @@ pub(crate) fn router() -> Router<App> {
         .route("/mcp/servers/{server}/remove", get(ask).post(remove))
 }
 
-async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
-    let servers: Vec<McpServer> = all(&app.api, "/api/v1/mcp-servers").await?;
+async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
+    let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
     let body = html! {
         header."row spread" {
             h1 { "MCP servers" }
@@ -47,7 +47,11 @@ async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, 
         }
         p.empty { "No server is saved yet." }
     };
-    Ok(layout(&request, &View::new(Nav::Mcp, "MCP servers"), &body))
+    Ok(layout(
+        &request,
+        &PageFrame::new(Nav::Mcp, "MCP servers"),
+        &body,
+    ))
 }
 
 fn text<'a>(settings: &'a Map<String, Value>, name: &str) -> &'a str {
@@ -69,7 +73,7 @@ fn words(settings: &Map<String, Value>, name: &str) -> Vec<String> {
 }
 
 /// A server with what can be done with it.
-fn card(server: &McpServer) -> Markup {
+fn card(server: &McpServerInfo) -> Markup {
     let (id, name) = (&server.id, clean(&server.name));
     let at = format!("/mcp/servers/{}", segment(id));
     let url = text(&server.settings, "url");
@@ -289,7 +293,7 @@ fn settings_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, V
     Ok(settings)
 }
 
-async fn create(State(app): State<App>, request: PageRequest, sent: Sent) -> Response {
+async fn create(State(app): State<PageState>, request: PageRequest, sent: Sent) -> Response {
     let body = settings_of(&sent, &Map::new());
     let made = match body {
         Ok(settings) => {
@@ -314,11 +318,11 @@ pub(crate) fn at(id: &str) -> String {
 }
 
 async fn edit(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let server: McpServer = app.api.get(&at(&id)).await?;
+) -> Result<Response, PageFailure> {
+    let server: McpServerInfo = app.api.get(&at(&id)).await?;
     let action = format!("/mcp/servers/{}", segment(&id));
     let body = form(
         &action,
@@ -331,12 +335,12 @@ async fn edit(
 }
 
 async fn change(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
-    let server: McpServer = app.api.get(&at(&id)).await?;
+) -> Result<Response, PageFailure> {
+    let server: McpServerInfo = app.api.get(&at(&id)).await?;
     let changed = match settings_of(&sent, &server.settings) {
         Ok(settings) => {
             let body = json!({ "name": sent.line("name"), "settings": settings });
@@ -361,13 +365,13 @@ async fn change(
 }
 
 async fn switch(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let body = json!({ "enabled": sent.text("enabled") == "yes" });
-    let server: McpServer = app.api.send(Method::PATCH, &at(&id), &body).await?;
+    let server: McpServerInfo = app.api.send(Method::PATCH, &at(&id), &body).await?;
     if request.pieces {
         let fresh = card(&server);
         return Ok(pieces(piece(
@@ -380,10 +384,10 @@ async fn switch(
 }
 
 async fn test(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let tested = app
         .api
         .bare::<Value>(Method::POST, &format!("{}/test", at(&id)))
@@ -417,12 +421,12 @@ fn tested_words(found: &Value) -> Markup {
 }
 
 async fn ask(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let server: McpServer = app.api.get(&at(&id)).await?;
-    let question = Question {
+) -> Result<Response, PageFailure> {
+    let server: McpServerInfo = app.api.get(&at(&id)).await?;
+    let question = Confirmation {
         title: "Delete MCP server",
         words: html! {
             p { "Delete the MCP server " strong { (clean(&server.name)) } "? Sessions keep the copy that they have." }
@@ -436,10 +440,10 @@ async fn ask(
 }
 
 async fn remove(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     app.api.bare::<Value>(Method::DELETE, &at(&id)).await?;
     Ok(go_to(&request, "/mcp"))
 }

@@ -10,17 +10,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::App;
+use crate::PageState;
 use crate::client::ApiProblem;
 use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
-use crate::saved::{McpServer, Sent};
+use crate::saved::{McpServerInfo, Sent};
 use crate::sheet::{refused, sheet};
 
 const TITLE: &str = "Import MCP servers";
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new().route("/mcp/import", get(show).post(import))
 }
 
@@ -43,32 +43,32 @@ fn form(text: &str, problem: Option<&ApiProblem>) -> Markup {
 
 /// What was imported.
 #[derive(Deserialize)]
-struct Imported {
-    servers: Vec<McpServer>,
-    secrets: Vec<Wanted>,
+struct McpImportInfo {
+    servers: Vec<McpServerInfo>,
+    secrets: Vec<MissingSecretInfo>,
     notes: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct MissingSecretInfo {
     secret: String,
     what: String,
     variable: String,
 }
 
-async fn import(State(app): State<App>, request: PageRequest, sent: Sent) -> Response {
+async fn import(State(app): State<PageState>, request: PageRequest, sent: Sent) -> Response {
     let text = sent.text("text");
     let body = json!({ "text": text });
     let made = app
         .api
-        .send::<Imported>(Method::POST, "/api/v1/mcp-servers/import", &body);
+        .send::<McpImportInfo>(Method::POST, "/api/v1/mcp-servers/import", &body);
     match made.await {
         Ok(imported) => sheet(&request, Nav::Mcp, "Imported", &told(&imported)),
         Err(problem) => refused(&request, Nav::Mcp, TITLE, &form(&text, Some(&problem))),
     }
 }
 
-fn told(imported: &Imported) -> Markup {
+fn told(imported: &McpImportInfo) -> Markup {
     html! {
         p { "Saved: " @for (at, server) in imported.servers.iter().enumerate() {
             @if at > 0 { ", " } strong { (clean(&server.name)) }

@@ -10,17 +10,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::App;
+use crate::PageState;
 use crate::client::{ApiProblem, segment};
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::mcp;
 use crate::request::PageRequest;
-use crate::saved::{McpServer, Sent};
+use crate::saved::{McpServerInfo, Sent};
 use crate::sheet::{refused, sheet};
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/mcp/servers/{server}/login", get(show).post(begin))
         .route("/mcp/servers/{server}/login/address", post(address))
@@ -29,7 +29,7 @@ pub(crate) fn router() -> Router<App> {
 
 /// How it is with a login.
 #[derive(Deserialize)]
-struct Login {
+struct McpLoginInfo {
     state: String,
     message: Option<String>,
     url: Option<String>,
@@ -37,14 +37,14 @@ struct Login {
 }
 
 async fn show(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let server: McpServer = app.api.get(&mcp::at(&id)).await?;
+) -> Result<Response, PageFailure> {
+    let server: McpServerInfo = app.api.get(&mcp::at(&id)).await?;
     let login = app
         .api
-        .get::<Login>(&format!("{}/login", mcp::at(&id)))
+        .get::<McpLoginInfo>(&format!("{}/login", mcp::at(&id)))
         .await;
     let login = match login {
         Ok(login) => Some(login),
@@ -59,11 +59,15 @@ async fn show(
     ))
 }
 
-fn title(server: &McpServer) -> String {
+fn title(server: &McpServerInfo) -> String {
     format!("Login to {}", clean(&server.name))
 }
 
-fn told(server: &McpServer, login: Option<&Login>, problem: Option<&ApiProblem>) -> Markup {
+fn told(
+    server: &McpServerInfo,
+    login: Option<&McpLoginInfo>,
+    problem: Option<&ApiProblem>,
+) -> Markup {
     let at = format!("/mcp/servers/{}", segment(&server.id));
     let state = login.map_or("", |login| login.state.as_str());
     html! {
@@ -103,18 +107,18 @@ fn told(server: &McpServer, login: Option<&Login>, problem: Option<&ApiProblem>)
 
 /// Does something of the login, and shows how it is then.
 async fn done(
-    app: &App,
+    app: &PageState,
     id: &str,
     request: &PageRequest,
     path: &str,
     body: Option<Value>,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let at = format!("{}/{path}", mcp::at(id));
     let answer = app.api.call(Method::POST, &at, &[], body.as_ref()).await;
-    let server: McpServer = app.api.get(&mcp::at(id)).await?;
+    let server: McpServerInfo = app.api.get(&mcp::at(id)).await?;
     let login = app
         .api
-        .get::<Login>(&format!("{}/login", mcp::at(id)))
+        .get::<McpLoginInfo>(&format!("{}/login", mcp::at(id)))
         .await
         .ok();
     let body = told(&server, login.as_ref(), answer.as_ref().err());
@@ -125,27 +129,27 @@ async fn done(
 }
 
 async fn begin(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     done(&app, &id, &request, "login", None).await
 }
 
 async fn address(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let body = json!({ "address": sent.line("address") });
     done(&app, &id, &request, "login/address", Some(body)).await
 }
 
 async fn logout(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     done(&app, &id, &request, "logout", None).await
 }

@@ -10,21 +10,21 @@ use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use crate::App;
+use crate::PageState;
 use crate::client::{ApiProblem, segment};
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::{Field, form_error};
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::go_to;
-use crate::saved::{Persona, Sent, Wrong, all};
-use crate::sheet::{Question, refused, sheet};
+use crate::saved::{PersonaInfo, Sent, Wrong, all};
+use crate::sheet::{Confirmation, refused, sheet};
 use crate::when::time;
 
 /// Characters of a persona's text that the list shows.
 const SHOWN: usize = 240;
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/personas", get(list).post(create))
         .route("/personas/new", get(new))
@@ -32,8 +32,8 @@ pub(crate) fn router() -> Router<App> {
         .route("/personas/{persona}/remove", get(ask).post(remove))
 }
 
-async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
-    let personas: Vec<Persona> = all(&app.api, "/api/v1/personas").await?;
+async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
+    let personas: Vec<PersonaInfo> = all(&app.api, "/api/v1/personas").await?;
     let body = html! {
         header."row spread" {
             h1 { "Personas" }
@@ -50,12 +50,12 @@ async fn list(State(app): State<App>, request: PageRequest) -> Result<Response, 
     };
     Ok(layout(
         &request,
-        &View::new(Nav::Personas, "Personas"),
+        &PageFrame::new(Nav::Personas, "Personas"),
         &body,
     ))
 }
 
-fn card(persona: &Persona) -> Markup {
+fn card(persona: &PersonaInfo) -> Markup {
     let at = format!("/personas/{}", segment(&persona.id));
     let (name, text) = (clean(&persona.name), clean(&persona.persona_text));
     let shown: String = text.chars().take(SHOWN).collect();
@@ -118,10 +118,10 @@ async fn new(request: PageRequest) -> Response {
 }
 
 async fn create(
-    State(app): State<App>,
+    State(app): State<PageState>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let wanted = body(&sent);
     let made = app
         .api
@@ -136,11 +136,11 @@ async fn create(
 }
 
 async fn edit(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let persona: Persona = app.api.get(&at(&id)).await?;
+) -> Result<Response, PageFailure> {
+    let persona: PersonaInfo = app.api.get(&at(&id)).await?;
     let sent = Sent::from([
         ("persona_name", persona.name),
         ("persona_version", persona.version),
@@ -151,7 +151,7 @@ async fn edit(
 }
 
 async fn change(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
     sent: Sent,
@@ -174,12 +174,12 @@ async fn change(
 }
 
 async fn ask(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
-    let persona: Persona = app.api.get(&at(&id)).await?;
-    let question = Question {
+) -> Result<Response, PageFailure> {
+    let persona: PersonaInfo = app.api.get(&at(&id)).await?;
+    let question = Confirmation {
         title: "Remove persona",
         words: html! {
             p { "Remove the persona " strong { (clean(&persona.name)) } "? Sessions keep the copy that they have." }
@@ -193,10 +193,10 @@ async fn ask(
 }
 
 async fn remove(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     app.api.bare::<Value>(Method::DELETE, &at(&id)).await?;
     Ok(go_to(&request, "/personas"))
 }

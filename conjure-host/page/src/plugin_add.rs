@@ -10,7 +10,7 @@ use axum::routing::get;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::App;
+use crate::PageState;
 use crate::client::ApiProblem;
 use crate::forms::form_error;
 use crate::layout::Nav;
@@ -23,7 +23,7 @@ const TITLE: &str = "Add plugin";
 /// The most bytes of a form with a library: what the API takes, and room for the rest.
 const MOST: usize = 65 * 1024 * 1024;
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     let add = get(show).post(add).layer(DefaultBodyLimit::max(MOST));
     Router::new().route("/plugins/new", add)
 }
@@ -75,7 +75,7 @@ pub(crate) fn allowed(problem: Option<&ApiProblem>) -> Markup {
     }
 }
 
-async fn add(State(app): State<App>, request: PageRequest, mut sent: Multipart) -> Response {
+async fn add(State(app): State<PageState>, request: PageRequest, mut sent: Multipart) -> Response {
     let made = match library(&mut sent).await {
         Ok((library, yes)) => {
             let path = format!("/api/v1/plugins?yes={yes}");

@@ -14,19 +14,19 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::App;
+use crate::PageState;
 use crate::client::{ApiProblem, segment};
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::forms::form_error;
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
 use crate::saved::Sent;
-use crate::sheet::{Question, refused, sheet};
+use crate::sheet::{Confirmation, refused, sheet};
 use crate::when::time;
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/plugins", get(show))
         .route("/plugins/live", get(follow))
@@ -39,14 +39,14 @@ pub(crate) fn router() -> Router<App> {
 }
 
 #[derive(Deserialize)]
-struct Plugins {
+struct PluginsInfo {
     generation: u64,
-    plugins: Vec<Plugin>,
-    failed: Vec<FailedPlugin>,
+    plugins: Vec<PluginInfo>,
+    failed: Vec<FailedPluginInfo>,
 }
 
 #[derive(Deserialize)]
-struct Plugin {
+struct PluginInfo {
     name: String,
     version: String,
     kind: String,
@@ -62,45 +62,45 @@ struct Plugin {
     worker_ends: u64,
     rustc: Option<String>,
     permissions: Map<String, Value>,
-    tools: Vec<Tool>,
+    tools: Vec<PluginToolInfo>,
 }
 
 #[derive(Deserialize)]
-struct Tool {
+struct PluginToolInfo {
     name: String,
     #[serde(default)]
     description: String,
 }
 
 #[derive(Deserialize)]
-struct FailedPlugin {
+struct FailedPluginInfo {
     file: String,
     reason: String,
     kept: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct History {
-    changes: Vec<Change>,
+struct PluginHistoryInfo {
+    changes: Vec<PluginChangeInfo>,
 }
 
 /// A change of an installed plugin.
 #[derive(Deserialize)]
-struct Change {
+struct PluginChangeInfo {
     at_ms: i64,
     action: String,
     plugin: String,
-    from: Option<Build>,
-    to: Option<Build>,
+    from: Option<BuildInfo>,
+    to: Option<BuildInfo>,
 }
 
 #[derive(Deserialize)]
-struct Build {
+struct BuildInfo {
     version: String,
 }
 
-async fn show(State(app): State<App>, request: PageRequest) -> Result<Response, Failure> {
-    let plugins: Plugins = app.api.get("/api/v1/plugins").await?;
+async fn show(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
+    let plugins: PluginsInfo = app.api.get("/api/v1/plugins").await?;
     let body = html! {
         header."row spread" {
             h1 { "Plugins" }
@@ -110,14 +110,21 @@ async fn show(State(app): State<App>, request: PageRequest) -> Result<Response, 
             (listed(&app, &plugins).await)
         }
     };
-    Ok(layout(&request, &View::new(Nav::Plugins, "Plugins"), &body))
+    Ok(layout(
+        &request,
+        &PageFrame::new(Nav::Plugins, "Plugins"),
+        &body,
+    ))
 }
 
 /// Everything that changes.
-async fn listed(app: &App, plugins: &Plugins) -> Markup {
-    let history = app.api.get::<History>("/api/v1/plugins/history").await;
+async fn listed(app: &PageState, plugins: &PluginsInfo) -> Markup {
+    let history = app
+        .api
+        .get::<PluginHistoryInfo>("/api/v1/plugins/history")
+        .await;
     let history = history.map(|history| history.changes).unwrap_or_default();
-    let mut newest: BTreeMap<&str, &Change> = BTreeMap::new();
+    let mut newest: BTreeMap<&str, &PluginChangeInfo> = BTreeMap::new();
     for change in &history {
         newest.insert(&change.plugin, change);
     }
@@ -137,7 +144,7 @@ async fn listed(app: &App, plugins: &Plugins) -> Markup {
     }
 }
 
-fn card(plugin: &Plugin, is_installed: bool) -> Markup {
+fn card(plugin: &PluginInfo, is_installed: bool) -> Markup {
     let (name, at) = (
         &plugin.name,
         format!("/plugins/of/{}", segment(&plugin.name)),
@@ -189,7 +196,7 @@ fn card(plugin: &Plugin, is_installed: bool) -> Markup {
 }
 
 /// Where a plugin runs and why there, in words.
-fn place(plugin: &Plugin) -> String {
+fn place(plugin: &PluginInfo) -> String {
     let place = match plugin.isolation.as_str() {
         "in-process" => "in the host’s process",
         "process" => "in a process of its own",
@@ -224,8 +231,8 @@ fn asked(permissions: &Map<String, Value>) -> Vec<String> {
     lines.collect()
 }
 
-fn changes(history: &[Change], newest: &BTreeMap<&str, &Change>) -> Markup {
-    let version = |build: &Option<Build>| build.as_ref().map(|build| build.version.clone());
+fn changes(history: &[PluginChangeInfo], newest: &BTreeMap<&str, &PluginChangeInfo>) -> Markup {
+    let version = |build: &Option<BuildInfo>| build.as_ref().map(|build| build.version.clone());
     html! {
         section aria-labelledby="plugin-history" {
             h2 #plugin-history { "What was changed" }
@@ -256,17 +263,21 @@ fn changes(history: &[Change], newest: &BTreeMap<&str, &Change>) -> Markup {
 
 /// What the page shows already.
 #[derive(Deserialize)]
-struct Shown {
+struct PluginsStreamQuery {
     #[serde(default)]
     generation: u64,
 }
 
-async fn follow(State(app): State<App>, Query(shown): Query<Shown>, request: Request) -> Response {
+async fn follow(
+    State(app): State<PageState>,
+    Query(shown): Query<PluginsStreamQuery>,
+    request: Request,
+) -> Response {
     let generations = app.manager.host().registry().subscribe();
     let begin = (app.clone(), generations, shown.generation);
     let pieces = stream::unfold(begin, |(app, mut generations, seen)| async move {
         let now = *generations.wait_for(|now| *now != seen).await.ok()?;
-        let fresh = match app.api.get::<Plugins>("/api/v1/plugins").await {
+        let fresh = match app.api.get::<PluginsInfo>("/api/v1/plugins").await {
             Ok(plugins) => piece(Swap::Outer, "plugins", &listed(&app, &plugins).await),
             Err(problem) => toast(&problem.detail),
         };
@@ -280,17 +291,17 @@ fn at(name: &str, what: &str) -> String {
 }
 
 async fn reload(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     app.api
         .bare::<Value>(Method::POST, &at(&name, "/reload"))
         .await?;
     if !request.pieces {
         return Ok(go_to(&request, "/plugins"));
     }
-    let plugins: Plugins = app.api.get("/api/v1/plugins").await?;
+    let plugins: PluginsInfo = app.api.get("/api/v1/plugins").await?;
     let fresh = listed(&app, &plugins).await;
     Ok(pieces(
         html! { (piece(Swap::Outer, "plugins", &fresh)) (toast("Loaded again")) },
@@ -298,21 +309,21 @@ async fn reload(
 }
 
 async fn ask_back(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let form = back_form(&app, &name, "", None).await?;
     Ok(sheet(&request, Nav::Plugins, "Put a build back", &form))
 }
 
 async fn back_form(
-    app: &App,
+    app: &PageState,
     name: &str,
     chosen: &str,
     problem: Option<&ApiProblem>,
 ) -> Result<Markup, ApiProblem> {
-    let history: History = app
+    let history: PluginHistoryInfo = app
         .api
         .get(&format!("{}?plugin={}", at("history", ""), segment(name)))
         .await?;
@@ -343,11 +354,11 @@ async fn back_form(
 }
 
 async fn put_back(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let mut wish = Map::new();
     wish.insert("yes".to_owned(), sent.has("yes").into());
     let version = sent.text("version");
@@ -369,7 +380,7 @@ async fn put_back(
 }
 
 fn question(name: &str, error: Option<&str>, request: &PageRequest) -> Response {
-    Question {
+    Confirmation {
         title: "Remove plugin",
         words: html! {
             p { "Remove the plugin " strong { (name) } "? Sessions lose its tools. It is kept and can be put back." }
@@ -387,7 +398,7 @@ async fn ask_remove(Path(name): Path<String>, request: PageRequest) -> Response 
 }
 
 async fn remove(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
 ) -> Response {

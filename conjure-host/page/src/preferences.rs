@@ -11,7 +11,7 @@ use crate::request::{PageRequest, THEME_COOKIE, Theme};
 use crate::respond::go_to;
 
 #[derive(Deserialize)]
-struct Choice {
+struct ThemeChoice {
     theme: String,
     /// Where the person was.
     #[serde(default)]
@@ -22,7 +22,7 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new().route("/preferences/theme", post(choose))
 }
 
-async fn choose(request: PageRequest, Form(choice): Form<Choice>) -> Response {
+async fn choose(request: PageRequest, Form(choice): Form<ThemeChoice>) -> Response {
     // A path of this server and nothing that could be read as another one.
     let is_path = choice.back.starts_with('/') && !choice.back.starts_with("//");
     let back = match is_path && !choice.back.contains('\\') {

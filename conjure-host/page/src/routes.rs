@@ -14,16 +14,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::App;
-use crate::failure::Failure;
+use crate::PageState;
+use crate::failure::PageFailure;
 use crate::forms::form_error;
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::{Sent, Session, items, session};
+use crate::saved::{Sent, SessionInfo, items, session};
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/sessions/{session}/routes", get(show))
         .route("/sessions/{session}/routes/live", get(follow))
@@ -32,18 +32,18 @@ pub(crate) fn router() -> Router<App> {
 
 /// The tools of a session's next request.
 #[derive(Deserialize)]
-struct Table {
+struct RoutingTableInfo {
     version: u64,
-    routes: Vec<Route>,
-    shadowed: Vec<KeptOut>,
-    quarantined: Vec<KeptOut>,
-    server_tools: Vec<ServerTool>,
-    left_out: Vec<KeptOut>,
-    failed_backends: Vec<FailedBackend>,
+    routes: Vec<RouteInfo>,
+    shadowed: Vec<KeptOutInfo>,
+    quarantined: Vec<KeptOutInfo>,
+    server_tools: Vec<ServerToolInfo>,
+    left_out: Vec<KeptOutInfo>,
+    failed_backends: Vec<FailedBackendInfo>,
 }
 
 #[derive(Deserialize)]
-struct Route {
+struct RouteInfo {
     name: String,
     backend: String,
     kind: String,
@@ -57,7 +57,7 @@ struct Route {
 }
 
 #[derive(Deserialize)]
-struct KeptOut {
+struct KeptOutInfo {
     name: String,
     #[serde(default)]
     source: String,
@@ -65,38 +65,38 @@ struct KeptOut {
 }
 
 #[derive(Deserialize)]
-struct ServerTool {
+struct ServerToolInfo {
     name: String,
     backend: String,
 }
 
 #[derive(Deserialize)]
-struct FailedBackend {
+struct FailedBackendInfo {
     backend: String,
     reason: String,
 }
 
 /// A tool that is held.
 #[derive(Deserialize)]
-struct Held {
+struct HeldToolInfo {
     digest: String,
     backend: String,
     server: Option<String>,
     tool: Option<String>,
     changed: Vec<String>,
-    approved: Definition,
-    now: Definition,
+    approved: ToolDefinitionInfo,
+    now: ToolDefinitionInfo,
 }
 
 #[derive(Deserialize)]
-struct Definition {
+struct ToolDefinitionInfo {
     description: String,
     input_schema: Value,
 }
 
 /// How calls of a tool went lately.
 #[derive(Deserialize)]
-struct Calls {
+struct ToolCallsInfo {
     name: String,
     calls: u64,
     failed: u64,
@@ -104,10 +104,10 @@ struct Calls {
 }
 
 async fn show(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let generation = *app.manager.host().registry().subscribe().borrow();
     let title = format!("Routes of {}", session.shown_name());
@@ -123,16 +123,20 @@ async fn show(
             (table(&app, &session).await)
         }
     };
-    Ok(layout(&request, &View::new(Nav::Sessions, &title), &body))
+    Ok(layout(
+        &request,
+        &PageFrame::new(Nav::Sessions, &title),
+        &body,
+    ))
 }
 
 /// Everything that changes: the table, and what is not in it.
-async fn table(app: &App, session: &Session) -> Markup {
+async fn table(app: &PageState, session: &SessionInfo) -> Markup {
     let table = app
         .api
-        .get::<Table>(&format!("{}/tools", session.api()))
+        .get::<RoutingTableInfo>(&format!("{}/tools", session.api()))
         .await;
-    let held = items::<Held>(&app.api, "/api/v1/held-tools")
+    let held = items::<HeldToolInfo>(&app.api, "/api/v1/held-tools")
         .await
         .unwrap_or_default();
     let calls = lately(app).await;
@@ -147,12 +151,12 @@ async fn table(app: &App, session: &Session) -> Markup {
     }
 }
 
-async fn lately(app: &App) -> HashMap<String, Calls> {
+async fn lately(app: &PageState) -> HashMap<String, ToolCallsInfo> {
     #[derive(Deserialize)]
-    struct Usage {
-        tools: Vec<Calls>,
+    struct RecentUsageInfo {
+        tools: Vec<ToolCallsInfo>,
     }
-    let usage = app.api.get::<Usage>("/api/v1/usage?days=7").await;
+    let usage = app.api.get::<RecentUsageInfo>("/api/v1/usage?days=7").await;
     let tools = usage.map(|usage| usage.tools).unwrap_or_default();
     tools
         .into_iter()
@@ -160,7 +164,7 @@ async fn lately(app: &App) -> HashMap<String, Calls> {
         .collect()
 }
 
-fn routed(table: &Table, calls: &HashMap<String, Calls>) -> Markup {
+fn routed(table: &RoutingTableInfo, calls: &HashMap<String, ToolCallsInfo>) -> Markup {
     let tokens: u64 = table.routes.iter().map(|route| route.schema_tokens).sum();
     let count = table.routes.len();
     html! {
@@ -197,7 +201,7 @@ fn shown(schema: &Value) -> String {
     clean(&serde_json::to_string_pretty(schema).unwrap_or_default()).into_owned()
 }
 
-fn row(route: &Route, calls: Option<&Calls>) -> Markup {
+fn row(route: &RouteInfo, calls: Option<&ToolCallsInfo>) -> Markup {
     let schema = shown(&route.input_schema);
     html! {
         tr id={ "route-" (route.name) } {
@@ -233,7 +237,7 @@ fn row(route: &Route, calls: Option<&Calls>) -> Markup {
     }
 }
 
-fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOut]) -> Markup {
+fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOutInfo]) -> Markup {
     html! {
         @if !tools.is_empty() {
             section aria-labelledby=(id) {
@@ -254,7 +258,7 @@ fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOut]) -> Markup {
 }
 
 /// What is held until somebody approves it.
-fn waiting(held: &[Held], session: &Session) -> Markup {
+fn waiting(held: &[HeldToolInfo], session: &SessionInfo) -> Markup {
     html! {
         section aria-labelledby="routes-held" {
             h2 #routes-held { "Held" }
@@ -279,7 +283,7 @@ fn waiting(held: &[Held], session: &Session) -> Markup {
     }
 }
 
-fn definition(title: &str, definition: &Definition) -> Markup {
+fn definition(title: &str, definition: &ToolDefinitionInfo) -> Markup {
     let schema = shown(&definition.input_schema);
     html! {
         div { h4 { (title) } p.said { (clean(&definition.description)) } pre { (schema) } }
@@ -287,11 +291,11 @@ fn definition(title: &str, definition: &Definition) -> Markup {
 }
 
 async fn approve(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
     sent: Sent,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let body = json!({ "digests": [sent.text("digest")] });
     app.api
@@ -308,17 +312,17 @@ async fn approve(
 
 /// What the page shows already.
 #[derive(Deserialize)]
-struct Shown {
+struct RoutesStreamQuery {
     #[serde(default)]
     generation: u64,
 }
 
 async fn follow(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(name): Path<String>,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<RoutesStreamQuery>,
     request: Request,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let generations = app.manager.host().registry().subscribe();
     let begin = (app.clone(), session, generations, shown.generation);

@@ -1,4 +1,7 @@
 //! What is saved, as far as the views read it, and what forms send.
+//!
+//! Here and in the views a type `…Info` is what the page reads of an answer of the API: the members that
+//! it shows, and no others.
 
 use std::borrow::Cow;
 
@@ -17,7 +20,7 @@ const MOST: usize = 1_000;
 
 /// A page of a list.
 #[derive(Deserialize)]
-pub(crate) struct Page<T> {
+pub(crate) struct ListPage<T> {
     pub(crate) items: Vec<T>,
     /// Where the next one begins.
     pub(crate) next: Option<String>,
@@ -25,7 +28,7 @@ pub(crate) struct Page<T> {
 
 /// A saved auth.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Auth {
+pub(crate) struct AuthInfo {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) provider: String,
@@ -34,7 +37,7 @@ pub(crate) struct Auth {
     pub(crate) created_at_ms: i64,
 }
 
-impl Auth {
+impl AuthInfo {
     /// Its kind in words.
     pub(crate) fn kind_words(&self) -> &str {
         kind_words(&self.kind)
@@ -59,14 +62,14 @@ pub(crate) fn kind_words(kind: &str) -> &str {
 
 /// A provider that is known by name.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Provider {
+pub(crate) struct ProviderInfo {
     pub(crate) name: String,
     pub(crate) base_url: Option<String>,
 }
 
 /// A persona.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Persona {
+pub(crate) struct PersonaInfo {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) version: String,
@@ -76,7 +79,7 @@ pub(crate) struct Persona {
 
 /// An MCP server.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct McpServer {
+pub(crate) struct McpServerInfo {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) settings: Map<String, Value>,
@@ -85,17 +88,17 @@ pub(crate) struct McpServer {
 
 /// A session.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Session {
+pub(crate) struct SessionInfo {
     pub(crate) id: String,
     pub(crate) name: Option<String>,
-    pub(crate) auth: SessionAuth,
+    pub(crate) auth: SessionAuthInfo,
     pub(crate) model: String,
     pub(crate) working_dir: String,
-    pub(crate) persona: PersonaCopy,
+    pub(crate) persona: PersonaCopyInfo,
     pub(crate) memory: Map<String, Value>,
     pub(crate) tools: Map<String, Value>,
     pub(crate) mcps: Map<String, Value>,
-    pub(crate) thread: Option<SessionThread>,
+    pub(crate) thread: Option<SessionThreadInfo>,
     pub(crate) state: SessionState,
     pub(crate) queued: usize,
     pub(crate) updated_at_ms: i64,
@@ -103,7 +106,7 @@ pub(crate) struct Session {
 
 /// The saved auth of a session.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct SessionAuth {
+pub(crate) struct SessionAuthInfo {
     pub(crate) id: String,
     pub(crate) provider: String,
     pub(crate) name: String,
@@ -111,13 +114,13 @@ pub(crate) struct SessionAuth {
 
 /// The persona of a session.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct PersonaCopy {
+pub(crate) struct PersonaCopyInfo {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) persona_text: String,
 }
 
-impl PersonaCopy {
+impl PersonaCopyInfo {
     /// As a form asks for it.
     pub(crate) fn as_value(&self) -> Value {
         json!({
@@ -130,14 +133,14 @@ impl PersonaCopy {
 
 /// The thread of a session.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct SessionThread {
+pub(crate) struct SessionThreadInfo {
     pub(crate) id: String,
     pub(crate) label: String,
     pub(crate) turns: u64,
     pub(crate) updated_at_ms: i64,
 }
 
-impl Session {
+impl SessionInfo {
     /// The name that people see.
     pub(crate) fn shown_name(&self) -> Cow<'_, str> {
         clean(self.name.as_deref().unwrap_or(&self.id))
@@ -173,13 +176,13 @@ impl Session {
 
 /// A thread.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Thread {
+pub(crate) struct ThreadInfo {
     pub(crate) id: String,
     pub(crate) label: String,
     pub(crate) last_seq: u64,
 }
 
-impl Thread {
+impl ThreadInfo {
     /// The name that people see.
     pub(crate) fn shown_name(&self) -> Cow<'_, str> {
         match self.label.is_empty() {
@@ -200,7 +203,7 @@ pub(crate) async fn all<T: DeserializeOwned>(
         let from = cursor.map_or_else(String::new, |cursor| {
             format!("&cursor={}", segment(&cursor))
         });
-        let page: Page<T> = api.get(&format!("{path}?limit=200{from}")).await?;
+        let page: ListPage<T> = api.get(&format!("{path}?limit=200{from}")).await?;
         found.extend(page.items);
         cursor = page.next;
         if cursor.is_none() || found.len() >= MOST {
@@ -214,12 +217,12 @@ pub(crate) async fn items<T: DeserializeOwned>(
     api: &ApiClient,
     path: &str,
 ) -> Result<Vec<T>, ApiProblem> {
-    let page: Page<T> = api.get(path).await?;
+    let page: ListPage<T> = api.get(path).await?;
     Ok(page.items)
 }
 
 /// A session by its id or its name.
-pub(crate) async fn session(api: &ApiClient, name: &str) -> Result<Session, ApiProblem> {
+pub(crate) async fn session(api: &ApiClient, name: &str) -> Result<SessionInfo, ApiProblem> {
     api.get(&format!("/api/v1/sessions/{}", segment(name)))
         .await
 }

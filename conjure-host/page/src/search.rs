@@ -8,10 +8,10 @@ use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::App;
+use crate::PageState;
 use crate::client::segment;
-use crate::failure::Failure;
-use crate::layout::{Nav, View, layout};
+use crate::failure::PageFailure;
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::when::time;
 
@@ -20,49 +20,49 @@ const MOST: usize = 50;
 /// The most characters that are looked for.
 pub(crate) const LONGEST: usize = 500;
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new().route("/search", get(search))
 }
 
 /// What is looked for.
 #[derive(Deserialize)]
-struct Wanted {
+struct SearchWords {
     #[serde(default)]
     q: String,
 }
 
 #[derive(Deserialize)]
-struct Found {
-    items: Vec<Hit>,
+struct SearchInfo {
+    items: Vec<SearchHitInfo>,
 }
 
 /// Something that was said and has the words.
 #[derive(Deserialize)]
-struct Hit {
+struct SearchHitInfo {
     thread: String,
     label: String,
     session: Option<String>,
     seq: u64,
     said_by: String,
     at_ms: i64,
-    excerpt: Vec<Piece>,
+    excerpt: Vec<ExcerptPieceInfo>,
 }
 
 /// A piece of an excerpt.
 #[derive(Deserialize)]
-struct Piece {
+struct ExcerptPieceInfo {
     text: String,
     is_hit: bool,
 }
 
 async fn search(
-    State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    State(app): State<PageState>,
+    Query(wanted): Query<SearchWords>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let words: String = wanted.q.chars().take(LONGEST).collect();
     let words = words.trim();
-    let found: Option<Found> = match words {
+    let found: Option<SearchInfo> = match words {
         "" => None,
         words => {
             let path = format!("/api/v1/search?q={}&limit={MOST}", segment(words));
@@ -88,10 +88,10 @@ async fn search(
     } else {
         title.push_str(" – Search");
     }
-    Ok(layout(&request, &View::new(Nav::None, &title), &body))
+    Ok(layout(&request, &PageFrame::new(Nav::None, &title), &body))
 }
 
-fn results(hits: &[Hit], newest: Option<&str>) -> Markup {
+fn results(hits: &[SearchHitInfo], newest: Option<&str>) -> Markup {
     let count = match hits.len() {
         0 => {
             return html! { p #search-count role="status" { "Nothing that was said has all these words." } };
@@ -106,7 +106,7 @@ fn results(hits: &[Hit], newest: Option<&str>) -> Markup {
     }
 }
 
-fn result(hit: &Hit, newest: Option<&str>) -> Markup {
+fn result(hit: &SearchHitInfo, newest: Option<&str>) -> Markup {
     let label = match hit.label.trim() {
         "" => "New chat".into(),
         label => clean(label),
@@ -141,8 +141,8 @@ fn result(hit: &Hit, newest: Option<&str>) -> Markup {
 mod tests {
     use super::*;
 
-    fn hit(session: Option<&str>) -> Hit {
-        Hit {
+    fn hit(session: Option<&str>) -> SearchHitInfo {
+        SearchHitInfo {
             thread: "0193".to_owned(),
             label: "<b>Name</b>".to_owned(),
             session: session.map(str::to_owned),
@@ -150,11 +150,11 @@ mod tests {
             said_by: "model".to_owned(),
             at_ms: 0,
             excerpt: vec![
-                Piece {
+                ExcerptPieceInfo {
                     text: "<script>a ".to_owned(),
                     is_hit: false,
                 },
-                Piece {
+                ExcerptPieceInfo {
                     text: "lamp".to_owned(),
                     is_hit: true,
                 },

@@ -6,12 +6,14 @@ use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::App;
+use crate::PageState;
 use crate::client::{ApiProblem, segment};
 use crate::forms::Field;
 use crate::json_form::{Tabs, object};
 use crate::personas;
-use crate::saved::{Auth, Persona, PersonaCopy, Sent, Session, Wrong, all, invalid, items};
+use crate::saved::{
+    AuthInfo, PersonaCopyInfo, PersonaInfo, Sent, SessionInfo, Wrong, all, invalid, items,
+};
 
 /// The members of a session that a problem may name.
 pub(crate) const FIELDS: [&str; 9] = [
@@ -32,14 +34,14 @@ const KEEP: &str = "keep";
 
 /// What the fields choose from.
 pub(crate) struct Choices {
-    auths: Vec<Auth>,
-    personas: Vec<Persona>,
+    auths: Vec<AuthInfo>,
+    personas: Vec<PersonaInfo>,
 }
 
 impl Choices {
-    pub(crate) async fn read(app: &App) -> Result<Self, ApiProblem> {
-        let mut auths: Vec<Auth> = all(&app.api, "/api/v1/auths").await?;
-        auths.retain(Auth::asks_models);
+    pub(crate) async fn read(app: &PageState) -> Result<Self, ApiProblem> {
+        let mut auths: Vec<AuthInfo> = all(&app.api, "/api/v1/auths").await?;
+        auths.retain(AuthInfo::asks_models);
         Ok(Self {
             auths,
             personas: all(&app.api, "/api/v1/personas").await?,
@@ -68,13 +70,13 @@ impl Choices {
 
     /// The auth that a choice leads to: the one that was chosen where the filter lets it, else the
     /// first that it lets.
-    pub(crate) fn auth(&self, provider: &str, chosen: &str) -> Option<&Auth> {
+    pub(crate) fn auth(&self, provider: &str, chosen: &str) -> Option<&AuthInfo> {
         let found = self.of(provider).find(|auth| auth.id == chosen);
         found.or_else(|| self.of(provider).next())
     }
 
-    fn of(&self, provider: &str) -> impl Iterator<Item = &Auth> {
-        let is_of = move |auth: &&Auth| provider.is_empty() || auth.provider == provider;
+    fn of(&self, provider: &str) -> impl Iterator<Item = &AuthInfo> {
+        let is_of = move |auth: &&AuthInfo| provider.is_empty() || auth.provider == provider;
         self.auths.iter().filter(is_of)
     }
 }
@@ -182,13 +184,13 @@ fn model_list(
 }
 
 /// The models that the provider of an auth lists, for the field of the model.
-pub(crate) async fn models(app: &App, prefix: &str, auth: &str) -> Markup {
+pub(crate) async fn models(app: &PageState, prefix: &str, auth: &str) -> Markup {
     #[derive(serde::Deserialize)]
-    struct Model {
+    struct ModelInfo {
         model: String,
     }
     let path = format!("/api/v1/auths/{}/models", segment(auth));
-    let listed = items::<Model>(&app.api, &path).await;
+    let listed = items::<ModelInfo>(&app.api, &path).await;
     let listed = listed.map(|models| models.into_iter().map(|model| model.model).collect());
     model_list(prefix, None, Some(&listed))
 }
@@ -209,7 +211,7 @@ pub(crate) fn persona(
     prefix: &str,
     choices: &Choices,
     sent: &Sent,
-    kept: Option<&PersonaCopy>,
+    kept: Option<&PersonaCopyInfo>,
     wrong: &Wrong<'_>,
 ) -> Markup {
     let kept = kept.filter(|kept| !kept.name.is_empty() || !kept.persona_text.is_empty());
@@ -306,16 +308,16 @@ fn memory_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, Val
 }
 
 /// What a form of these fields asks for: the members of a new session, or of a change.
-pub(crate) struct Wanted {
+pub(crate) struct SessionDraft {
     pub(crate) members: Map<String, Value>,
 }
 
-impl Wanted {
+impl SessionDraft {
     /// Of a form. A persona that is written in it is saved first.
     pub(crate) async fn read(
-        app: &App,
+        app: &PageState,
         sent: &Sent,
-        before: Option<&Session>,
+        before: Option<&SessionInfo>,
     ) -> Result<Self, ApiProblem> {
         let mut members = Map::new();
         for name in ["name", "auth", "model", "working_dir"] {
@@ -332,13 +334,13 @@ impl Wanted {
 }
 
 /// The copy of the persona that a form chose; nothing where the session's own stays.
-async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem> {
+async fn persona_of(app: &PageState, sent: &Sent) -> Result<Option<Value>, ApiProblem> {
     let choice = sent.text("persona");
     let copy = match choice.as_str() {
         KEEP => return Ok(None),
-        "" => PersonaCopy::default(),
+        "" => PersonaCopyInfo::default(),
         id => {
-            let persona: Persona = if id == NEW {
+            let persona: PersonaInfo = if id == NEW {
                 let body = personas::body(sent);
                 let made = app.api.send(Method::POST, "/api/v1/personas", &body);
                 match made.await {
@@ -353,7 +355,7 @@ async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem>
                     .get(&format!("/api/v1/personas/{}", segment(id)))
                     .await?
             };
-            PersonaCopy {
+            PersonaCopyInfo {
                 name: persona.name,
                 version: persona.version,
                 persona_text: persona.persona_text,
@@ -364,9 +366,9 @@ async fn persona_of(app: &App, sent: &Sent) -> Result<Option<Value>, ApiProblem>
 }
 
 /// The persona of the list that is just this one.
-async fn saved_before(app: &App, body: &Value) -> Result<Option<Persona>, ApiProblem> {
-    let listed: Vec<Persona> = all(&app.api, "/api/v1/personas").await?;
-    let is_it = |one: &Persona| {
+async fn saved_before(app: &PageState, body: &Value) -> Result<Option<PersonaInfo>, ApiProblem> {
+    let listed: Vec<PersonaInfo> = all(&app.api, "/api/v1/personas").await?;
+    let is_it = |one: &PersonaInfo| {
         *body
             == json!({ "name": one.name, "version": one.version, "persona_text": one.persona_text })
     };

@@ -5,7 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::forms::dialog;
-use crate::layout::{Nav, View, layout};
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
 
@@ -17,7 +17,7 @@ pub(crate) fn sheet(request: &PageRequest, nav: Nav, title: &str, body: &Markup)
     let page = html! {
         div.narrow { h1 { (title) } (body) }
     };
-    layout(request, &View::new(nav, title), &page)
+    layout(request, &PageFrame::new(nav, title), &page)
 }
 
 /// The same once more for a form that was refused: the page says so by its status.
@@ -30,7 +30,7 @@ pub(crate) fn refused(request: &PageRequest, nav: Nav, title: &str, body: &Marku
 }
 
 /// A question before something is done for good: its words, and a form that does it.
-pub(crate) struct Question<'a> {
+pub(crate) struct Confirmation<'a> {
     pub(crate) title: &'a str,
     pub(crate) words: Markup,
     /// Where the form is sent.
@@ -43,7 +43,7 @@ pub(crate) struct Question<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
-impl Question<'_> {
+impl Confirmation<'_> {
     pub(crate) fn ask(&self, request: &PageRequest, nav: Nav) -> Response {
         let body = html! {
             form method="post" action=(self.action) data-swap {

@@ -7,11 +7,11 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::App;
+use crate::PageState;
 use crate::client::ApiProblem;
 use crate::forms::Field;
 use crate::json_form::{Tabs, object};
-use crate::saved::{McpServer, Sent, Wrong};
+use crate::saved::{McpServerInfo, Sent, Wrong};
 
 /// The rules of a policy, in the order in which they are shown.
 const RULES: [(&str, &str, &str); 3] = [
@@ -32,17 +32,17 @@ const SANDBOXES: [(&str, &str); 3] = [
 ];
 
 /// The kinds of backends that this host has.
-pub(crate) async fn kinds(app: &App) -> Result<Vec<String>, ApiProblem> {
+pub(crate) async fn kinds(app: &PageState) -> Result<Vec<String>, ApiProblem> {
     #[derive(Deserialize)]
-    struct Plugins {
-        plugins: Vec<Plugin>,
+    struct PluginKindsInfo {
+        plugins: Vec<PluginKindInfo>,
     }
     #[derive(Deserialize)]
-    struct Plugin {
+    struct PluginKindInfo {
         name: String,
         kind: String,
     }
-    let plugins: Plugins = app.api.get("/api/v1/plugins").await?;
+    let plugins: PluginKindsInfo = app.api.get("/api/v1/plugins").await?;
     let backends = plugins.plugins.into_iter();
     let backends = backends.filter(|plugin| plugin.kind.contains("backend"));
     let mut kinds: BTreeSet<String> = backends.map(|plugin| plugin.name).collect();
@@ -216,7 +216,7 @@ fn put(object: &mut Map<String, Value>, name: &str, value: Value) {
 pub(crate) fn mcps(
     sent: &Sent,
     now: &Map<String, Value>,
-    servers: &[McpServer],
+    servers: &[McpServerInfo],
     wrong: &Wrong<'_>,
 ) -> Markup {
     let chosen: BTreeSet<&str> = match sent.has("tools_mode") {
@@ -253,7 +253,7 @@ pub(crate) fn mcps(
 pub(crate) fn mcps_of(
     sent: &Sent,
     before: &Map<String, Value>,
-    servers: &[McpServer],
+    servers: &[McpServerInfo],
 ) -> Result<Map<String, Value>, ApiProblem> {
     let mut wanted = Map::new();
     for name in sent.every("mcp") {
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_server_that_the_session_has_stays_as_it_is_there() {
         let before = map(&json!({ "notes": { "command": "old" } }));
-        let servers = [McpServer {
+        let servers = [McpServerInfo {
             id: "1".to_owned(),
             name: "notes".to_owned(),
             settings: map(&json!({ "command": "new" })),

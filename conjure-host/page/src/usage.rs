@@ -11,9 +11,9 @@ use conjure_core::numerals::thousands;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::App;
-use crate::failure::Failure;
-use crate::layout::{Nav, View, layout};
+use crate::PageState;
+use crate::failure::PageFailure;
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::usage_picture::{Column, bar, columns};
 use crate::when::day;
@@ -28,14 +28,14 @@ const BUCKETS: [(&str, &str); 4] = [
     ("output", "Output"),
 ];
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/usage", get(show))
         .route("/usage.csv", get(csv))
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct UsageRange {
     #[serde(default = "usual")]
     days: u32,
 }
@@ -45,17 +45,17 @@ fn usual() -> u32 {
 }
 
 #[derive(Deserialize)]
-struct Usage {
-    days: Vec<Day>,
-    threads: Vec<Thread>,
-    models: Vec<Model>,
-    tools: Vec<Tool>,
-    causes: Vec<Cause>,
-    total: Spent,
+struct UsageInfo {
+    days: Vec<DayUsageInfo>,
+    threads: Vec<ThreadUsageInfo>,
+    models: Vec<ModelUsageInfo>,
+    tools: Vec<ToolUsageInfo>,
+    causes: Vec<CauseCostInfo>,
+    total: SpentInfo,
 }
 
 #[derive(Deserialize)]
-struct Spent {
+struct SpentInfo {
     replies: u64,
     input: u64,
     cache_read: u64,
@@ -67,30 +67,30 @@ struct Spent {
 }
 
 #[derive(Deserialize)]
-struct Day {
+struct DayUsageInfo {
     day_ms: i64,
     #[serde(flatten)]
-    spent: Spent,
+    spent: SpentInfo,
 }
 
 #[derive(Deserialize)]
-struct Thread {
+struct ThreadUsageInfo {
     thread: String,
     label: String,
     #[serde(flatten)]
-    spent: Spent,
+    spent: SpentInfo,
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct ModelUsageInfo {
     provider: String,
     model: String,
     #[serde(flatten)]
-    spent: Spent,
+    spent: SpentInfo,
 }
 
 #[derive(Deserialize)]
-struct Tool {
+struct ToolUsageInfo {
     name: String,
     calls: u64,
     failed: u64,
@@ -99,22 +99,22 @@ struct Tool {
 }
 
 #[derive(Deserialize)]
-struct Cause {
+struct CauseCostInfo {
     cause: String,
     times: u64,
     tokens: u64,
     usd: f64,
 }
 
-async fn read(app: &App, days: u32) -> Result<Usage, Failure> {
+async fn read(app: &PageState, days: u32) -> Result<UsageInfo, PageFailure> {
     Ok(app.api.get(&format!("/api/v1/usage?days={days}")).await?)
 }
 
 async fn show(
-    State(app): State<App>,
-    Query(asked): Query<Asked>,
+    State(app): State<PageState>,
+    Query(asked): Query<UsageRange>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let days = asked.days;
     let usage = read(&app, days).await?;
     let body = html! {
@@ -144,11 +144,15 @@ async fn show(
             (by_cause(&usage.causes))
         }
     };
-    Ok(layout(&request, &View::new(Nav::Usage, "Usage"), &body))
+    Ok(layout(
+        &request,
+        &PageFrame::new(Nav::Usage, "Usage"),
+        &body,
+    ))
 }
 
-fn over_time(usage: &Usage) -> Markup {
-    let parts = |spent: &Spent| {
+fn over_time(usage: &UsageInfo) -> Markup {
+    let parts = |spent: &SpentInfo| {
         [
             spent.input,
             spent.cache_read,
@@ -196,7 +200,10 @@ fn over_time(usage: &Usage) -> Markup {
 }
 
 /// A column for each day from the first to the last, those without use among them.
-fn each_day(days: &[Day], column: impl Fn(&str, Option<&Spent>) -> Column) -> Vec<Column> {
+fn each_day(
+    days: &[DayUsageInfo],
+    column: impl Fn(&str, Option<&SpentInfo>) -> Column,
+) -> Vec<Column> {
     const DAY_MS: i64 = 86_400_000;
     let (Some(first), Some(last)) = (days.first(), days.last()) else {
         return Vec::new();
@@ -227,7 +234,7 @@ fn table(label: &str, heads: &[&str], rows: &Markup) -> Markup {
     }
 }
 
-fn by_thread(threads: &[Thread]) -> Markup {
+fn by_thread(threads: &[ThreadUsageInfo]) -> Markup {
     let most = threads.first().map_or(0, |one| one.spent.total) as f64;
     html! {
         section {
@@ -247,7 +254,7 @@ fn by_thread(threads: &[Thread]) -> Markup {
     }
 }
 
-fn numbers(spent: &Spent) -> Markup {
+fn numbers(spent: &SpentInfo) -> Markup {
     html! {
         td.number { (thousands(spent.replies)) }
         td.number { (thousands(spent.total)) }
@@ -255,7 +262,7 @@ fn numbers(spent: &Spent) -> Markup {
     }
 }
 
-fn by_model(models: &[Model]) -> Markup {
+fn by_model(models: &[ModelUsageInfo]) -> Markup {
     let most = models.first().map_or(0, |one| one.spent.total) as f64;
     html! {
         section {
@@ -272,7 +279,7 @@ fn by_model(models: &[Model]) -> Markup {
     }
 }
 
-fn by_tool(tools: &[Tool]) -> Markup {
+fn by_tool(tools: &[ToolUsageInfo]) -> Markup {
     let most = tools.first().map_or(0, |one| one.result_tokens) as f64;
     html! {
         @if !tools.is_empty() {
@@ -294,7 +301,7 @@ fn by_tool(tools: &[Tool]) -> Markup {
     }
 }
 
-fn by_cause(causes: &[Cause]) -> Markup {
+fn by_cause(causes: &[CauseCostInfo]) -> Markup {
     let most = causes.first().map_or(0, |one| one.tokens) as f64;
     html! {
         @if !causes.is_empty() {
@@ -328,7 +335,7 @@ fn cause(name: &str) -> &str {
     }
 }
 
-fn cached(spent: &Spent) -> String {
+fn cached(spent: &SpentInfo) -> String {
     let input = spent.input + spent.cache_read + spent.cache_write;
     format!(
         "{} %",
@@ -344,10 +351,13 @@ fn usd(usd: f64) -> String {
     }
 }
 
-async fn csv(State(app): State<App>, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+async fn csv(
+    State(app): State<PageState>,
+    Query(asked): Query<UsageRange>,
+) -> Result<Response, PageFailure> {
     let usage = read(&app, asked.days).await?;
     let mut lines = vec!["kind,name,replies,input,cache_read,cache_write,output,tokens,usd,unpriced_tokens,times,failed,duration_ms".to_owned()];
-    let mut line = |kind: &str, name: &str, spent: &Spent| {
+    let mut line = |kind: &str, name: &str, spent: &SpentInfo| {
         lines.push(format!(
             "{kind},{},{},{},{},{},{},{},{},{},,,",
             cell(name),

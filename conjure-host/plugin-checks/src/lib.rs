@@ -8,5 +8,5 @@
 mod contract;
 mod judgement;
 
-pub use contract::{Contract, ContractError, ContractOptions, Outcome, Verdict, tools_of};
+pub use contract::{CheckOutcome, Contract, ContractError, ContractOptions, Verdict, tools_of};
 pub use judgement::{Finding, FindingLevel, Judgement, Licence};

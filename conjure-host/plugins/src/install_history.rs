@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use conjure_config::fs;
 
-use super::installed_build::Form;
+use super::installed_build::BuildForm;
 use super::{InstallChange, InstallError, InstalledPlugins, Sha256};
 
 /// Changes of one plugin whose builds are kept.
@@ -69,13 +69,13 @@ impl InstalledPlugins {
 
     /// Where a build is kept, if it is.
     pub(super) fn kept(&self, sha256: &Sha256) -> PathBuf {
-        let others = [Form::Program, Form::Skill].into_iter();
+        let others = [BuildForm::Program, BuildForm::Skill].into_iter();
         let mut others = others.map(|form| self.kept_as(sha256, form));
         let other = others.find(|path| path.is_file());
-        other.unwrap_or_else(|| self.kept_as(sha256, Form::Library))
+        other.unwrap_or_else(|| self.kept_as(sha256, BuildForm::Library))
     }
 
-    pub(super) fn kept_as(&self, sha256: &Sha256, form: Form) -> PathBuf {
+    pub(super) fn kept_as(&self, sha256: &Sha256, form: BuildForm) -> PathBuf {
         self.history.join(format!("{sha256}.{}", form.extension()))
     }
 }

@@ -13,7 +13,7 @@ use conjure_config::file_name::safe_name;
 use conjure_config::fs;
 
 use super::install_history::note;
-use super::installed_build::{Build, Form, SkillPlaces};
+use super::installed_build::{BuildForm, InstalledBuild, SkillPlaces};
 use super::pending::PendingChange;
 use super::{
     InstallAction, InstallChange, InstallError, InstalledVersion, LockedPlugin, PackagedPlugins,
@@ -61,16 +61,16 @@ impl InstalledPlugins {
     }
 
     /// Every build of this name that is there; of skill folders only one that the lock names.
-    pub(super) fn builds(&self, name: &str) -> Result<Vec<Build>, InstallError> {
+    pub(super) fn builds(&self, name: &str) -> Result<Vec<InstalledBuild>, InstallError> {
         let files = self.files(name)?.into_iter();
-        let mut builds: Vec<Build> = files.map(Build::from).collect();
+        let mut builds: Vec<InstalledBuild> = files.map(InstalledBuild::from).collect();
         if let Some(skill) = self.locked_skill(name)? {
             builds.extend(self.skills.build(&skill));
         }
         Ok(builds)
     }
 
-    fn build(&self, name: &str) -> Result<Option<Build>, InstallError> {
+    fn build(&self, name: &str) -> Result<Option<InstalledBuild>, InstallError> {
         Ok(self.builds(name)?.into_iter().next())
     }
 
@@ -192,8 +192,8 @@ impl InstalledPlugins {
     pub fn put_next(&self, file: &PluginFile, own: &Sha256) -> Result<bool, InstallError> {
         let _lock = self.one_at_a_time()?;
         let name = &file.header.name;
-        let form = Form::of(&file.bytes);
-        let is_own = |it: &PluginFile| it.sha256 == *own && Form::of(&it.bytes) == form;
+        let form = BuildForm::of(&file.bytes);
+        let is_own = |it: &PluginFile| it.sha256 == *own && BuildForm::of(&it.bytes) == form;
         let there = self.file(name)?.filter(is_own);
         let there = there.filter(|_| matches!(self.lock().plugin(name), Ok(None)));
         let placed = there.map(|there| self.place(&there.path, &file.bytes));
@@ -321,20 +321,20 @@ impl InstalledPlugins {
         &self,
         action: InstallAction,
         name: &str,
-        before: Option<&Build>,
+        before: Option<&InstalledBuild>,
         to: Option<(&[u8], &InstalledVersion)>,
     ) -> Result<InstallChange, InstallError> {
         // What its lock does not know is nothing to put back.
-        let is_known = |before: &Build| self.version(before).is_some();
+        let is_known = |before: &InstalledBuild| self.version(before).is_some();
         let is_altered = before.is_some_and(|before| !is_known(before));
         if let Some(before) = before.filter(|_| !is_altered) {
             let kept = self.kept_as(&before.sha256, before.form);
             fs::write_atomic(kept, &before.bytes)?;
         }
         let form = match (before, to) {
-            (_, Some((bytes, _))) => Form::of(bytes),
+            (_, Some((bytes, _))) => BuildForm::of(bytes),
             (Some(before), None) => before.form,
-            (None, None) => Form::Library,
+            (None, None) => BuildForm::Library,
         };
         self.not_in_the_way(name, before, form)?;
         let path = match before {
@@ -363,7 +363,7 @@ impl InstalledPlugins {
         if to.is_some() {
             self.lock().set(name, package)?;
         }
-        if form == Form::Skill && pending.change.from.is_none() {
+        if form == BuildForm::Skill && pending.change.from.is_none() {
             // Somebody changed it, or it is no skill any more: nothing else has what was written there.
             self.skills.set_aside(name, pending.change.at_ms)?;
         }
@@ -393,15 +393,15 @@ impl InstalledPlugins {
     fn not_in_the_way(
         &self,
         name: &str,
-        before: Option<&Build>,
-        form: Form,
+        before: Option<&InstalledBuild>,
+        form: BuildForm,
     ) -> Result<(), InstallError> {
         let refused = |reason: String| {
             let name = name.to_owned();
             Err(InstallError::InTheWay { name, reason })
         };
-        let is_skill = form == Form::Skill;
-        if before.is_some_and(|before| (before.form == Form::Skill) != is_skill) {
+        let is_skill = form == BuildForm::Skill;
+        if before.is_some_and(|before| (before.form == BuildForm::Skill) != is_skill) {
             return refused(format!(
                 "what is there of this name is {}. `conjure plugin remove {name}` makes room",
                 match is_skill {
@@ -425,7 +425,7 @@ impl InstalledPlugins {
 
     /// Puts a build there in one step: readers see all of it or what was there before.
     fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), InstallError> {
-        if Form::of(bytes) == Form::Skill {
+        if BuildForm::of(bytes) == BuildForm::Skill {
             return Ok(self.skills.place(path, bytes)?);
         }
         fs::create_private_dir(&self.plugins)?;
@@ -444,8 +444,8 @@ impl InstalledPlugins {
                 continue;
             }
             match there.form {
-                Form::Skill => self.skills.take_away(name)?,
-                Form::Library | Form::Program => std::fs::remove_file(&there.path)?,
+                BuildForm::Skill => self.skills.take_away(name)?,
+                BuildForm::Library | BuildForm::Program => std::fs::remove_file(&there.path)?,
             }
         }
         Ok(())
@@ -473,7 +473,7 @@ impl InstalledPlugins {
     }
 
     /// What is there, and the package that it came in; nothing where it is not what its lock says.
-    fn version(&self, build: &Build) -> Option<InstalledVersion> {
+    fn version(&self, build: &InstalledBuild) -> Option<InstalledVersion> {
         let locked = self.lock().plugin(&build.name).ok()?;
         if locked.as_ref().is_some_and(|it| !it.holds(&build.sha256)) {
             return None;
@@ -498,13 +498,13 @@ impl InstalledPlugins {
     }
 
     /// A path for a plugin that is not there yet.
-    fn free_path(&self, name: &str, form: Form) -> Result<PathBuf, InstallError> {
+    fn free_path(&self, name: &str, form: BuildForm) -> Result<PathBuf, InstallError> {
         let extension = form.extension();
         let is_locked = matches!(self.lock().plugin(name), Ok(Some(_)));
         let name = match form {
-            Form::Library => format!("lib{}", safe_name(name).replace('-', "_")),
-            Form::Program => safe_name(name),
-            Form::Skill => {
+            BuildForm::Library => format!("lib{}", safe_name(name).replace('-', "_")),
+            BuildForm::Program => safe_name(name),
+            BuildForm::Skill => {
                 return self
                     .skills
                     .path(name)

@@ -13,7 +13,7 @@ use super::{LockedPlugin, PluginFile, Sha256, program};
 
 /// What a build is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BuildForm {
     /// A library.
     Library,
     /// A program and its files, in a bundle.
@@ -22,7 +22,7 @@ pub(crate) enum Form {
     Skill,
 }
 
-impl Form {
+impl BuildForm {
     /// What these bytes are.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         if skill_archive::is_archive(bytes) {
@@ -46,19 +46,19 @@ impl Form {
 
 /// A build that is there.
 #[derive(Debug)]
-pub(crate) struct Build {
+pub(crate) struct InstalledBuild {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) sha256: Sha256,
     pub(crate) bytes: Vec<u8>,
     pub(crate) path: PathBuf,
-    pub(crate) form: Form,
+    pub(crate) form: BuildForm,
 }
 
-impl From<PluginFile> for Build {
+impl From<PluginFile> for InstalledBuild {
     fn from(file: PluginFile) -> Self {
         Self {
-            form: Form::of(&file.bytes),
+            form: BuildForm::of(&file.bytes),
             name: file.header.name,
             version: file.header.version,
             sha256: file.sha256,
@@ -109,16 +109,16 @@ impl SkillPlaces {
     }
 
     /// What is there of a skill that the lock names; nothing where that is no skill.
-    pub(crate) fn build(&self, locked: &LockedPlugin) -> Option<Build> {
+    pub(crate) fn build(&self, locked: &LockedPlugin) -> Option<InstalledBuild> {
         let path = self.path(&locked.name)?;
         let bytes = archive(&path).ok()?;
-        Some(Build {
+        Some(InstalledBuild {
             name: locked.name.clone(),
             version: locked.version.clone(),
             sha256: Sha256::of(&bytes),
             bytes,
             path,
-            form: Form::Skill,
+            form: BuildForm::Skill,
         })
     }
 

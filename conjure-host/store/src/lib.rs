@@ -62,7 +62,7 @@ pub use record::{Committed, Log, Record, ThreadLog};
 pub use requests::{Owner, ProcessRequest, RequestReply};
 pub use runs::{Run, RunState, RunUsage, RunsOf, SessionTotals};
 pub use saved::{JsonText, McpServer, Persona, Plugin, SavedAuth, SavedSession, SessionCursor};
-pub use search::{Excerpt, Found};
+pub use search::{Excerpt, SearchHit};
 pub use signals::{StoreSignal, StoreSignals};
 pub use store::{Options, Store};
 pub use thread_marks::{MarkedThread, MarkedThreads, ThreadMark};

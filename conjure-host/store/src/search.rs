@@ -27,7 +27,7 @@ const BEHIND: usize = 160;
 
 /// Something that was said and has the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchHit {
     /// The thread that has the entry. Forks of it show it, too.
     pub thread: ThreadId,
     /// Its label; empty where it has none.
@@ -59,7 +59,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn search(&self, words: &str, limit: u64) -> Result<Vec<Found>, StoreError> {
+    pub async fn search(&self, words: &str, limit: u64) -> Result<Vec<SearchHit>, StoreError> {
         let words = words_of(words);
         if words.is_empty() {
             return Ok(Vec::new());
@@ -239,12 +239,12 @@ fn question(words: &[String], backend: DatabaseKind) -> String {
     quoted.join(between) + last
 }
 
-fn found(row: &DatabaseRow, words: &[String]) -> Result<Found, StoreError> {
+fn found(row: &DatabaseRow, words: &[String]) -> Result<SearchHit, StoreError> {
     let thread: String = column(row, "thread_id")?;
     let seq = number(row, "seq")?;
     let message = message(row, &thread, seq)?;
     let text_of_it = texts(&message).collect::<Vec<_>>().join(" ");
-    Ok(Found {
+    Ok(SearchHit {
         label: column(row, "thread_label")?,
         session: text(row, "session_id")?,
         seq,

@@ -23,15 +23,15 @@ pub(crate) struct ApprovalPrompt {
     asks_again: bool,
 }
 
-/// What can be said to a call.
-enum Choice {
+/// What a person can say to a call.
+enum ApprovalChoice {
     Once,
     Session(String),
     Always(String),
     No,
 }
 
-impl Choice {
+impl ApprovalChoice {
     fn key(&self) -> char {
         match self {
             Self::Once => 'y',
@@ -111,10 +111,10 @@ impl ApprovalPrompt {
             _ => None,
         };
         match chosen {
-            Some(Choice::Once) => Some(Decision::Once),
-            Some(Choice::Session(pattern)) => Some(Decision::Session(pattern.clone())),
-            Some(Choice::Always(pattern)) => Some(Decision::Always(pattern.clone())),
-            Some(Choice::No) => {
+            Some(ApprovalChoice::Once) => Some(Decision::Once),
+            Some(ApprovalChoice::Session(pattern)) => Some(Decision::Session(pattern.clone())),
+            Some(ApprovalChoice::Always(pattern)) => Some(Decision::Always(pattern.clone())),
+            Some(ApprovalChoice::No) => {
                 self.reason = Some(String::new());
                 None
             }
@@ -126,20 +126,20 @@ impl ApprovalPrompt {
     }
 
     /// What can be said. Where no rule can let just calls like this one run, none is offered.
-    fn choices(&self) -> Vec<Choice> {
-        let mut choices = vec![Choice::Once];
+    fn choices(&self) -> Vec<ApprovalChoice> {
+        let mut choices = vec![ApprovalChoice::Once];
         if let Some(pattern) = &self.pattern {
-            choices.push(Choice::Session(pattern.clone()));
-            choices.push(Choice::Always(pattern.clone()));
+            choices.push(ApprovalChoice::Session(pattern.clone()));
+            choices.push(ApprovalChoice::Always(pattern.clone()));
         }
-        choices.push(Choice::No);
+        choices.push(ApprovalChoice::No);
         choices
     }
 
     /// The choices, a line each, for where nothing is redrawn.
     pub(crate) fn choice_lines(&self) -> Vec<Line> {
         let choices = self.choices();
-        let line = |choice: &Choice| {
+        let line = |choice: &ApprovalChoice| {
             Line::of("  ", Style::PLAIN)
                 .with(choice.key().to_string(), Style::of(Color::Yellow).bold())
                 .with(format!("  {}", choice.text(&self.name)), Style::PLAIN)

@@ -20,7 +20,7 @@ const MOST_LIVE: usize = 16 * 1024;
 
 /// A call that was announced and is not over.
 #[derive(Debug)]
-pub(crate) struct RunningCall {
+pub(crate) struct AnnouncedCall {
     pub(crate) id: String,
     name: String,
     arguments: Value,
@@ -29,7 +29,7 @@ pub(crate) struct RunningCall {
     output: String,
 }
 
-impl RunningCall {
+impl AnnouncedCall {
     pub(crate) fn new(call: &CallAnnounced) -> Self {
         Self {
             id: call.id.clone(),

@@ -26,7 +26,7 @@ pub struct Command {
 
 /// What is offered at the cursor.
 #[derive(Debug, Default)]
-pub(crate) struct Offer {
+pub(crate) struct CompletionList {
     /// What is put in, and what is said of it.
     choices: Vec<(String, String)>,
     chosen: usize,
@@ -34,9 +34,9 @@ pub(crate) struct Offer {
     replaced: usize,
 }
 
-impl Offer {
+impl CompletionList {
     /// What there is for the text before the cursor.
-    pub(crate) fn at(before: &str, commands: &[Command], files: &mut Files) -> Option<Self> {
+    pub(crate) fn at(before: &str, commands: &[Command], files: &mut FileIndex) -> Option<Self> {
         let (choices, replaced) =
             if before.starts_with('/') && !before.contains(char::is_whitespace) {
                 let fits = commands
@@ -128,12 +128,12 @@ fn mention(file: &str) -> String {
 
 /// The files below a directory, looked for at first use.
 #[derive(Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct FileIndex {
     dir: PathBuf,
     found: Option<Vec<String>>,
 }
 
-impl Files {
+impl FileIndex {
     pub(crate) fn below(dir: PathBuf) -> Self {
         Self { dir, found: None }
     }
@@ -231,9 +231,9 @@ mod tests {
         for file in ["notes.txt", "src/deep/note.rs", "target/notes.o", ".hidden"] {
             std::fs::write(dir.path().join(file), "").unwrap();
         }
-        let mut files = Files::below(dir.path().to_owned());
+        let mut files = FileIndex::below(dir.path().to_owned());
         let mut offered = |before: &str| {
-            Offer::at(before, &COMMANDS, &mut files).map(|offer| {
+            CompletionList::at(before, &COMMANDS, &mut files).map(|offer| {
                 let texts = offer.choices.iter().map(|(text, _)| text.clone());
                 texts.collect::<Vec<_>>()
             })

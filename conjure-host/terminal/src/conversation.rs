@@ -9,7 +9,7 @@ use crate::picker::Picker;
 
 /// What the person wants.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
+pub enum PersonRequest {
     /// Say this to the model.
     Say(String),
     /// Run this command of the host's: a line that begins with a slash.
@@ -69,7 +69,7 @@ pub enum Update {
         path: PathBuf,
     },
     /// How it is with the conversation.
-    Status(Status),
+    Status(ConversationStatus),
     /// What was asked for is done, and something else can be.
     Ready,
     /// A question that is no event of the turn.
@@ -79,14 +79,14 @@ pub enum Update {
     /// A text to go on typing at.
     Edit(String),
     /// What was said before, the oldest first.
-    Before(Vec<Said>),
+    Before(Vec<PastItem>),
     /// The end.
     Quit,
 }
 
 /// Something that was said before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum PastItem {
     /// By the person.
     Person(String),
     /// By the model.
@@ -106,7 +106,7 @@ pub enum Said {
 
 /// How it is with the conversation, for the line below what is typed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Status {
+pub struct ConversationStatus {
     /// The model, with its provider.
     pub model: String,
     /// Where calls work.

@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::history::History;
+use crate::history::InputHistory;
 use crate::text::{Color, Line, Style};
 
 /// From how many lines or characters on a paste is shown by its size.
@@ -17,9 +17,9 @@ const FIRST_PASTE: u32 = 0xE000;
 /// How many there are.
 const MOST_PASTES: usize = 6400;
 
-/// What a key came to.
+/// What a key did to the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum EditOutcome {
     /// The text may have changed.
     Edited,
     /// The text is to be taken.
@@ -46,14 +46,14 @@ pub(crate) struct Editor {
     pastes: Vec<String>,
     /// What was cut last.
     cut: String,
-    history: History,
+    history: InputHistory,
     /// The entry that is shown, and what was being typed before.
     shown: Option<(usize, String)>,
     search: Option<Search>,
 }
 
 impl Editor {
-    pub(crate) fn new(history: History) -> Self {
+    pub(crate) fn new(history: InputHistory) -> Self {
         Self {
             history,
             ..Self::default()
@@ -141,9 +141,9 @@ impl Editor {
     }
 
     /// Does what a key says.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Typed {
+    pub(crate) fn key(&mut self, key: KeyEvent) -> EditOutcome {
         if self.search.is_some() && self.search_key(key) {
-            return Typed::Edited;
+            return EditOutcome::Edited;
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
@@ -153,9 +153,9 @@ impl Editor {
             KeyCode::Enter => {
                 if self.text.split_at(self.cursor).0.ends_with('\\') {
                     self.complete(1, "\n");
-                    return Typed::Edited;
+                    return EditOutcome::Edited;
                 }
-                return Typed::Enter;
+                return EditOutcome::Enter;
             }
             KeyCode::Char('j') if control => self.insert("\n"),
             KeyCode::Char('a') if control => self.cursor = self.line_start(),
@@ -204,9 +204,9 @@ impl Editor {
             KeyCode::Char(c) if !control && !alt && !c.is_control() && !is_placeholder(c) => {
                 self.insert(c.encode_utf8(&mut [0; 4]));
             }
-            _ => return Typed::Ignored,
+            _ => return EditOutcome::Ignored,
         }
-        Typed::Edited
+        EditOutcome::Edited
     }
 
     fn before(&self) -> usize {
@@ -273,7 +273,7 @@ impl Editor {
     }
 
     /// To the line above, or to what was typed before.
-    fn up(&mut self) -> Typed {
+    fn up(&mut self) -> EditOutcome {
         let start = self.line_start();
         // An entry that was not moved in gives way to the one before it, however long it is.
         let is_untouched = self.shown.is_some() && self.cursor == self.text.len();
@@ -283,7 +283,7 @@ impl Editor {
             let column = self.cursor - start;
             self.cursor = end;
             self.move_to_column(column);
-            return Typed::Edited;
+            return EditOutcome::Edited;
         }
         let at = self
             .shown
@@ -291,25 +291,25 @@ impl Editor {
             .map_or(self.history.len(), |(at, _)| *at);
         match at.checked_sub(1) {
             Some(at) => self.show(at),
-            None => return Typed::Ignored,
+            None => return EditOutcome::Ignored,
         }
-        Typed::Edited
+        EditOutcome::Edited
     }
 
     /// To the line below, or to what was typed after that.
-    fn down(&mut self) -> Typed {
+    fn down(&mut self) -> EditOutcome {
         let end = self.line_end();
         if end < self.text.len() {
             let column = self.cursor - self.line_start();
             self.cursor = end + 1;
             self.move_to_column(column);
-            return Typed::Edited;
+            return EditOutcome::Edited;
         }
         let Some((at, _)) = &self.shown else {
-            return Typed::Ignored;
+            return EditOutcome::Ignored;
         };
         self.show(at + 1);
-        Typed::Edited
+        EditOutcome::Edited
     }
 
     /// To this many bytes behind the start of the cursor's line, where a character begins.
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> Typed {
+    fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> EditOutcome {
         editor.key(KeyEvent::new(code, modifiers))
     }
 
@@ -491,12 +491,12 @@ mod tests {
         typed(&mut editor, "c\\");
         assert_eq!(
             press(&mut editor, KeyCode::Enter, KeyModifiers::NONE),
-            Typed::Edited
+            EditOutcome::Edited
         );
         typed(&mut editor, "d");
         assert_eq!(
             press(&mut editor, KeyCode::Enter, KeyModifiers::NONE),
-            Typed::Enter
+            EditOutcome::Enter
         );
         assert_eq!(editor.take(), "a\nb\nc\nd");
     }

@@ -12,17 +12,17 @@ use conjure_core::chat::Event;
 use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 
-use crate::completion::{Command, Files, Offer};
-use crate::conversation::{Request, Status, Update};
-use crate::editor::{Editor, Typed};
-use crate::history::History;
+use crate::completion::{Command, CompletionList, FileIndex};
+use crate::conversation::{ConversationStatus, PersonRequest, Update};
+use crate::editor::{EditOutcome, Editor};
+use crate::history::InputHistory;
 use crate::image::ImageProtocol;
 use crate::keys::Keys;
 use crate::pick::size;
 use crate::screen::Screen;
 use crate::text::Color;
-use crate::transcript::Transcript;
-use crate::waiting::Mode;
+use crate::transcript::TranscriptRenderer;
+use crate::waiting::InputMode;
 use crate::{before, external, image, pasted};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
@@ -60,7 +60,7 @@ pub struct FaceOptions {
 pub async fn converse(
     options: FaceOptions,
     updates: mpsc::Receiver<Update>,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<PersonRequest>,
 ) -> io::Result<()> {
     let screen = Screen::new(Box::new(io::stdout()), options.has_colors, size()?);
     let mut face = Face::new(options, screen, Keys::read()?, requests);
@@ -72,29 +72,29 @@ pub async fn converse(
 pub(crate) struct Face {
     pub(crate) screen: Screen,
     keys: Keys,
-    pub(crate) transcript: Transcript,
+    pub(crate) transcript: TranscriptRenderer,
     pub(crate) editor: Editor,
-    files: Files,
+    files: FileIndex,
     images: Option<ImageProtocol>,
     /// Images of the clipboard, which go when the conversation is left.
     pasted: Vec<PathBuf>,
     commands: Vec<Command>,
-    pub(crate) offer: Option<Offer>,
+    pub(crate) offer: Option<CompletionList>,
     /// Whether the person left what was offered for this text.
     offer_left: bool,
     /// What waits for the person, the first in front.
-    pub(crate) modes: VecDeque<Mode>,
+    pub(crate) modes: VecDeque<InputMode>,
     /// What was being typed when something else needed the line.
     pub(crate) draft: Option<String>,
     /// What was typed while something ran.
     pub(crate) queued: VecDeque<String>,
-    pub(crate) status: Status,
+    pub(crate) status: ConversationStatus,
     /// Whether something runs that was asked for.
     pub(crate) is_busy: bool,
     /// Whether Ctrl-C was pressed, and the next one leaves.
     pub(crate) leaves: bool,
     is_over: bool,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<PersonRequest>,
 }
 
 impl Face {
@@ -102,16 +102,16 @@ impl Face {
         options: FaceOptions,
         screen: Screen,
         keys: Keys,
-        requests: mpsc::Sender<Request>,
+        requests: mpsc::Sender<PersonRequest>,
     ) -> Self {
-        let mut transcript = Transcript::new(screen.columns());
+        let mut transcript = TranscriptRenderer::new(screen.columns());
         transcript.print(&options.greeting);
         Self {
             screen,
             keys,
             transcript,
-            editor: Editor::new(History::open(options.history)),
-            files: Files::below(options.directory),
+            editor: Editor::new(InputHistory::open(options.history)),
+            files: FileIndex::below(options.directory),
             images: options.images,
             pasted: Vec::new(),
             commands: options.commands,
@@ -120,7 +120,7 @@ impl Face {
             modes: VecDeque::new(),
             draft: None,
             queued: VecDeque::new(),
-            status: Status::default(),
+            status: ConversationStatus::default(),
             is_busy: false,
             leaves: false,
             is_over: false,
@@ -182,14 +182,14 @@ impl Face {
         Ok(())
     }
 
-    pub(crate) async fn ask(&mut self, request: Request) {
+    pub(crate) async fn ask(&mut self, request: PersonRequest) {
         if self.requests.send(request).await.is_err() {
             self.is_over = true;
         }
     }
 
     /// Asks for something that has to be done before anything else is asked for.
-    pub(crate) async fn begin(&mut self, request: Request) {
+    pub(crate) async fn begin(&mut self, request: PersonRequest) {
         self.is_busy = true;
         self.transcript.begins();
         self.ask(request).await;
@@ -218,8 +218,8 @@ impl Face {
                     self.submit(next).await;
                 }
             }
-            Update::Question(asked) => self.waits(Mode::form(&asked)),
-            Update::Pick(picker) => self.waits(Mode::Picker(picker)),
+            Update::Question(asked) => self.waits(InputMode::form(&asked)),
+            Update::Pick(picker) => self.waits(InputMode::Picker(picker)),
             Update::Edit(text) => {
                 if self.editor.is_empty() {
                     self.type_at(&text);
@@ -237,9 +237,9 @@ impl Face {
         self.transcript.event(event);
         match event {
             Event::Approval { call, reason } => {
-                self.waits(Mode::approval(call, reason));
+                self.waits(InputMode::approval(call, reason));
             }
-            Event::Question(asked) => self.waits(Mode::form(asked)),
+            Event::Question(asked) => self.waits(InputMode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),
             Event::CallStarted { call_id, .. } => self.settle(call_id),
             Event::FunctionCallOutput(output) => self.settle(&output.call_id),
@@ -301,7 +301,7 @@ impl Face {
             KeyCode::Char('g') if control && !self.editor.is_searching() => self.external(),
             KeyCode::Esc if !self.editor.is_searching() => {
                 if self.is_busy {
-                    self.ask(Request::Stop).await;
+                    self.ask(PersonRequest::Stop).await;
                 }
             }
             KeyCode::Up if self.editor.is_empty() && !self.queued.is_empty() => {
@@ -311,9 +311,9 @@ impl Face {
                 }
             }
             _ => match self.editor.key(key) {
-                Typed::Enter => self.enter().await,
-                Typed::Edited => self.offers(),
-                Typed::Ignored => {}
+                EditOutcome::Enter => self.enter().await,
+                EditOutcome::Edited => self.offers(),
+                EditOutcome::Ignored => {}
             },
         }
     }
@@ -363,7 +363,7 @@ impl Face {
             self.offer = None;
             self.offer_left = false;
         } else if !self.offer_left {
-            self.offer = Offer::at(before, &self.commands, &mut self.files);
+            self.offer = CompletionList::at(before, &self.commands, &mut self.files);
         }
     }
 
@@ -389,11 +389,11 @@ impl Face {
         }
         self.transcript.said(trimmed);
         let request = if let Some(command) = trimmed.strip_prefix('!') {
-            Request::Shell(command.trim().to_owned())
+            PersonRequest::Shell(command.trim().to_owned())
         } else if trimmed.starts_with('/') {
-            Request::Command(trimmed.to_owned())
+            PersonRequest::Command(trimmed.to_owned())
         } else {
-            Request::Say(trimmed.to_owned())
+            PersonRequest::Say(trimmed.to_owned())
         };
         self.begin(request).await;
     }
@@ -407,7 +407,7 @@ impl Face {
         if std::mem::replace(&mut self.leaves, true) {
             self.is_over = true;
         } else if self.is_busy {
-            self.ask(Request::Stop).await;
+            self.ask(PersonRequest::Stop).await;
         }
     }
 

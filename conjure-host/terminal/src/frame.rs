@@ -6,7 +6,7 @@ use std::io;
 use crate::face::Face;
 use crate::status;
 use crate::text::{Color, Line, Style};
-use crate::waiting::Mode;
+use crate::waiting::InputMode;
 
 impl Face {
     pub(crate) fn draw(&mut self) -> io::Result<()> {
@@ -40,7 +40,7 @@ impl Face {
         let mut at_text = true;
         let mut cursor = (0, 0);
         match self.modes.front() {
-            Some(Mode::Approval { prompt, .. }) => {
+            Some(InputMode::Approval { prompt, .. }) => {
                 let (prompt, at) = prompt.render(columns);
                 cursor = (lines.len() + at.0, at.1);
                 lines.extend(prompt);
@@ -50,13 +50,13 @@ impl Face {
                     lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
                 }
             }
-            Some(Mode::Picker(picker)) => {
+            Some(InputMode::Picker(picker)) => {
                 let (picker, at) = picker.render(columns, most.max(6));
                 cursor = (lines.len() + at.0, at.1);
                 lines.extend(picker);
                 at_text = false;
             }
-            Some(Mode::Form { form, .. }) => lines.extend(form.render(columns)),
+            Some(InputMode::Form { form, .. }) => lines.extend(form.render(columns)),
             None => {}
         }
         if at_text {

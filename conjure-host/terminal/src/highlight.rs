@@ -1,6 +1,6 @@
 //! Code in its lines, with the colours of its language.
 
-use conjure_highlight::{Highlighter, Kind};
+use conjure_highlight::{CodeKind, Highlighter};
 
 use crate::text::{Color, Line, Style};
 
@@ -58,17 +58,17 @@ fn colored(reader: &mut Highlighter, line: &str) -> Line {
     colored
 }
 
-fn style(kind: Kind) -> Style {
+fn style(kind: CodeKind) -> Style {
     match kind {
-        Kind::Comment => Style::DIM,
-        Kind::Keyword | Kind::Tag => Style::of(Color::Magenta),
-        Kind::String => Style::of(Color::Green),
-        Kind::Escape | Kind::Number | Kind::Constant => Style::of(Color::Cyan),
-        Kind::Function => Style::of(Color::Blue),
-        Kind::Type | Kind::Attribute => Style::of(Color::Yellow),
-        Kind::Heading => Style::BOLD,
-        Kind::Inserted => Style::of(Color::Green),
-        Kind::Deleted => Style::of(Color::Red),
+        CodeKind::Comment => Style::DIM,
+        CodeKind::Keyword | CodeKind::Tag => Style::of(Color::Magenta),
+        CodeKind::String => Style::of(Color::Green),
+        CodeKind::Escape | CodeKind::Number | CodeKind::Constant => Style::of(Color::Cyan),
+        CodeKind::Function => Style::of(Color::Blue),
+        CodeKind::Type | CodeKind::Attribute => Style::of(Color::Yellow),
+        CodeKind::Heading => Style::BOLD,
+        CodeKind::Inserted => Style::of(Color::Green),
+        CodeKind::Deleted => Style::of(Color::Red),
         _ => Style::PLAIN,
     }
 }

@@ -13,12 +13,12 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What was typed before, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct InputHistory {
     file: Option<PathBuf>,
     entries: Vec<String>,
 }
 
-impl History {
+impl InputHistory {
     /// What the file has; nothing where it is not there or cannot be read. Without a file nothing
     /// is kept.
     pub(crate) fn open(file: Option<PathBuf>) -> Self {
@@ -97,12 +97,12 @@ mod tests {
     fn what_was_typed_is_there_in_the_next_conversation() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("history.jsonl");
-        let mut history = History::open(Some(file.clone()));
+        let mut history = InputHistory::open(Some(file.clone()));
         for text in ["first", "two\nlines", "two\nlines", " "] {
             history.add(text);
         }
         std::io::Write::write_all(&mut fs::append_to(&file).unwrap(), b"\"cut").unwrap();
-        let history = History::open(Some(file.clone()));
+        let history = InputHistory::open(Some(file.clone()));
         assert_eq!((history.len(), history.get(1)), (2, Some("two\nlines")));
         assert_eq!(history.search("FIR", history.len()), Some(0));
         assert_eq!(history.search("fir", 0), None);

@@ -117,10 +117,10 @@ impl ImageSize {
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let (format, (width, height)) = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             (bytes.get(12..16)? == b"IHDR").then_some(())?;
-            let side = |at| number::<4>(bytes, at, Order::Big);
+            let side = |at| number::<4>(bytes, at, Endianness::Big);
             ("png", (side(16)?, side(20)?))
         } else if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
-            let side = |at| number::<2>(bytes, at, Order::Little);
+            let side = |at| number::<2>(bytes, at, Endianness::Little);
             ("gif", (side(6)?, side(8)?))
         } else if bytes.starts_with(b"\xff\xd8\xff") {
             ("jpeg", jpeg(bytes)?)
@@ -156,17 +156,17 @@ impl ImageSize {
 }
 
 #[derive(Clone, Copy)]
-enum Order {
+enum Endianness {
     Big,
     Little,
 }
 
-fn number<const BYTES: usize>(bytes: &[u8], at: usize, order: Order) -> Option<u32> {
+fn number<const BYTES: usize>(bytes: &[u8], at: usize, order: Endianness) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(BYTES)?)?;
     let add = |sum: u32, byte: &u8| (sum << 8) | u32::from(*byte);
     Some(match order {
-        Order::Big => bytes.iter().fold(0, add),
-        Order::Little => bytes.iter().rev().fold(0, add),
+        Endianness::Big => bytes.iter().fold(0, add),
+        Endianness::Little => bytes.iter().rev().fold(0, add),
     })
 }
 
@@ -183,11 +183,11 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
-                let side = |at| number::<2>(bytes, at, Order::Big);
+                let side = |at| number::<2>(bytes, at, Endianness::Big);
                 return Some((side(at + 7)?, side(at + 5)?));
             }
             _ => {
-                let length = number::<2>(bytes, at + 2, Order::Big)?;
+                let length = number::<2>(bytes, at + 2, Endianness::Big)?;
                 at += 2 + usize::try_from(length).ok()?.max(2);
             }
         }
@@ -196,15 +196,15 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
 
 /// The sides in the first chunk of a WebP.
 fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
-    let short = |at| number::<2>(bytes, at, Order::Little);
+    let short = |at| number::<2>(bytes, at, Endianness::Little);
     Some(match bytes.get(12..16)? {
         b"VP8 " => (short(26)? & 0x3fff, short(28)? & 0x3fff),
         b"VP8L" => {
-            let packed = number::<4>(bytes, 21, Order::Little)?;
+            let packed = number::<4>(bytes, 21, Endianness::Little)?;
             ((packed & 0x3fff) + 1, ((packed >> 14) & 0x3fff) + 1)
         }
         b"VP8X" => {
-            let side = |at| number::<3>(bytes, at, Order::Little);
+            let side = |at| number::<3>(bytes, at, Endianness::Little);
             (side(24)? + 1, side(27)? + 1)
         }
         _ => return None,

@@ -2,7 +2,7 @@
 //!
 //! What is finished goes to the terminal's own scrollback once; a region below it is redrawn. The
 //! face knows events, keys and lines, and nothing of sessions or models: it asks for what the person
-//! wants with a [`Request`] and is told with an [`Update`]. Begin at [`converse`]; `screen` writes,
+//! wants with a [`PersonRequest`] and is told with an [`Update`]. Begin at [`converse`]; `screen` writes,
 //! `transcript` makes lines of events, `editor` is what is typed. A leaf: only the command line
 //! depends on it. Why there is no library for it: `conjure-core/docs/adr/0009-a-region-of-our-own.md`.
 
@@ -38,8 +38,8 @@ mod words;
 pub use asking::{ApprovalLines, LineAnswer, decide};
 pub use call::summary;
 pub use completion::Command;
-pub use conversation::{Decision, Request, Said, Status, Update};
+pub use conversation::{ConversationStatus, Decision, PastItem, PersonRequest, Update};
 pub use face::{FaceOptions, converse};
 pub use image::ImageProtocol;
 pub use pick::pick;
-pub use picker::{Choice, Picker};
+pub use picker::{Picker, PickerItem};

@@ -16,7 +16,7 @@ const LEAST_COLUMNS: usize = 16;
 const DEEPEST: usize = 32;
 
 /// A text's top-level blocks.
-pub(crate) struct Block {
+pub(crate) struct MarkdownBlock {
     /// The line of the source that it begins on, counted from 0.
     pub(crate) starts_at: usize,
     /// Its lines.
@@ -36,7 +36,7 @@ pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
 }
 
 /// Renders each top-level block on its own; `code` is what is known of the code that was read last.
-pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<Block> {
+pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<MarkdownBlock> {
     let columns = columns.max(LEAST_COLUMNS);
     let arena = Arena::new();
     let document = parse_document(&arena, text, &options());
@@ -52,7 +52,7 @@ pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<Bl
         };
         writer.block(node);
         let starts_at = node.data().sourcepos.start.line.saturating_sub(1);
-        blocks.push(Block {
+        blocks.push(MarkdownBlock {
             starts_at,
             lines: writer.lines,
         });

@@ -9,7 +9,7 @@ const MOST: usize = 12;
 
 /// Something that can be picked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct PickerItem {
     /// What is told when it is picked.
     pub id: String,
     /// Its name.
@@ -26,7 +26,7 @@ pub struct Picker {
     /// What is picked.
     pub title: String,
     /// What there is.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<PickerItem>,
     letters: String,
     at: usize,
 }
@@ -44,7 +44,11 @@ pub(crate) enum Picked {
 
 impl Picker {
     /// A list of this title.
-    pub fn new(list: impl Into<String>, title: impl Into<String>, choices: Vec<Choice>) -> Self {
+    pub fn new(
+        list: impl Into<String>,
+        title: impl Into<String>,
+        choices: Vec<PickerItem>,
+    ) -> Self {
         Self {
             list: list.into(),
             title: title.into(),
@@ -53,13 +57,13 @@ impl Picker {
         }
     }
 
-    fn fitting(&self) -> Vec<&Choice> {
+    fn fitting(&self) -> Vec<&PickerItem> {
         let words: Vec<String> = self
             .letters
             .split_whitespace()
             .map(str::to_lowercase)
             .collect();
-        let fits = |choice: &&Choice| {
+        let fits = |choice: &&PickerItem| {
             let text = format!("{} {}", choice.label, choice.detail).to_lowercase();
             words.iter().all(|word| text.contains(word.as_str()))
         };
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_typed_narrows_the_list() {
-        let choice = |id: &str, detail: &str| Choice {
+        let choice = |id: &str, detail: &str| PickerItem {
             id: id.to_owned(),
             label: id.to_owned(),
             detail: detail.to_owned(),

@@ -7,7 +7,7 @@ use crate::text::{Color, Line, Style};
 
 /// A form that is being filled in.
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct QuestionForm {
     pub(crate) id: String,
     fields: Vec<(String, Value)>,
     content: Map<String, Value>,
@@ -15,9 +15,9 @@ pub(crate) struct Form {
     wrong: Option<String>,
 }
 
-/// What an answer came to.
+/// How far a form is after an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Filled {
+pub(crate) enum FormProgress {
     /// Something is still to be filled in.
     Goes,
     /// The whole form.
@@ -26,7 +26,7 @@ pub(crate) enum Filled {
     Declined,
 }
 
-impl Form {
+impl QuestionForm {
     pub(crate) fn new(asked: &QuestionAsked) -> Self {
         let fields = asked
             .schema
@@ -72,16 +72,16 @@ impl Form {
     }
 
     /// Takes an answer.
-    pub(crate) fn answer(&mut self, text: &str) -> Filled {
+    pub(crate) fn answer(&mut self, text: &str) -> FormProgress {
         self.wrong = None;
         let text = text.trim();
         let Some((name, field)) = self.fields.last() else {
             return match text {
-                "y" | "yes" => Filled::Whole(std::mem::take(&mut self.content)),
-                "n" | "no" => Filled::Declined,
+                "y" | "yes" => FormProgress::Whole(std::mem::take(&mut self.content)),
+                "n" | "no" => FormProgress::Declined,
                 _ => {
                     self.wrong = Some("That is no answer: y or n.".to_owned());
-                    Filled::Goes
+                    FormProgress::Goes
                 }
             };
         };
@@ -92,13 +92,13 @@ impl Form {
             }
             Err(wrong) => {
                 self.wrong = Some(wrong);
-                return Filled::Goes;
+                return FormProgress::Goes;
             }
         }
         if self.fields.is_empty() {
-            Filled::Whole(std::mem::take(&mut self.content))
+            FormProgress::Whole(std::mem::take(&mut self.content))
         } else {
-            Filled::Goes
+            FormProgress::Goes
         }
     }
 }
@@ -174,12 +174,12 @@ mod tests {
             } })),
             url: None,
         };
-        let mut form = Form::new(&asked);
+        let mut form = QuestionForm::new(&asked);
         for answer in ["Ada", "many", "3", "green"] {
-            assert_eq!(form.answer(answer), Filled::Goes);
+            assert_eq!(form.answer(answer), FormProgress::Goes);
         }
         let whole = json!({ "name": "Ada", "count": 3, "color": "red" });
         let whole = whole.as_object().unwrap().clone();
-        assert_eq!(form.answer("red"), Filled::Whole(whole));
+        assert_eq!(form.answer("red"), FormProgress::Whole(whole));
     }
 }

@@ -1,12 +1,12 @@
 //! The line below what is typed: model, directory, tokens, money, and how much of the model's window
 //! is used. What does not fit is left out, the directory first.
 
-use crate::conversation::Status;
+use crate::conversation::ConversationStatus;
 use crate::text::{Color, Line, Style};
 use crate::words;
 
 /// The status in so many columns.
-pub(crate) fn line(status: &Status, columns: usize) -> Line {
+pub(crate) fn line(status: &ConversationStatus, columns: usize) -> Line {
     let mut parts: Vec<(u8, Line)> = Vec::new();
     let plain = |text: &str| Line::of(text, Style::DIM);
     if !status.model.is_empty() {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_out() {
-        let status = Status {
+        let status = ConversationStatus {
             model: "openai/gpt-5".to_owned(),
             directory: "~/work/project".to_owned(),
             tokens: 12_345,

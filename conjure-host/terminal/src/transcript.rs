@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conjure_core::chat::{CallOutput, Event};
 
-use crate::call::RunningCall;
+use crate::call::AnnouncedCall;
 use crate::stream::MarkdownStream;
 use crate::text::{Color, Line, Style, lines_of};
 use crate::words;
@@ -26,9 +26,9 @@ struct Thoughts {
     began: Option<Instant>,
 }
 
-/// Shows turns.
+/// Makes lines of turns.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct TranscriptRenderer {
     columns: usize,
     /// Lines that are finished and were not taken.
     done: Vec<Line>,
@@ -36,7 +36,7 @@ pub(crate) struct Transcript {
     thoughts: Thoughts,
     last_thoughts: String,
     shows_thoughts: bool,
-    calls: Vec<RunningCall>,
+    calls: Vec<AnnouncedCall>,
     last_output: Option<CallOutput>,
     /// When the turn began that runs.
     began: Option<Instant>,
@@ -46,7 +46,7 @@ pub(crate) struct Transcript {
     ends_empty: bool,
 }
 
-impl Transcript {
+impl TranscriptRenderer {
     pub(crate) fn new(columns: usize) -> Self {
         Self {
             columns,
@@ -132,7 +132,7 @@ impl Transcript {
                 if !self.is_after_call {
                     self.space();
                 }
-                self.calls.extend(calls.iter().map(RunningCall::new));
+                self.calls.extend(calls.iter().map(AnnouncedCall::new));
             }
             Event::CallStarted {
                 call_id, backend, ..
@@ -164,7 +164,7 @@ impl Transcript {
         }
     }
 
-    fn call(&mut self, id: &str) -> Option<&mut RunningCall> {
+    fn call(&mut self, id: &str) -> Option<&mut AnnouncedCall> {
         self.calls.iter_mut().find(|call| call.id == id)
     }
 

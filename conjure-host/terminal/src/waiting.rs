@@ -9,17 +9,17 @@ use conjure_core::chat::{CallAnnounced, QuestionAsked};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::approval::{self, ApprovalPrompt};
-use crate::conversation::{Decision, Request};
+use crate::conversation::{Decision, PersonRequest};
 use crate::face::Face;
 use crate::picker::{Picked, Picker};
-use crate::question::{self, Filled, Form};
+use crate::question::{self, FormProgress, QuestionForm};
 
 /// How long keys still go to the text when a call is shown, or after something was typed: they were
 /// meant for it.
 pub(crate) const HEEDED_AFTER: Duration = Duration::from_millis(300);
 
 /// What has the keys.
-pub(crate) enum Mode {
+pub(crate) enum InputMode {
     Approval {
         prompt: ApprovalPrompt,
         /// What would run and why that is asked, until it is shown.
@@ -28,14 +28,14 @@ pub(crate) enum Mode {
         since: Instant,
     },
     Form {
-        form: Form,
+        form: QuestionForm,
         /// What is asked, until it is shown.
         unread: Option<Box<QuestionAsked>>,
     },
     Picker(Picker),
 }
 
-impl Mode {
+impl InputMode {
     pub(crate) fn approval(call: &CallAnnounced, reason: &str) -> Self {
         Self::Approval {
             prompt: ApprovalPrompt::new(call),
@@ -46,7 +46,7 @@ impl Mode {
 
     pub(crate) fn form(asked: &QuestionAsked) -> Self {
         Self::Form {
-            form: Form::new(asked),
+            form: QuestionForm::new(asked),
             unread: Some(Box::new(asked.clone())),
         }
     }
@@ -54,7 +54,7 @@ impl Mode {
 
 impl Face {
     /// Something waits for the person, behind what waits already.
-    pub(crate) fn waits(&mut self, mode: Mode) {
+    pub(crate) fn waits(&mut self, mode: InputMode) {
         self.modes.push_back(mode);
         self.come_up();
     }
@@ -62,9 +62,9 @@ impl Face {
     /// Something waits for the person no longer.
     pub(crate) fn settle(&mut self, id: &str) {
         self.modes.retain(|mode| match mode {
-            Mode::Approval { prompt, .. } => prompt.call_id != id,
-            Mode::Form { form, .. } => form.id != id,
-            Mode::Picker(_) => true,
+            InputMode::Approval { prompt, .. } => prompt.call_id != id,
+            InputMode::Form { form, .. } => form.id != id,
+            InputMode::Picker(_) => true,
         });
         self.come_up();
     }
@@ -75,14 +75,14 @@ impl Face {
         let mut asked = Vec::new();
         for mode in std::mem::take(&mut self.modes) {
             match mode {
-                Mode::Picker(_) => self.modes.push_back(mode),
-                Mode::Form { form, .. } => asked.push(form.id),
-                Mode::Approval { .. } => {}
+                InputMode::Picker(_) => self.modes.push_back(mode),
+                InputMode::Form { form, .. } => asked.push(form.id),
+                InputMode::Approval { .. } => {}
             }
         }
         self.come_up();
         for id in asked {
-            self.ask(Request::Answer { id, content: None }).await;
+            self.ask(PersonRequest::Answer { id, content: None }).await;
         }
     }
 
@@ -91,18 +91,18 @@ impl Face {
     pub(crate) fn come_up(&mut self) {
         let columns = self.screen.columns();
         let told = match self.modes.front_mut() {
-            Some(Mode::Approval { unread, since, .. }) => {
+            Some(InputMode::Approval { unread, since, .. }) => {
                 let Some(unread) = unread.take() else { return };
                 *since = Instant::now();
                 let (call, reason) = *unread;
                 approval::told(&call, &reason, columns)
             }
-            Some(Mode::Form { unread, .. }) => {
+            Some(InputMode::Form { unread, .. }) => {
                 let Some(asked) = unread.take() else { return };
                 self.set_aside();
                 question::told(&asked, columns)
             }
-            Some(Mode::Picker(_)) => return,
+            Some(InputMode::Picker(_)) => return,
             None => return self.give_back(),
         };
         self.transcript.push_apart(told);
@@ -133,7 +133,7 @@ impl Face {
     /// Whether what waits for the person took a text that was pasted.
     pub(crate) fn mode_paste(&mut self, text: &str) -> bool {
         match self.modes.front_mut() {
-            Some(Mode::Approval { prompt, since, .. })
+            Some(InputMode::Approval { prompt, since, .. })
                 if self.editor.is_empty() && since.elapsed() >= HEEDED_AFTER =>
             {
                 prompt.paste(text);
@@ -146,7 +146,7 @@ impl Face {
     /// Whether what waits for the person took the key.
     pub(crate) async fn mode_key(&mut self, key: KeyEvent) -> bool {
         match self.modes.front_mut() {
-            Some(Mode::Picker(picker)) => {
+            Some(InputMode::Picker(picker)) => {
                 let id = match picker.key(key) {
                     Picked::Goes => return true,
                     Picked::One(id) => Some(id),
@@ -155,14 +155,14 @@ impl Face {
                 let list = std::mem::take(&mut picker.list);
                 self.modes.pop_front();
                 self.come_up();
-                self.begin(Request::Picked { list, id }).await;
+                self.begin(PersonRequest::Picked { list, id }).await;
                 true
             }
-            Some(Mode::Approval { .. }) => self.approval_key(key).await,
-            Some(Mode::Form { form, .. }) => {
+            Some(InputMode::Approval { .. }) => self.approval_key(key).await,
+            Some(InputMode::Form { form, .. }) => {
                 let id = form.id.clone();
                 let filled = match key.code {
-                    KeyCode::Esc => Filled::Declined,
+                    KeyCode::Esc => FormProgress::Declined,
                     KeyCode::Enter if key.modifiers.is_empty() => {
                         let text = self.editor.whole();
                         let filled = form.answer(&text);
@@ -172,13 +172,13 @@ impl Face {
                     _ => return false,
                 };
                 let content = match filled {
-                    Filled::Goes => return true,
-                    Filled::Whole(content) => Some(content),
-                    Filled::Declined => None,
+                    FormProgress::Goes => return true,
+                    FormProgress::Whole(content) => Some(content),
+                    FormProgress::Declined => None,
                 };
                 self.modes.pop_front();
                 self.come_up();
-                self.ask(Request::Answer { id, content }).await;
+                self.ask(PersonRequest::Answer { id, content }).await;
                 true
             }
             None => false,
@@ -190,7 +190,7 @@ impl Face {
         let is_interrupt = control && key.code == KeyCode::Char('c');
         let is_typing = !self.editor.is_empty();
         let is_offered = self.offer.is_some();
-        let Some(Mode::Approval { prompt, since, .. }) = self.modes.front_mut() else {
+        let Some(InputMode::Approval { prompt, since, .. }) = self.modes.front_mut() else {
             return false;
         };
         // Keys that were on their way to a text decide nothing.
@@ -215,7 +215,7 @@ impl Face {
             self.modes.pop_front();
             self.decided(&decision);
             self.come_up();
-            self.ask(Request::Decide { call_id, decision }).await;
+            self.ask(PersonRequest::Decide { call_id, decision }).await;
         }
         true
     }
@@ -240,7 +240,7 @@ mod tests {
     use crate::screen::Screen;
     use crate::text::Line;
 
-    fn face() -> (Face, mpsc::Receiver<Request>) {
+    fn face() -> (Face, mpsc::Receiver<PersonRequest>) {
         let (requests, asked) = mpsc::channel(16);
         let screen = Screen::new(Box::new(std::io::sink()), false, (80, 24));
         let (_, keys) = mpsc::channel(1);
@@ -277,7 +277,7 @@ mod tests {
 
     /// Lets the time pass in which keys were meant for something else.
     fn wait(face: &mut Face) {
-        if let Some(Mode::Approval { since, .. }) = face.modes.front_mut() {
+        if let Some(InputMode::Approval { since, .. }) = face.modes.front_mut() {
             *since = since.checked_sub(HEEDED_AFTER).unwrap();
         }
     }
@@ -289,9 +289,9 @@ mod tests {
         lines.join("\n")
     }
 
-    fn decided(asked: &mut mpsc::Receiver<Request>) -> Option<(String, Decision)> {
+    fn decided(asked: &mut mpsc::Receiver<PersonRequest>) -> Option<(String, Decision)> {
         match asked.try_recv() {
-            Ok(Request::Decide { call_id, decision }) => Some((call_id, decision)),
+            Ok(PersonRequest::Decide { call_id, decision }) => Some((call_id, decision)),
             _ => None,
         }
     }
@@ -365,13 +365,16 @@ mod tests {
         face.update(Update::Ready).await;
         assert_eq!(asked.try_recv().ok(), None);
         press(&mut face, KeyCode::Esc).await;
-        let left = Request::Picked {
+        let left = PersonRequest::Picked {
             list: "models".to_owned(),
             id: None,
         };
         assert_eq!(asked.try_recv().ok(), Some(left));
         face.update(Update::Ready).await;
-        assert_eq!(asked.try_recv().ok(), Some(Request::Say("next".to_owned())));
+        assert_eq!(
+            asked.try_recv().ok(),
+            Some(PersonRequest::Say("next".to_owned()))
+        );
     }
 
     #[tokio::test]
@@ -389,7 +392,7 @@ mod tests {
         face.update(Update::Question(question)).await;
         assert_eq!(face.editor.whole(), "");
         face.update(Update::Ready).await;
-        let declined = Request::Answer {
+        let declined = PersonRequest::Answer {
             id: "q1".to_owned(),
             content: None,
         };

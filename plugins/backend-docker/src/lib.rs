@@ -30,11 +30,11 @@ use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::DockerSettings;
 use crate::owner::ContainerOwner;
-use crate::session::{BackendState, DockerSession};
+use crate::session::{DockerSession, DockerState};
 
 /// An engine, as one instance has it.
 #[derive(Debug)]
-struct Docker(Arc<BackendState>);
+struct Docker(Arc<DockerState>);
 
 impl Docker {
     fn new(setup: &Setup) -> Result<Self> {
@@ -45,7 +45,7 @@ impl Docker {
             PathBuf::from,
         );
         let owner = ContainerOwner::new(&data_dir, &agent)?;
-        let world = Arc::new(BackendState::new(settings, owner));
+        let world = Arc::new(DockerState::new(settings, owner));
         // What a killed host left behind goes at the next start, not at the next call.
         let sweeping = Arc::clone(&world);
         tokio::spawn(async move { sweeping.sweep().await });

@@ -19,7 +19,7 @@ use crate::place::{Mounted, SKILLS, SessionMounts, Volumes, WORKSPACE};
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
-pub(crate) struct BackendState {
+pub(crate) struct DockerState {
     pub(crate) settings: DockerSettings,
     pub(crate) connection: EngineConnection,
     pub(crate) owner: ContainerOwner,
@@ -29,7 +29,7 @@ pub(crate) struct BackendState {
     elsewhere: watch::Sender<bool>,
 }
 
-impl BackendState {
+impl DockerState {
     pub(crate) fn new(settings: DockerSettings, owner: ContainerOwner) -> Self {
         Self {
             connection: EngineConnection::new(settings.engine.clone()),
@@ -56,7 +56,7 @@ impl BackendState {
 pub(crate) struct DockerSession {
     id: String,
     brought: SessionMounts,
-    world: Arc<BackendState>,
+    world: Arc<DockerState>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<ContainerSlot>>,
 }
@@ -79,7 +79,7 @@ impl DockerSession {
         id: &str,
         working_dir: &Path,
         request: ExecutorInit,
-        world: Arc<BackendState>,
+        world: Arc<DockerState>,
     ) -> Self {
         Self {
             id: id.to_owned(),
@@ -140,11 +140,11 @@ impl DockerSession {
 
     async fn container(
         &self,
-        world: &BackendState,
+        world: &DockerState,
         engine: &Engine,
         slot: &mut ContainerSlot,
     ) -> Result<Container, ContainerFailure> {
-        let BackendState {
+        let DockerState {
             settings, owner, ..
         } = world;
         let plan = |mounted| Plan {

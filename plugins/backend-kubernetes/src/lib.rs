@@ -31,11 +31,11 @@ use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::KubernetesSettings;
 use crate::owner::PodOwner;
-use crate::session::{BackendState, PodSession};
+use crate::session::{KubernetesState, PodSession};
 
 /// A cluster, as one instance has it.
 #[derive(Debug)]
-struct Kubernetes(Arc<BackendState>);
+struct Kubernetes(Arc<KubernetesState>);
 
 impl Kubernetes {
     fn new(setup: &Setup) -> Result<Self> {
@@ -46,7 +46,7 @@ impl Kubernetes {
             || std::env::temp_dir().join("conjure-kubernetes"),
             PathBuf::from,
         );
-        let state = Arc::new(BackendState::new(
+        let state = Arc::new(KubernetesState::new(
             settings,
             AgentProgram::new(program, own),
             PodOwner::new(&data_dir)?,

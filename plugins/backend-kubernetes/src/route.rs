@@ -18,19 +18,19 @@ use crate::cluster::Cluster;
 use crate::explain::{ClusterFailure, explained};
 use crate::pod_exec::{PodProcess, ProcessEnd, ScriptFailure};
 use crate::pod_status::{PodState, state};
-use crate::session::BackendState;
+use crate::session::KubernetesState;
 
 /// How long the cluster may take to say how a pod is.
 const ASKS: Duration = Duration::from_secs(10);
 
-type Relayed = relayed::Relayed<PodProcess>;
+type PodRelayed = relayed::Relayed<PodProcess>;
 
 /// The way into one pod.
 #[derive(Debug)]
 pub(crate) struct PodRoute {
     pub(crate) cluster: Cluster,
     pub(crate) name: String,
-    world: Arc<BackendState>,
+    world: Arc<KubernetesState>,
     /// What only this session says.
     token: String,
     skills: Arc<[SkillMount]>,
@@ -43,7 +43,7 @@ impl PodRoute {
     pub(crate) fn new(
         cluster: Cluster,
         name: String,
-        world: Arc<BackendState>,
+        world: Arc<KubernetesState>,
         skills: Arc<[SkillMount]>,
         calls: Arc<SessionCalls>,
     ) -> Self {
@@ -84,7 +84,7 @@ impl PodRoute {
     }
 
     /// Begins a stream, with an agent of its own.
-    pub(crate) async fn open(&self, stream: &KeptStream) -> Result<Relayed, ClusterFailure> {
+    pub(crate) async fn open(&self, stream: &KeptStream) -> Result<PodRelayed, ClusterFailure> {
         let settings = &self.world.settings;
         let path = self.world.agent.path(&settings.agent_dir);
         let agent = self.world.agent.at(&path);
@@ -194,7 +194,7 @@ impl PodRoute {
     }
 
     /// Why somebody who came is not let in.
-    async fn unwelcome(&self, connection: Relayed, said: Option<RelayFrame>) -> ClusterFailure {
+    async fn unwelcome(&self, connection: PodRelayed, said: Option<RelayFrame>) -> ClusterFailure {
         match said {
             Some(RelayFrame::Refused(why)) => {
                 let hint = match why.as_str() {
@@ -209,9 +209,9 @@ impl PodRoute {
     }
 }
 
-fn opened(mut process: PodProcess) -> Relayed {
+fn opened(mut process: PodProcess) -> PodRelayed {
     let rest = std::mem::take(&mut process.rest);
-    Relayed::new(process, &rest)
+    PodRelayed::new(process, &rest)
 }
 
 impl RelayRoute for PodRoute {
@@ -226,7 +226,7 @@ impl RelayRoute for PodRoute {
         self.calls.tell(text);
     }
 
-    async fn attach(&self, stream: &KeptStream) -> Result<(Relayed, u64), RouteFailure> {
+    async fn attach(&self, stream: &KeptStream) -> Result<(PodRelayed, u64), RouteFailure> {
         let settings = &self.world.settings;
         let path = self.world.agent.path(&settings.agent_dir);
         let script = attach_script(&self.world.agent.at(&path), &settings.session_dir());

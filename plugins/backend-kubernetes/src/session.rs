@@ -42,7 +42,7 @@ const LATER_LOOKS: Duration = Duration::from_secs(2);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
-pub(crate) struct BackendState {
+pub(crate) struct KubernetesState {
     pub(crate) settings: KubernetesSettings,
     pub(crate) agent: AgentProgram,
     /// Of the instance: logs what no call is there for.
@@ -53,7 +53,7 @@ pub(crate) struct BackendState {
     swept: OnceCell<()>,
 }
 
-impl BackendState {
+impl KubernetesState {
     pub(crate) fn new(
         settings: KubernetesSettings,
         agent: AgentProgram,
@@ -127,7 +127,7 @@ pub(crate) struct PodSession {
     working_dir: PathBuf,
     skills: Arc<[SkillMount]>,
     env: Vec<(String, String)>,
-    world: Arc<BackendState>,
+    world: Arc<KubernetesState>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<PodSlot>>,
 }
@@ -158,7 +158,7 @@ impl PodSession {
         id: &str,
         working_dir: &Path,
         request: ExecutorInit,
-        world: Arc<BackendState>,
+        world: Arc<KubernetesState>,
     ) -> Self {
         let mut env = world.settings.env.clone();
         env.extend(request.env);

@@ -33,11 +33,11 @@ use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_exec
 
 use crate::commands::Commands;
 use crate::config::LocalSettings;
-use crate::session::Sessions;
+use crate::session::LocalSessions;
 
 /// Runs commands and keeps files on this machine, for many sessions at once.
 struct Local {
-    sessions: Sessions,
+    sessions: LocalSessions,
     commands: Commands,
     private: PrivatePaths,
 }
@@ -114,7 +114,7 @@ fn plugin() -> ExecutorPlugin<Local> {
             Ok(Local {
                 commands: Commands::new(settings, private.clone()),
                 private,
-                sessions: Sessions::default(),
+                sessions: LocalSessions::default(),
             })
         },
     )

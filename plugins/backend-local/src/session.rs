@@ -16,9 +16,9 @@ const END: Duration = Duration::from_secs(3);
 
 /// The sessions of a backend instance.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<String, Arc<LocalSession>>>);
+pub(crate) struct LocalSessions(Mutex<HashMap<String, Arc<LocalSession>>>);
 
-impl Sessions {
+impl LocalSessions {
     /// The session with this id. One that was never prepared has no skills and no environment.
     pub(crate) fn of(&self, id: Option<&str>) -> Arc<LocalSession> {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);

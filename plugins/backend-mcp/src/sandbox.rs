@@ -16,13 +16,13 @@ use serde_json::{Value, json};
     expecting = "`sandbox` is \"none\", \"working-dir\", or a table of `mode`, `read`, `write` and `network`"
 )]
 pub(crate) enum SandboxSetting {
-    Mode(SandboxMode),
-    Table(SandboxTable),
+    Mode(ServerSandboxMode),
+    Table(ServerSandboxTable),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum SandboxMode {
+pub(crate) enum ServerSandboxMode {
     /// The server does what the user may.
     None,
     /// It changes what is below its directory and the session's, and has no network.
@@ -31,9 +31,9 @@ pub(crate) enum SandboxMode {
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SandboxTable {
+pub(crate) struct ServerSandboxTable {
     #[serde(default = "working_dir")]
-    mode: SandboxMode,
+    mode: ServerSandboxMode,
     #[serde(default)]
     read: Vec<String>,
     #[serde(default)]
@@ -43,21 +43,21 @@ pub(crate) struct SandboxTable {
 }
 
 /// A table says what is allowed more, which has a meaning in a sandbox only.
-fn working_dir() -> SandboxMode {
-    SandboxMode::WorkingDir
+fn working_dir() -> ServerSandboxMode {
+    ServerSandboxMode::WorkingDir
 }
 
 impl Default for SandboxSetting {
     fn default() -> Self {
-        Self::Mode(SandboxMode::None)
+        Self::Mode(ServerSandboxMode::None)
     }
 }
 
 impl SandboxSetting {
     /// Whether the server is in a sandbox.
     pub(crate) fn is_on(&self) -> bool {
-        let (Self::Mode(mode) | Self::Table(SandboxTable { mode, .. })) = self;
-        *mode == SandboxMode::WorkingDir
+        let (Self::Mode(mode) | Self::Table(ServerSandboxTable { mode, .. })) = self;
+        *mode == ServerSandboxMode::WorkingDir
     }
 
     /// Whether it allows something besides and is no sandbox.

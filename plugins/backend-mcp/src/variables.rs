@@ -28,7 +28,7 @@ pub(crate) async fn expanded(
     cx: &Cx,
     secrets: &mut Vec<String>,
 ) -> Result<String, String> {
-    let mut keys = Keys::new();
+    let mut keys = VariableKeys::new();
     loop {
         let (value, wanted) = with_keys(text, cx, &keys);
         let Some(name) = wanted else {
@@ -41,10 +41,10 @@ pub(crate) async fn expanded(
 }
 
 /// Keys that were asked for, as far as there are such.
-type Keys = BTreeMap<String, Option<String>>;
+type VariableKeys = BTreeMap<String, Option<String>>;
 
 /// The text with what is known, and a key that must be asked for first.
-fn with_keys(text: &str, cx: &Cx, keys: &Keys) -> (Result<String, String>, Option<String>) {
+fn with_keys(text: &str, cx: &Cx, keys: &VariableKeys) -> (Result<String, String>, Option<String>) {
     let wanted = RefCell::new(None);
     let variable = |name: &str| {
         let found = std::env::var(name).ok();

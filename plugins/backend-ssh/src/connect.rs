@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::SshSettings;
 use crate::explain::{Explained, explained, is_crowded};
-use crate::session::BackendState;
+use crate::session::SshState;
 use crate::ssh::SshProcess;
 
 /// How many connections to a machine are made at once: a server begins to refuse some when ten log in
@@ -30,7 +30,7 @@ const CROWDED_WAIT: Duration = Duration::from_millis(150);
 
 /// The remote machine, as one session has it.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct RemoteMachine {
     pub(crate) settings: Arc<SshSettings>,
     pub(crate) agent: Arc<AgentProgram>,
     /// The session's directory there.
@@ -43,11 +43,11 @@ pub(crate) struct Machine {
     cx: Cx,
 }
 
-type Relayed = relayed::Relayed<SshProcess>;
+type SshRelayed = relayed::Relayed<SshProcess>;
 
-impl Machine {
+impl RemoteMachine {
     pub(crate) fn new(
-        world: &BackendState,
+        world: &SshState,
         dir: String,
         skills: Vec<SkillMount>,
         calls: Arc<SessionCalls>,
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// Begins a stream, with an agent of its own.
-    pub(crate) async fn open(&self, stream: &KeptStream) -> Result<Relayed, Explained> {
+    pub(crate) async fn open(&self, stream: &KeptStream) -> Result<SshRelayed, Explained> {
         let process = self.with_agent(&self.open_script()).await?;
         let mut connection = relayed(process);
         let answered = connection.greet(&self.token, stream).await;
@@ -180,7 +180,7 @@ impl Machine {
     }
 
     /// Sends what a session needs over there.
-    async fn begin(&self, connection: &mut Relayed) -> Result<Option<RelayFrame>, Explained> {
+    async fn begin(&self, connection: &mut SshRelayed) -> Result<Option<RelayFrame>, Explained> {
         let begun = connection.begin(&self.skills, self.settings.working_dir.clone());
         begun.await.map_err(|error| {
             let text = format!("cannot get the session's skills: {error}");
@@ -189,7 +189,7 @@ impl Machine {
     }
 
     /// Why somebody who came is not let in.
-    async fn unwelcome(&self, connection: Relayed, said: Option<RelayFrame>) -> Explained {
+    async fn unwelcome(&self, connection: SshRelayed, said: Option<RelayFrame>) -> Explained {
         match said {
             Some(RelayFrame::Refused(why)) => {
                 let hint = match why.as_str() {
@@ -209,12 +209,12 @@ impl Machine {
     }
 }
 
-fn relayed(mut process: SshProcess) -> Relayed {
+fn relayed(mut process: SshProcess) -> SshRelayed {
     let rest = std::mem::take(&mut process.rest);
-    Relayed::new(process, &rest)
+    SshRelayed::new(process, &rest)
 }
 
-impl RelayRoute for Machine {
+impl RelayRoute for RemoteMachine {
     type Carrier = SshProcess;
 
     fn place(&self) -> &str {
@@ -226,7 +226,7 @@ impl RelayRoute for Machine {
         self.calls.tell(text);
     }
 
-    async fn attach(&self, stream: &KeptStream) -> Result<(Relayed, u64), RouteFailure> {
+    async fn attach(&self, stream: &KeptStream) -> Result<(SshRelayed, u64), RouteFailure> {
         let agent = self.agent.path(&self.settings.agent_dir);
         let script = attach_script(&self.agent.at(&agent), &self.dir);
         let process = self.with_agent(&script).await?;

@@ -31,18 +31,18 @@ use conjure_skill_sdk::protocol::ExecutorInit;
 use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::SshSettings;
-use crate::session::{BackendState, SshSession};
+use crate::session::{SshSession, SshState};
 
 /// Remote machines, as one instance reaches them.
 #[derive(Debug)]
-struct Ssh(BackendState);
+struct Ssh(SshState);
 
 impl Ssh {
     fn new(setup: &Setup) -> Result<Self> {
         let settings = SshSettings::from_setup(setup)?;
         let program = agent_program(settings.agent.as_deref(), PROGRAM)?;
         let own = settings.agent.is_none();
-        Ok(Self(BackendState {
+        Ok(Self(SshState {
             agent: Arc::new(AgentProgram::new(program, own)),
             settings: Arc::new(settings),
             cx: setup.cx.clone(),

@@ -16,7 +16,7 @@ use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::SshSettings;
-use crate::connect::Machine;
+use crate::connect::RemoteMachine;
 use crate::explain::FailureKind;
 
 /// How long the end of a session waits for a connection that is lost.
@@ -28,7 +28,7 @@ const READY: Duration = Duration::from_secs(20);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
-pub(crate) struct BackendState {
+pub(crate) struct SshState {
     pub(crate) settings: Arc<SshSettings>,
     pub(crate) agent: Arc<AgentProgram>,
     /// Of the instance: logs what no call is there for.
@@ -43,7 +43,7 @@ pub(crate) struct SshSession {
     /// On the remote machine.
     remote_dir: String,
     env: Vec<(String, String)>,
-    machine: Arc<Machine>,
+    machine: Arc<RemoteMachine>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<Option<Arc<RelayedAgent>>>>,
     /// Whether something was begun over there.
@@ -51,7 +51,7 @@ pub(crate) struct SshSession {
 }
 
 impl SshSession {
-    pub(crate) fn new(working_dir: &Path, request: ExecutorInit, world: &BackendState) -> Self {
+    pub(crate) fn new(working_dir: &Path, request: ExecutorInit, world: &SshState) -> Self {
         let settings = Arc::clone(&world.settings);
         // Nobody else knows its name before it is there, and it belongs to this user alone.
         let name = uuid::Uuid::new_v4().simple();
@@ -65,7 +65,12 @@ impl SshSession {
             working_dir: working_dir.to_owned(),
             remote_dir: remote_dir.unwrap_or_else(|| format!("{dir}/{WORK}")),
             env: env.into_iter().collect(),
-            machine: Arc::new(Machine::new(world, dir, request.skills, Arc::clone(&calls))),
+            machine: Arc::new(RemoteMachine::new(
+                world,
+                dir,
+                request.skills,
+                Arc::clone(&calls),
+            )),
             calls,
             slot: Arc::default(),
             begun: AtomicBool::new(false),

@@ -9,11 +9,11 @@ use syn::spanned::Spanned as _;
 use syn::{Attribute, Error, Ident, LitStr, Result, ReturnType, Type};
 
 use crate::marks::{self, Mark, SkillOptions, ToolMark};
-use crate::parse::{Block, Function, Item, Parameter};
+use crate::parse::{ImplBlock, Item, MethodItem, Parameter};
 
 /// The attribute's work.
 pub(crate) fn expand(options: TokenStream, block: &TokenStream) -> TokenStream {
-    let mut block: Block = match syn::parse2(block.clone()) {
+    let mut block: ImplBlock = match syn::parse2(block.clone()) {
         Ok(parsed) => parsed,
         // Nothing is left out because of a mistake of the attribute's.
         Err(error) => {
@@ -22,7 +22,7 @@ pub(crate) fn expand(options: TokenStream, block: &TokenStream) -> TokenStream {
         }
     };
     let builder = builder(options, &mut block);
-    let Block {
+    let ImplBlock {
         attributes,
         of,
         items,
@@ -59,7 +59,7 @@ impl Mistakes {
 }
 
 /// The `impl` with the function that builds the skill. Takes what is the attribute's out of the block.
-fn builder(options: TokenStream, block: &mut Block) -> Result<TokenStream> {
+fn builder(options: TokenStream, block: &mut ImplBlock) -> Result<TokenStream> {
     let mut mistakes = Mistakes::default();
     let options: SkillOptions = mistakes.take(syn::parse2(options)).unwrap_or_default();
     let description = marks::docs(&block.attributes);
@@ -163,7 +163,7 @@ fn assembled(
 }
 
 /// Conditions under which a function is there, and so under which it is registered.
-fn conditions(function: &Function) -> Vec<&Attribute> {
+fn conditions(function: &MethodItem) -> Vec<&Attribute> {
     function
         .attributes
         .iter()
@@ -172,7 +172,7 @@ fn conditions(function: &Function) -> Vec<&Attribute> {
 }
 
 /// A function that makes the state: of nothing or of a `&Setup`, and either the type or a result of it.
-fn creation(function: &Function) -> Result<TokenStream> {
+fn creation(function: &MethodItem) -> Result<TokenStream> {
     if let Some(receiver) = &function.receiver {
         return Err(Error::new(
             receiver.tokens.span(),
@@ -207,7 +207,7 @@ fn creation(function: &Function) -> Result<TokenStream> {
 }
 
 /// What no marked function may be.
-fn ordinary(function: &Function) -> Result<()> {
+fn ordinary(function: &MethodItem) -> Result<()> {
     if let Some(word) = function.is_async {
         return Err(Error::new(
             word.span,
@@ -224,7 +224,7 @@ fn ordinary(function: &Function) -> Result<()> {
 }
 
 /// What every function takes that a model calls.
-fn callable(function: &Function) -> Result<()> {
+fn callable(function: &MethodItem) -> Result<()> {
     ordinary(function)?;
     match &function.receiver {
         Some(receiver) if receiver.is_shared => Ok(()),
@@ -254,7 +254,7 @@ fn is_context(parameter: &Parameter) -> bool {
 }
 
 /// The context, where a function takes it, and the rest.
-fn parameters(function: &mut Function) -> (TokenStream, &mut [Parameter]) {
+fn parameters(function: &mut MethodItem) -> (TokenStream, &mut [Parameter]) {
     let name = function
         .parameters
         .first()
@@ -270,7 +270,7 @@ fn parameters(function: &mut Function) -> (TokenStream, &mut [Parameter]) {
 
 /// The registration of a callback of the skill's own grammar, and its name.
 fn callback_of(
-    function: &mut Function,
+    function: &mut MethodItem,
     word: &Ident,
     words: Option<LitStr>,
 ) -> Result<(String, TokenStream)> {
@@ -331,7 +331,7 @@ fn run(call: &TokenStream, output: &ReturnType, name: &Ident) -> TokenStream {
 }
 
 /// The registration of a tool, and its name.
-fn tool_of(function: &mut Function, tool: &ToolMark) -> Result<(String, TokenStream)> {
+fn tool_of(function: &mut MethodItem, tool: &ToolMark) -> Result<(String, TokenStream)> {
     callable(function)?;
     let own = function.name.to_string();
     let own = own.strip_prefix("r#").unwrap_or(&own).to_owned();
@@ -384,9 +384,9 @@ fn tool_of(function: &mut Function, tool: &ToolMark) -> Result<(String, TokenStr
 
 /// The type of a tool's arguments with its declaration where it has none, and how the function gets
 /// them.
-type Arguments = ((TokenStream, TokenStream), TokenStream);
+type ArgumentsCode = ((TokenStream, TokenStream), TokenStream);
 
-fn arguments(name: &Ident, parameters: &mut [Parameter]) -> Result<Arguments> {
+fn arguments(name: &Ident, parameters: &mut [Parameter]) -> Result<ArgumentsCode> {
     if let [only] = parameters {
         let whole = |attribute: &Attribute| attribute.path().is_ident("arguments");
         if only.attributes.iter().any(whole) {

@@ -15,32 +15,32 @@ use syn::{
 use syn::{braced, parenthesized};
 
 /// An `impl` block of a type.
-pub(crate) struct Block {
+pub(crate) struct ImplBlock {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) of: Type,
     pub(crate) items: Vec<Item>,
 }
 
 pub(crate) enum Item {
-    Function(Box<Function>),
+    Function(Box<MethodItem>),
     Other(TokenStream),
 }
 
-pub(crate) struct Function {
+pub(crate) struct MethodItem {
     pub(crate) attributes: Vec<Attribute>,
     /// Its visibility, and `const`, `async` and the like.
     before: TokenStream,
     pub(crate) is_async: Option<Token![async]>,
     pub(crate) name: Ident,
     pub(crate) generics: Generics,
-    pub(crate) receiver: Option<Receiver>,
+    pub(crate) receiver: Option<SelfParameter>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) output: ReturnType,
     bounds: Option<WhereClause>,
     body: TokenTree,
 }
 
-pub(crate) struct Receiver {
+pub(crate) struct SelfParameter {
     pub(crate) tokens: TokenStream,
     /// It is `&self`.
     pub(crate) is_shared: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Parameter {
     pub(crate) of: Type,
 }
 
-impl Parse for Block {
+impl Parse for ImplBlock {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let attributes = Attribute::parse_outer(input)?;
         if !input.peek(Token![impl]) {
@@ -145,7 +145,7 @@ fn other(input: ParseStream<'_>) -> Result<TokenStream> {
     Ok(tokens)
 }
 
-impl Parse for Function {
+impl Parse for MethodItem {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let attributes = Attribute::parse_outer(input)?;
         let mut before = input.parse::<Visibility>()?.into_token_stream();
@@ -197,7 +197,7 @@ fn is_receiver(input: ParseStream<'_>) -> bool {
     ahead.peek(Token![self])
 }
 
-impl Parse for Receiver {
+impl Parse for SelfParameter {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut tokens = TokenStream::new();
         let mut words = Vec::new();
@@ -245,7 +245,7 @@ impl Parse for Parameter {
     }
 }
 
-impl ToTokens for Function {
+impl ToTokens for MethodItem {
     /// The function as it stands, without what is the attribute's.
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let Self {

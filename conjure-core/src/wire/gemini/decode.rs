@@ -44,7 +44,7 @@ struct GeminiChunk<'a, P> {
 #[derive(Default)]
 struct ReplyCandidate<'a, P> {
     index: Option<Count>,
-    content: Option<Said<P>>,
+    content: Option<CandidateContent<P>>,
     finish_reason: Loose<'a>,
     finish_message: Loose<'a>,
     grounding_metadata: Option<&'a RawValue>,
@@ -53,7 +53,7 @@ struct ReplyCandidate<'a, P> {
 }
 
 #[derive(Default)]
-struct Said<P> {
+struct CandidateContent<P> {
     parts: Few<P>,
 }
 
@@ -86,7 +86,7 @@ impl<'de, P: Fill<'de>> FieldReader<'de> for ReplyCandidate<'de, P> {
     }
 }
 
-impl<'de, P: Fill<'de>> FieldReader<'de> for Said<P> {
+impl<'de, P: Fill<'de>> FieldReader<'de> for CandidateContent<P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "parts" => into(&mut self.parts, map),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::Finding;
+use super::HealthFinding;
 use conjure_runtime::Host;
 
 /// The backend that needs one.
@@ -15,18 +15,18 @@ const BACKEND: &str = "docker";
 const PATIENCE: Duration = Duration::from_secs(3);
 const PING: &[u8] = b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n";
 
-pub(super) async fn look(host: &Host) -> Vec<Finding> {
+pub(super) async fn look(host: &Host) -> Vec<HealthFinding> {
     if host.registry().snapshot().get(BACKEND).is_none() {
         return Vec::new();
     }
-    let finding = Finding::well("engine", "containers", "");
+    let finding = HealthFinding::well("engine", "containers", "");
     let addresses = addresses();
     let mut tried = Vec::new();
     for address in &addresses {
         match tokio::time::timeout(PATIENCE, ping(address)).await {
             Ok(Ok(())) => {
                 let found = format!("an engine answers at {address}");
-                return vec![Finding { found, ..finding }];
+                return vec![HealthFinding { found, ..finding }];
             }
             Ok(Err(error)) => tried.push(format!("{address}: {error}")),
             Err(_) => tried.push(format!("{address}: no answer in {} s", PATIENCE.as_secs())),

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use conjure_config::fs;
 
-use super::Finding;
+use super::HealthFinding;
 
 /// Mounts and much else: the number of `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u32 = 21;
 
 /// Looks at all of it.
-pub(super) fn look() -> Vec<Finding> {
+pub(super) fn look() -> Vec<HealthFinding> {
     let mut findings = vec![confinement()];
     if cfg!(target_os = "linux") {
         findings.push(UserNamespaces::read(Path::new("/proc")).judge());
@@ -20,14 +20,14 @@ pub(super) fn look() -> Vec<Finding> {
 }
 
 /// Whether plugins in processes of their own and commands in a sandbox can be confined.
-fn confinement() -> Finding {
+fn confinement() -> HealthFinding {
     let version = conjure_plugins::landlock_version();
     let version = version.map_or_else(
         || "no Landlock".to_owned(),
         |version| format!("Landlock {version}"),
     );
     let whole = format!("{version} and seccomp, whole");
-    let finding = Finding::well("worker", "confinement", whole);
+    let finding = HealthFinding::well("worker", "confinement", whole);
     let gaps = match conjure_plugins::confinement_gaps() {
         Ok(gaps) => gaps,
         Err(error) => return finding.note(error.to_string(), ""),
@@ -85,10 +85,10 @@ impl UserNamespaces {
         }
     }
 
-    fn judge(&self) -> Finding {
-        let finding = Finding::well("sandbox", "user namespaces", "this user may make them");
+    fn judge(&self) -> HealthFinding {
+        let finding = HealthFinding::well("sandbox", "user namespaces", "this user may make them");
         if self.may_mount {
-            return Finding {
+            return HealthFinding {
                 found: "not needed: the host may mount as it is".to_owned(),
                 ..finding
             };
@@ -127,7 +127,7 @@ mod tests {
     use crate::diagnosis::Health;
 
     /// What is said of a system with these settings.
-    fn of(capabilities: &str, settings: &[(&str, &str)]) -> Finding {
+    fn of(capabilities: &str, settings: &[(&str, &str)]) -> HealthFinding {
         let proc = tempfile::tempdir().unwrap();
         let status = format!("Name:\tconjure\nCapEff:\t{capabilities}\nSeccomp:\t0\n");
         for (name, text) in settings.iter().chain(&[("../self/status", &*status)]) {

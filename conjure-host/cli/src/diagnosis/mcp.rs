@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Finding;
+use super::HealthFinding;
 use conjure_config::BackendSpec;
 use conjure_runtime::Host;
 use conjure_store::{Store, StoreError};
@@ -16,11 +16,11 @@ const BACKEND: &str = "mcp";
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 200;
 
-pub(super) async fn look(host: &Host, store: &Store) -> Vec<Finding> {
+pub(super) async fn look(host: &Host, store: &Store) -> Vec<HealthFinding> {
     let all = match servers(store).await {
         Ok(all) => all,
         Err(error) => {
-            let finding = Finding::well("mcp", "all", "");
+            let finding = HealthFinding::well("mcp", "all", "");
             return vec![finding.ill(error.to_string(), "")];
         }
     };
@@ -28,7 +28,7 @@ pub(super) async fn look(host: &Host, store: &Store) -> Vec<Finding> {
         return Vec::new();
     }
     if host.registry().snapshot().get(BACKEND).is_none() {
-        let finding = Finding::well("mcp", "all", "");
+        let finding = HealthFinding::well("mcp", "all", "");
         return vec![finding.ill(
             "no plugin `mcp` is loaded, which MCP servers run under",
             "put it into a plugin directory; `conjure plugin list` shows them",
@@ -70,8 +70,8 @@ async fn servers(store: &Store) -> Result<BTreeMap<String, Value>, StoreError> {
     Ok(all)
 }
 
-async fn one(host: &Host, name: String, settings: Value) -> Finding {
-    let finding = Finding::well("mcp", &name, "");
+async fn one(host: &Host, name: String, settings: Value) -> HealthFinding {
+    let finding = HealthFinding::well("mcp", &name, "");
     let mut servers = Map::new();
     servers.insert("it".to_owned(), settings);
     let backend = BackendSpec {
@@ -98,7 +98,7 @@ async fn one(host: &Host, name: String, settings: Value) -> Finding {
                 .get("tools")
                 .and_then(Value::as_u64)
                 .unwrap_or_default();
-            Finding {
+            HealthFinding {
                 found: format!("ready, {tools} tools"),
                 ..finding
             }

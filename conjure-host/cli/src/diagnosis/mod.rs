@@ -14,7 +14,7 @@ use conjure_store::Store;
 
 /// What is known of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct HealthFinding {
     /// What kind of thing: `database`, `auth`, `session`, `plugin`, `worker`, `sandbox`,
     /// `engine`, `mcp`.
     pub(crate) area: &'static str,
@@ -41,7 +41,7 @@ pub(crate) enum Health {
     Ill,
 }
 
-impl Finding {
+impl HealthFinding {
     fn well(area: &'static str, subject: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             area,
@@ -71,7 +71,7 @@ impl Finding {
 }
 
 /// Looks at everything. Starts MCP servers, and changes nothing.
-pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<Finding> {
+pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<HealthFinding> {
     let mut findings = database(store).await;
     findings.extend(keys(auths).await);
     findings.extend(sessions::look(host, store).await);
@@ -82,15 +82,15 @@ pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<Fi
     findings
 }
 
-async fn database(store: &Store) -> Vec<Finding> {
-    let finding = Finding::well("database", "check", "");
+async fn database(store: &Store) -> Vec<HealthFinding> {
+    let finding = HealthFinding::well("database", "check", "");
     let finding = match store.check().await {
         Ok(check) if check.is_sound() => {
             let found = format!(
                 "sound: {} threads, {} entries, {} events",
                 check.threads, check.entries, check.events
             );
-            Finding { found, ..finding }
+            HealthFinding { found, ..finding }
         }
         Ok(check) => finding.ill(
             check.problems.join("; "),
@@ -106,18 +106,18 @@ async fn database(store: &Store) -> Vec<Finding> {
 }
 
 /// Whether every saved auth can be read.
-async fn keys(auths: &Auths) -> Vec<Finding> {
+async fn keys(auths: &Auths) -> Vec<HealthFinding> {
     let saved = match auths.list().await {
         Ok(saved) => saved,
         Err(error) => {
-            let finding = Finding::well("auth", "all", "");
+            let finding = HealthFinding::well("auth", "all", "");
             return vec![finding.ill(error.to_string(), "")];
         }
     };
     let mut findings = Vec::new();
     for auth in saved {
         let name = auth.full_name().to_string();
-        let finding = Finding::well("auth", &name, "can be read");
+        let finding = HealthFinding::well("auth", &name, "can be read");
         findings.push(match auths.open_one(auth).await {
             Ok(_) => finding,
             // It says itself what to do.
@@ -127,15 +127,15 @@ async fn keys(auths: &Auths) -> Vec<Finding> {
     findings
 }
 
-fn plugins(host: &Host) -> Vec<Finding> {
+fn plugins(host: &Host) -> Vec<HealthFinding> {
     let snapshot = host.registry().snapshot();
     let loaded = snapshot.plugins().iter().map(|plugin| {
         let manifest = plugin.manifest();
         let found = format!("{} {}, loaded", manifest.kind, manifest.version);
-        Finding::well("plugin", &manifest.name, found)
+        HealthFinding::well("plugin", &manifest.name, found)
     });
     let failed = snapshot.failed().iter().map(|failed| {
-        let finding = Finding::well("plugin", failed.path.display().to_string(), "");
+        let finding = HealthFinding::well("plugin", failed.path.display().to_string(), "");
         finding.ill(
             failed.reason.to_string(),
             format!("conjure plugin check {}", failed.path.display()),

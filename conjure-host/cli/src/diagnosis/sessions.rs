@@ -1,20 +1,20 @@
 //! Sessions that could not be opened.
 
-use super::Finding;
+use super::HealthFinding;
 use conjure_runtime::Host;
 use conjure_store::{SavedAuth, SavedSession, Store, StoreError};
 
 /// Sessions that are read at once.
 const PAGE: u64 = 200;
 
-pub(super) async fn look(host: &Host, store: &Store) -> Vec<Finding> {
+pub(super) async fn look(host: &Host, store: &Store) -> Vec<HealthFinding> {
     let mut findings = Vec::new();
     let mut after: Option<String> = None;
     loop {
         let page = match store.sessions(after.as_deref(), PAGE).await {
             Ok(page) => page,
             Err(error) => {
-                let finding = Finding::well("session", "all", "");
+                let finding = HealthFinding::well("session", "all", "");
                 findings.push(finding.ill(error.to_string(), ""));
                 return findings;
             }
@@ -29,10 +29,10 @@ pub(super) async fn look(host: &Host, store: &Store) -> Vec<Finding> {
     }
 }
 
-async fn one(host: &Host, store: &Store, session: &SavedSession) -> Finding {
+async fn one(host: &Host, store: &Store, session: &SavedSession) -> HealthFinding {
     let name = session.name.clone().unwrap_or_else(|| session.id.clone());
     let set = |option: &str| format!("conjure session set {name} {option}");
-    let finding = Finding::well("session", &name, "");
+    let finding = HealthFinding::well("session", &name, "");
     let auth = match store.auth(&session.auth_id).await {
         Ok(auth) => auth,
         Err(StoreError::NotFound { .. }) => {
@@ -63,7 +63,7 @@ async fn one(host: &Host, store: &Store, session: &SavedSession) -> Finding {
     }
     match wrong(host, session, &auth) {
         Some(why) => finding.ill(why, set("--tools FILE")),
-        None => Finding {
+        None => HealthFinding {
             found: format!("{} / {}", auth.provider, session.model_id),
             ..finding
         },

@@ -48,7 +48,7 @@ pub(crate) struct PluginDevArgs {
 }
 
 /// One round that came to its end.
-enum Round {
+enum DevRound {
     /// The plugin is there.
     Live(LiveRound),
     /// It is not, and what was there before still is.
@@ -154,7 +154,7 @@ impl Author<'_> {
                 round = Box::pin(self.live(built, &state, first)) => round?,
             };
             self.report(&round);
-            if let Round::Live(live) = &round {
+            if let DevRound::Live(live) = &round {
                 let walked = tokio::select! {
                     biased;
                     _ = signals.next() => return Ok(()),
@@ -195,8 +195,8 @@ impl Author<'_> {
         (built, took): (Result<BuiltPlugin, String>, Duration),
         state: &SourceState,
         first: bool,
-    ) -> Result<Round, CliError> {
-        let failed = |stage, said| Ok(Round::Failed { stage, said });
+    ) -> Result<DevRound, CliError> {
+        let failed = |stage, said| Ok(DevRound::Failed { stage, said });
         let built = match built {
             Ok(built) => built,
             Err(said) => return failed("build", said),
@@ -226,7 +226,7 @@ impl Author<'_> {
         if let Err(reason) = self.place.put(self.global, file).await? {
             return failed("load", reason);
         }
-        Ok(Round::Live(LiveRound {
+        Ok(DevRound::Live(LiveRound {
             plugin: format!("{name} {version}"),
             built: took,
             checked,
@@ -269,13 +269,13 @@ impl Author<'_> {
         }
     }
 
-    fn report(&self, round: &Round) {
+    fn report(&self, round: &DevRound) {
         if self.global.json {
             output::json_line(&self.round_json(round));
             return;
         }
         match round {
-            Round::Live(live) => {
+            DevRound::Live(live) => {
                 if !live.compiler.is_empty() {
                     output::line(output::clean(&live.compiler));
                 }
@@ -300,7 +300,7 @@ impl Author<'_> {
                     words(live.put),
                 ));
             }
-            Round::Failed { stage, said } => {
+            DevRound::Failed { stage, said } => {
                 output::line(output::clean(said));
                 let what = match *stage {
                     "build" => "does not build",
@@ -315,16 +315,16 @@ impl Author<'_> {
         }
     }
 
-    fn round_json(&self, round: &Round) -> Value {
+    fn round_json(&self, round: &DevRound) -> Value {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         match round {
-            Round::Live(live) => json!({
+            DevRound::Live(live) => json!({
                 "type": "round", "ok": true, "plugin": live.plugin,
                 "build_ms": ms(live.built), "check_ms": ms(live.checked), "load_ms": ms(live.put),
                 "since_saved_ms": live.since_saved.map(ms),
                 "warnings": live.warnings, "compiler": live.compiler,
             }),
-            Round::Failed { stage, said } => json!({
+            DevRound::Failed { stage, said } => json!({
                 "type": "round", "ok": false, "stage": stage, "said": said,
             }),
         }

@@ -11,19 +11,19 @@ use maud::html;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::address::ConversationAddress;
 use super::figures;
-use super::place::Place;
 use super::question;
 use super::talk::Talk;
-use crate::App;
+use crate::PageState;
 use crate::client::segment;
-use crate::failure::Failure;
+use crate::failure::PageFailure;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
 
-/// What is said.
+/// What the form of a message sends.
 #[derive(Default)]
-struct Said {
+struct MessageForm {
     text: String,
     /// The model goes on with nothing new said.
     go_on: bool,
@@ -33,7 +33,7 @@ struct Said {
     attachments: Vec<String>,
 }
 
-impl Said {
+impl MessageForm {
     fn read(sent: Vec<(String, String)>) -> Self {
         let mut said = Self::default();
         for (name, value) in sent {
@@ -64,53 +64,57 @@ impl Said {
 }
 
 pub(crate) async fn say(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(session): Path<String>,
     request: PageRequest,
     Form(sent): Form<Vec<(String, String)>>,
-) -> Result<Response, Failure> {
-    let said = Said::read(sent);
+) -> Result<Response, PageFailure> {
+    let said = MessageForm::read(sent);
     let talk = Talk::find(&app, &session, None).await?;
-    let mut place = talk.place;
+    let mut address = talk.address;
     // It goes to where the person read when they wrote it, whatever the session did meanwhile.
     let looked_at = match said.thread.is_empty() {
         true => None,
         false => Some(ThreadId::parse(&said.thread)?),
     };
-    let was_without = place.thread.is_none();
+    let was_without = address.thread.is_none();
     match looked_at {
-        Some(thread) if place.thread.as_ref() != Some(&thread) => {
-            app.manager.choose_thread(&place.session, &thread).await?;
-            place.thread = Some(thread);
+        Some(thread) if address.thread.as_ref() != Some(&thread) => {
+            app.manager.choose_thread(&address.session, &thread).await?;
+            address.thread = Some(thread);
         }
         None if was_without => {
-            let session = app.manager.start_thread(&place.session).await?;
-            place.thread = session.thread.map(|thread| thread.id);
+            let session = app.manager.start_thread(&address.session).await?;
+            address.thread = session.thread.map(|thread| thread.id);
         }
         _ => {}
     }
-    begin(&app, &place, &said.body()).await?;
+    begin(&app, &address, &said.body()).await?;
     if request.pieces && !was_without {
         return Ok(pieces(html! {}));
     }
-    Ok(go_to(&request, &here(&place)))
+    Ok(go_to(&request, &here(&address)))
 }
 
-async fn begin(app: &App, place: &Place, body: &Value) -> Result<(), Failure> {
-    let path = format!("/api/v1/sessions/{}/turns", segment(&place.session));
+async fn begin(
+    app: &PageState,
+    address: &ConversationAddress,
+    body: &Value,
+) -> Result<(), PageFailure> {
+    let path = format!("/api/v1/sessions/{}/turns", segment(&address.session));
     let _: Value = app.api.send(Method::POST, &path, body).await?;
     Ok(())
 }
 
-/// What a file is called.
+/// The query of an upload: the file's name.
 #[derive(Deserialize)]
-pub(crate) struct Named {
+pub(crate) struct UploadName {
     name: String,
 }
 
 /// A file that was handed over.
 #[derive(Deserialize)]
-struct Kept {
+struct UploadInfo {
     id: String,
     name: String,
     size: u64,
@@ -118,17 +122,17 @@ struct Kept {
 
 /// Takes a file in, which the next message attaches.
 pub(crate) async fn attach(
-    State(app): State<App>,
-    Query(named): Query<Named>,
+    State(app): State<PageState>,
+    Query(named): Query<UploadName>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let path = format!("/api/v1/uploads?name={}", segment(&named.name));
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind
         .cloned()
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let kept: Kept = app.api.hand_over(&path, kind, body).await?;
+    let kept: UploadInfo = app.api.hand_over(&path, kind, body).await?;
     let shown = html! {
         span.badge {
             input type="hidden" name="attachment" value=(kept.id);
@@ -140,92 +144,98 @@ pub(crate) async fn attach(
 }
 
 /// Where the thread is looked at.
-fn here(place: &Place) -> String {
-    match &place.thread {
-        Some(thread) => place.with_thread(thread),
-        None => place.of_session(""),
+fn here(address: &ConversationAddress) -> String {
+    match &address.thread {
+        Some(thread) => address.with_thread(thread),
+        None => address.of_session(""),
     }
 }
 
-/// What is stopped.
+/// The turn that is to be stopped.
 #[derive(Deserialize)]
-pub(crate) struct Stopped {
+pub(crate) struct StopForm {
     turn: String,
 }
 
 pub(crate) async fn stop(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(session): Path<String>,
     request: PageRequest,
-    Form(stopped): Form<Stopped>,
-) -> Result<Response, Failure> {
+    Form(stopped): Form<StopForm>,
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     app.manager
         .cancel_turn(&talk.session.id, &stopped.turn)
         .await?;
-    done(&request, &talk.place)
+    done(&request, &talk.address)
 }
 
 /// Nothing to put in place: the stream says what came of it.
-fn done(request: &PageRequest, place: &Place) -> Result<Response, Failure> {
+fn done(request: &PageRequest, address: &ConversationAddress) -> Result<Response, PageFailure> {
     match request.pieces {
         true => Ok(pieces(html! {})),
-        false => Ok(go_to(request, &here(place))),
+        false => Ok(go_to(request, &here(address))),
     }
 }
 
 pub(crate) async fn new_thread(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(session): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let session = app.manager.start_thread(&session).await?;
     let thread = session.thread.as_ref().map(|thread| thread.id.clone());
-    Ok(go_to(&request, &here(&Place::of(&session, thread))))
+    Ok(go_to(
+        &request,
+        &here(&ConversationAddress::of(&session, thread)),
+    ))
 }
 
 /// Where a fork begins.
 #[derive(Deserialize)]
-pub(crate) struct ForkedAt {
+pub(crate) struct ForkForm {
     /// The last entry that it shows; the newest where it is empty.
     at: String,
 }
 
 pub(crate) async fn fork(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
-    Form(forked): Form<ForkedAt>,
-) -> Result<Response, Failure> {
+    Form(forked): Form<ForkForm>,
+) -> Result<Response, PageFailure> {
     let upto = match forked.at.as_str() {
         "" => None,
         at => Some(at.parse::<u64>().map_err(|_| {
             let words = format!("`{at}` is no entry's number");
-            Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words)
+            PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words)
         })?),
     };
     let thread = ThreadId::parse(&thread)?;
     let session = app.manager.fork_thread(&session, &thread, upto).await?;
     let fork = session.thread.as_ref().map(|thread| thread.id.clone());
-    Ok(go_to(&request, &here(&Place::of(&session, fork))))
+    Ok(go_to(
+        &request,
+        &here(&ConversationAddress::of(&session, fork)),
+    ))
 }
 
 /// What a message becomes in a fork.
 #[derive(Deserialize)]
-pub(crate) struct Edited {
+pub(crate) struct EditForm {
     text: String,
 }
 
 /// Forks before a message, and says the changed one there.
 pub(crate) async fn edit(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread, seq)): Path<(String, String, u64)>,
     request: PageRequest,
-    Form(edited): Form<Edited>,
-) -> Result<Response, Failure> {
+    Form(edited): Form<EditForm>,
+) -> Result<Response, PageFailure> {
     if edited.text.trim().is_empty() {
         let words = "a message has a text; write one, or close the dialog";
-        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
+        return Err(PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
     }
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let thread = talk.thread()?;
@@ -241,29 +251,29 @@ pub(crate) async fn edit(
         None => app.manager.start_thread(&talk.session.id).await?,
     };
     let fork = session.thread.as_ref().map(|thread| thread.id.clone());
-    let place = Place::of(&session, fork);
-    begin(&app, &place, &json!({ "text": edited.text })).await?;
-    Ok(go_to(&request, &here(&place)))
+    let address = ConversationAddress::of(&session, fork);
+    begin(&app, &address, &json!({ "text": edited.text })).await?;
+    Ok(go_to(&request, &here(&address)))
 }
 
-/// A new name.
+/// The new name of a thread.
 #[derive(Deserialize)]
-pub(crate) struct Renamed {
+pub(crate) struct RenameForm {
     label: String,
 }
 
 pub(crate) async fn rename(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
-    Form(renamed): Form<Renamed>,
-) -> Result<Response, Failure> {
+    Form(renamed): Form<RenameForm>,
+) -> Result<Response, PageFailure> {
     let path = format!("/api/v1/threads/{}", segment(&thread));
     let body = json!({ "label": renamed.label });
     let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     if !request.pieces {
-        return Ok(go_to(&request, &here(&talk.place)));
+        return Ok(go_to(&request, &here(&talk.address)));
     }
     let tree = super::threads::tree(&app, &talk).await?;
     Ok(pieces(html! {
@@ -273,35 +283,35 @@ pub(crate) async fn rename(
 }
 
 pub(crate) async fn clear(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let path = format!("/api/v1/threads/{}/entries", segment(&thread));
     let _: Value = app.api.bare(Method::DELETE, &path).await?;
-    Ok(go_to(&request, &here(&talk.place)))
+    Ok(go_to(&request, &here(&talk.address)))
 }
 
 /// What is decided about a call.
 #[derive(Deserialize)]
-pub(crate) struct Decided {
+pub(crate) struct DecisionForm {
     decision: String,
     #[serde(default)]
     reason: String,
 }
 
 pub(crate) async fn decide(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, call)): Path<(String, String)>,
     request: PageRequest,
-    Form(decided): Form<Decided>,
-) -> Result<Response, Failure> {
+    Form(decided): Form<DecisionForm>,
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     if decided.decision != "deny" && !decided.reason.trim().is_empty() {
         let words = "a reason goes with a refusal only: nothing was decided; press “Deny”, or \
                      allow it without a reason";
-        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
+        return Err(PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
     }
     let body = match decided.decision.as_str() {
         "allow" => json!({ "decision": "allow" }),
@@ -314,20 +324,20 @@ pub(crate) async fn decide(
         segment(&call)
     );
     let () = app.api.send(Method::POST, &path, &body).await?;
-    done(&request, &talk.place)
+    done(&request, &talk.address)
 }
 
 pub(crate) async fn answer(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, question)): Path<(String, String)>,
     request: PageRequest,
     Form(sent): Form<Vec<(String, String)>>,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     let waiting = app.manager.questions(&talk.session.id).await?;
     let asked = waiting.into_iter().find(|one| one.asked.id == question);
     let asked = asked.ok_or_else(|| {
-        Failure::not_found(
+        PageFailure::not_found(
             "this question waits for nobody any more; somebody answered it, or its time was up",
         )
     })?;
@@ -342,30 +352,30 @@ pub(crate) async fn answer(
     app.manager
         .answer(&talk.session.id, &question, reply)
         .await?;
-    done(&request, &talk.place)
+    done(&request, &talk.address)
 }
 
 /// Takes a follow-up out of the queue.
 pub(crate) async fn unqueue(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, turn)): Path<(String, String)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     app.manager.cancel_turn(&talk.session.id, &turn).await?;
-    done(&request, &talk.place)
+    done(&request, &talk.address)
 }
 
 /// Says something else in its place.
 pub(crate) async fn requeue(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, turn)): Path<(String, String)>,
     request: PageRequest,
-    Form(edited): Form<Edited>,
-) -> Result<Response, Failure> {
+    Form(edited): Form<EditForm>,
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     let path = format!("/api/v1/turns/{}", segment(&turn));
     let body = json!({ "text": edited.text });
     let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
-    done(&request, &talk.place)
+    done(&request, &talk.address)
 }

@@ -7,10 +7,10 @@ use conjure_core::log::{CallEnd, NotRun};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::address::{ConversationAddress, SharedPictures, element_id};
 use super::code;
 use super::figures;
-use super::model::{Call, CallState};
-use super::place::{Place, SharedPictures, element_id};
+use super::model::{CallCard, CallProgress};
 use super::render::is_image;
 
 /// The most bytes of an output that a card shows at once.
@@ -19,9 +19,9 @@ pub(crate) const SHOWN: usize = 8 * 1024;
 pub(crate) const LIVE: usize = 64 * 1024;
 
 /// The card.
-pub(crate) fn call(place: &Place, call: &Call) -> Markup {
+pub(crate) fn call(address: &ConversationAddress, call: &CallCard) -> Markup {
     let id = element_id("call", &call.id);
-    let asks = matches!(call.state, CallState::Asks { .. });
+    let asks = matches!(call.state, CallProgress::Asks { .. });
     html! {
         div.entry.call-entry id=(id) {
             details.call id={ (id) "-card" } open[asks] {
@@ -36,33 +36,33 @@ pub(crate) fn call(place: &Place, call: &Call) -> Markup {
                     }
                 }
                 (arguments(call))
-                (output(place, call, &id))
+                (output(address, call, &id))
             }
-            @if let (CallState::Asks { reason }, false) = (&call.state, place.is_shared()) { (decision(place, call, reason, &id)) }
-            (files(place, &call.files))
+            @if let (CallProgress::Asks { reason }, false) = (&call.state, address.is_shared()) { (decision(address, call, reason, &id)) }
+            (files(address, &call.files))
         }
     }
 }
 
 /// How it is with a call, in a word.
-fn state(call: &Call) -> Markup {
+fn state(call: &CallCard) -> Markup {
     let (class, words) = match &call.state {
-        CallState::Announced => ("", "Waits"),
-        CallState::Asks { .. } => ("warn", "Asks you"),
-        CallState::Runs => ("active", "Runs"),
-        CallState::Over(CallEnd::Done) if call.is_error => ("bad", "Failed"),
-        CallState::Over(CallEnd::Done) => ("good", "Done"),
-        CallState::Over(CallEnd::Failed) => ("bad", "Failed"),
-        CallState::Over(CallEnd::Refused) => ("bad", "Not run"),
-        CallState::Over(CallEnd::Cancelled) => ("", "Cancelled"),
-        CallState::Over(CallEnd::TimedOut) => ("bad", "Timed out"),
-        CallState::Over(CallEnd::Indeterminate) => ("warn", "Unknown"),
+        CallProgress::Announced => ("", "Waits"),
+        CallProgress::Asks { .. } => ("warn", "Asks you"),
+        CallProgress::Runs => ("active", "Runs"),
+        CallProgress::Over(CallEnd::Done) if call.is_error => ("bad", "Failed"),
+        CallProgress::Over(CallEnd::Done) => ("good", "Done"),
+        CallProgress::Over(CallEnd::Failed) => ("bad", "Failed"),
+        CallProgress::Over(CallEnd::Refused) => ("bad", "Not run"),
+        CallProgress::Over(CallEnd::Cancelled) => ("", "Cancelled"),
+        CallProgress::Over(CallEnd::TimedOut) => ("bad", "Timed out"),
+        CallProgress::Over(CallEnd::Indeterminate) => ("warn", "Unknown"),
     };
     html! { span class={ "badge " (class) } { (words) } }
 }
 
 /// The first argument that says what is done, in one line.
-fn brief(call: &Call) -> String {
+fn brief(call: &CallCard) -> String {
     let Some(arguments) = call.arguments.as_object() else {
         return String::new();
     };
@@ -74,7 +74,7 @@ fn brief(call: &Call) -> String {
     clean(line).chars().take(90).collect()
 }
 
-fn arguments(call: &Call) -> Markup {
+fn arguments(call: &CallCard) -> Markup {
     let text = match &call.arguments_text {
         Some(text) => text.clone(),
         None if call.arguments.is_null() => return html! {},
@@ -91,14 +91,14 @@ fn arguments(call: &Call) -> Markup {
     }
 }
 
-fn output(place: &Place, call: &Call, id: &str) -> Markup {
-    let is_over = matches!(call.state, CallState::Over(_));
+fn output(address: &ConversationAddress, call: &CallCard, id: &str) -> Markup {
+    let is_over = matches!(call.state, CallProgress::Over(_));
     let text = if is_over { &call.output } else { &call.live };
     let end = text.floor_char_boundary(if is_over { SHOWN } else { LIVE });
     let (first, rest) = text.split_at(end);
     html! {
         @if let Some(reason) = &call.reason { p.hint { (not_run(reason)) } }
-        @if call.state == CallState::Over(CallEnd::Indeterminate) {
+        @if call.state == CallProgress::Over(CallEnd::Indeterminate) {
             p.hint { "It was started and its result was never seen. It is not run again by itself." }
         }
         figure.code hidden[first.is_empty() && is_over] {
@@ -108,7 +108,7 @@ fn output(place: &Place, call: &Call, id: &str) -> Markup {
             }
             pre.wrap.output id={ (id) "-live" } tabindex="0" { (clean(first)) }
         }
-        @if !rest.is_empty() && place.is_shared() {
+        @if !rest.is_empty() && address.is_shared() {
             details.rest {
                 summary { "The other " (figures::size(rest.len() as u64)) }
                 pre.wrap { (clean(rest)) }
@@ -117,7 +117,7 @@ fn output(place: &Place, call: &Call, id: &str) -> Markup {
             p.muted {
                 (figures::size(rest.len() as u64)) " more. "
                 @if let Some(seq) = call.ended_seq {
-                    a href=(place.of_thread(&format!("output/{seq}"))) data-dialog="" { "Show all" }
+                    a href=(address.of_thread(&format!("output/{seq}"))) data-dialog="" { "Show all" }
                 }
             }
         }
@@ -149,8 +149,8 @@ fn not_run(reason: &NotRun) -> String {
 
 /// The decision that a call waits for. What is written says why not: it is in a form of its own,
 /// where Enter refuses.
-fn decision(place: &Place, call: &Call, reason: &str, id: &str) -> Markup {
-    let action = place.of_session(&format!("approvals/{}", crate::client::segment(&call.id)));
+fn decision(address: &ConversationAddress, call: &CallCard, reason: &str, id: &str) -> Markup {
+    let action = address.of_session(&format!("approvals/{}", crate::client::segment(&call.id)));
     html! {
         div.ask id={ (id) "-ask" } {
             p { strong { "May it run?" } " " span.muted { (clean(reason)) } }
@@ -168,15 +168,15 @@ fn decision(place: &Place, call: &Call, reason: &str, id: &str) -> Markup {
 }
 
 /// Files, each with what it is; pictures are shown.
-pub(crate) fn files(place: &Place, files: &[ArtifactRef]) -> Markup {
-    if let Some(pictures) = &place.shared {
+pub(crate) fn files(address: &ConversationAddress, files: &[ArtifactRef]) -> Markup {
+    if let Some(pictures) = &address.shared {
         return shared_files(pictures, files);
     }
     html! {
         @if !files.is_empty() {
             ul.files {
                 @for file in files {
-                    @let url = place.file(&file.id);
+                    @let url = address.file(&file.id);
                     @let name = clean(&file.name);
                     li {
                         @if is_image(file) {
@@ -188,7 +188,7 @@ pub(crate) fn files(place: &Place, files: &[ArtifactRef]) -> Markup {
                             @if let Some(bytes) = file.size { ", " (figures::size(bytes)) }
                         }
                         @if is_text(file) {
-                            a href=(place.of_thread(&format!("file/{}", crate::client::segment(&file.id)))) data-dialog="" { "Preview" }
+                            a href=(address.of_thread(&format!("file/{}", crate::client::segment(&file.id)))) data-dialog="" { "Preview" }
                         }
                     }
                 }
@@ -234,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    fn place() -> Place {
-        Place {
+    fn address() -> ConversationAddress {
+        ConversationAddress {
             session: "s".to_owned(),
             name: "s".to_owned(),
             thread: None,
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_card_says_who_ran_what_and_shows_hostile_text_as_text() {
-        let mut one = Call::new(
+        let mut one = CallCard::new(
             "c\"1",
             "bash<script>",
             json!({ "command": "ls </pre><script>" }),
@@ -253,9 +253,9 @@ mod tests {
         one.backend = Some("local".to_owned());
         one.plugin = Some("backend-local 0.1.0".to_owned());
         one.output = "</pre><img src=x onerror=alert(1)>".to_owned();
-        one.state = CallState::Over(CallEnd::Failed);
+        one.state = CallProgress::Over(CallEnd::Failed);
         one.duration_ms = 1_200;
-        let shown = call(&place(), &one).into_string();
+        let shown = call(&address(), &one).into_string();
         for part in ["local", "backend-local 0.1.0", "1.2 s", "Failed"] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn a_call_that_asks_has_a_form_and_a_long_output_a_link() {
-        let mut one = Call::new("c1", "bash", json!({}));
-        one.state = CallState::Asks {
+        let mut one = CallCard::new("c1", "bash", json!({}));
+        one.state = CallProgress::Asks {
             reason: "ask bash".to_owned(),
         };
-        let shown = call(&place(), &one).into_string();
+        let shown = call(&address(), &one).into_string();
         assert!(shown.contains("/sessions/s/approvals/c1"), "{shown}");
         // What says why not is sent with nothing that allows.
         let forms: Vec<&str> = shown.split("<form").collect();
@@ -277,10 +277,10 @@ mod tests {
         assert_eq!(why.len(), 1, "{shown}");
         assert!(!why.iter().any(|form| form.contains("allow")), "{shown}");
         assert!(why.iter().all(|form| form.contains("deny")), "{shown}");
-        one.state = CallState::Over(CallEnd::Done);
+        one.state = CallProgress::Over(CallEnd::Done);
         one.output = "é".repeat(SHOWN);
         one.ended_seq = Some(7);
-        let shown = call(&place(), &one).into_string();
+        let shown = call(&address(), &one).into_string();
         assert!(shown.contains("output/7"), "{shown}");
     }
 }

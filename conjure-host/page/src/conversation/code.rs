@@ -1,7 +1,7 @@
 //! A block of code, with what it is, its words told apart by classes, and a button that copies it.
 
 use conjure_core::foreign_text::clean;
-use conjure_highlight::{Kind, highlight, knows};
+use conjure_highlight::{CodeKind, highlight, knows};
 use maud::{Markup, html};
 
 /// Longer code is plain, in bytes: nobody reads it for its colours.
@@ -74,18 +74,18 @@ pub(crate) fn coloured(language: &str, text: &str) -> Markup {
     }
 }
 
-fn class(kind: Kind) -> Option<&'static str> {
+fn class(kind: CodeKind) -> Option<&'static str> {
     match kind {
-        Kind::Comment => Some("c-comment"),
-        Kind::Keyword => Some("c-word"),
-        Kind::String | Kind::Escape => Some("c-text"),
-        Kind::Number | Kind::Constant => Some("c-number"),
-        Kind::Function | Kind::Heading => Some("c-name"),
-        Kind::Type => Some("c-type"),
-        Kind::Tag | Kind::Attribute => Some("c-key"),
-        Kind::Inserted => Some("c-in"),
-        Kind::Deleted => Some("c-out"),
-        Kind::Plain | Kind::Variable | Kind::Operator | Kind::Punctuation => None,
+        CodeKind::Comment => Some("c-comment"),
+        CodeKind::Keyword => Some("c-word"),
+        CodeKind::String | CodeKind::Escape => Some("c-text"),
+        CodeKind::Number | CodeKind::Constant => Some("c-number"),
+        CodeKind::Function | CodeKind::Heading => Some("c-name"),
+        CodeKind::Type => Some("c-type"),
+        CodeKind::Tag | CodeKind::Attribute => Some("c-key"),
+        CodeKind::Inserted => Some("c-in"),
+        CodeKind::Deleted => Some("c-out"),
+        CodeKind::Plain | CodeKind::Variable | CodeKind::Operator | CodeKind::Punctuation => None,
     }
 }
 

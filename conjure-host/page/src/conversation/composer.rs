@@ -12,8 +12,8 @@ const SHOWN: usize = 300;
 
 /// All of it.
 pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
-    let place = &talk.place;
-    let thread = place.thread.as_ref().map(ToString::to_string);
+    let address = &talk.address;
+    let thread = address.thread.as_ref().map(ToString::to_string);
     let thread = thread.unwrap_or_default();
     let is_new = talk
         .thread
@@ -23,7 +23,7 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
         div.composer {
             (queue(talk, runs))
             (state(talk, runs, false))
-            form #composer method="post" action=(place.of_session("say")) data-swap="reset" {
+            form #composer method="post" action=(address.of_session("say")) data-swap="reset" {
                 input type="hidden" name="thread" value=(thread);
                 div.attached #attached data-clear="" {}
                 label.button.plain for="attach" title="Attach files; they can be dropped or pasted too" {
@@ -41,8 +41,8 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
 
 /// Whether a turn runs, and what can be done about it. `waits`: it waits for the person.
 pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
-    let place = &talk.place;
-    let here = place.thread.as_ref();
+    let address = &talk.address;
+    let here = address.thread.as_ref();
     html! {
         div.turn-state #turn-state {
             @match &runs.running {
@@ -51,9 +51,9 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
                         span.pulse aria-hidden="true" {}
                         span { @if waits { "Waits for you" } @else { "Works" } }
                     } @else {
-                        span { "A turn runs in " a href=(place.with_thread(&run.thread)) { "another chat" } " of this session" }
+                        span { "A turn runs in " a href=(address.with_thread(&run.thread)) { "another chat" } " of this session" }
                     }
-                    form method="post" action=(place.of_session("stop")) data-swap="" {
+                    form method="post" action=(address.of_session("stop")) data-swap="" {
                         input type="hidden" name="turn" value=(run.id);
                         button #stop { "Stop" }
                     }
@@ -63,7 +63,7 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
                         span.muted { "The session goes on in another chat. What you say here makes this one the active one." }
                     }
                     @if talk.thread.as_ref().is_some_and(|thread| thread.last_turn > 0) {
-                        form method="post" action=(place.of_session("say")) data-swap="" {
+                        form method="post" action=(address.of_session("say")) data-swap="" {
                             input type="hidden" name="thread" value=(here.map(ToString::to_string).unwrap_or_default());
                             input type="hidden" name="go_on" value="on";
                             button.plain #go-on title="The model goes on with nothing new said" { "Go on" }
@@ -92,7 +92,7 @@ fn follow_up(talk: &Talk, run: &Run) -> Markup {
         short.push('…');
     }
     let at = talk
-        .place
+        .address
         .of_session(&format!("queue/{}", segment(&run.id)));
     html! {
         li id={ "queued-" (segment(&run.id)) } {

@@ -11,10 +11,10 @@ use maud::{Markup, html};
 
 use super::talk::Talk;
 use super::threads::label;
-use crate::App;
-use crate::failure::Failure;
+use crate::PageState;
+use crate::failure::PageFailure;
 use crate::forms::{Field, show_dialog};
-use crate::layout::{Nav, View};
+use crate::layout::{Nav, PageFrame};
 use crate::request::PageRequest;
 
 /// The most bytes of a file that are previewed.
@@ -23,7 +23,7 @@ const PREVIEW: u64 = 256 * 1024;
 fn shown(request: &PageRequest, talk: &Talk, title: &str, body: &Markup) -> Response {
     show_dialog(
         request,
-        &View::new(Nav::Sessions, &talk.place.name),
+        &PageFrame::new(Nav::Sessions, &talk.address.name),
         title,
         body,
     )
@@ -31,10 +31,10 @@ fn shown(request: &PageRequest, talk: &Talk, title: &str, body: &Markup) -> Resp
 
 /// Asks whether the chat is to be cleared.
 pub(crate) async fn clear(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let thread = talk.thread()?;
     let keeping = app.manager.store().forks_keeping(&thread.id).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn clear(
             p { "These forks go on showing what they share with it:" }
             ul { @for fork in &keeping { li { (label(fork)) } } }
         }
-        form method="post" action=(talk.place.of_thread("clear")) data-swap="close" {
+        form method="post" action=(talk.address.of_thread("clear")) data-swap="close" {
             div.row {
                 button.danger #clear-yes { "Clear it" }
                 button.plain #clear-no type="button" data-close="" { "Keep it" }
@@ -56,16 +56,16 @@ pub(crate) async fn clear(
 
 /// A message of the person's, to be said otherwise in a fork.
 pub(crate) async fn edit(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread, seq)): Path<(String, String, u64)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let entry = entry(&app, &talk.thread()?.id, seq).await?;
     let EntryBody::Message { message } = &entry.body else {
-        return Err(Failure::not_found(format!("entry {seq} is no message")));
+        return Err(PageFailure::not_found(format!("entry {seq} is no message")));
     };
-    let at = talk.place.of_thread(&format!("edit/{seq}"));
+    let at = talk.address.of_thread(&format!("edit/{seq}"));
     let files = files_of(message);
     let body = html! {
         form method="post" action=(at) data-swap="close" {
@@ -83,10 +83,10 @@ pub(crate) async fn edit(
 
 /// A follow-up that waits.
 pub(crate) async fn queued(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, turn)): Path<(String, String)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     let run = app.manager.run(&turn).await?;
     let text = run.message.as_ref().map(Message::text).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(crate) async fn queued(
     let field = if files == 0 { field.required() } else { field };
     let field = field.textarea(6, &text);
     let at = talk
-        .place
+        .address
         .of_session(&format!("queue/{}", crate::client::segment(&turn)));
     let body = html! {
         form method="post" action=(at) data-swap="close" {
@@ -115,14 +115,14 @@ pub(crate) async fn queued(
 
 /// All of what a call gave back.
 pub(crate) async fn output(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread, seq)): Path<(String, String, u64)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let entry = entry(&app, &talk.thread()?.id, seq).await?;
     let EntryBody::CallEnded { output, .. } = &entry.body else {
-        return Err(Failure::not_found(format!("entry {seq} is no result")));
+        return Err(PageFailure::not_found(format!("entry {seq} is no result")));
     };
     let text = output.joined_text();
     let body = html! {
@@ -136,12 +136,12 @@ pub(crate) async fn output(
 
 /// The beginning of a file, as text.
 pub(crate) async fn file(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread, file)): Path<(String, String, String)>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let url = talk.place.file(&file);
+    let url = talk.address.file(&file);
     let (bytes, is_cut) = app.api.beginning(&url, PREVIEW).await?;
     let text = String::from_utf8_lossy(&bytes);
     let body = html! {
@@ -168,20 +168,20 @@ fn counted(files: usize) -> String {
     }
 }
 
-async fn entry(app: &App, thread: &ThreadId, seq: u64) -> Result<Entry, Failure> {
+async fn entry(app: &PageState, thread: &ThreadId, seq: u64) -> Result<Entry, PageFailure> {
     let store = app.manager.store();
     let window = Window::After(seq.saturating_sub(1));
     let page = store.entries(thread, window, 1).await?;
     let found = page.entries.into_iter().find(|entry| entry.seq == seq);
-    found.ok_or_else(|| Failure::not_found(format!("the thread shows no entry {seq}")))
+    found.ok_or_else(|| PageFailure::not_found(format!("the thread shows no entry {seq}")))
 }
 
 /// The entry before the turn that an entry is in; nothing where the thread shows none before it.
 pub(crate) async fn before_turn(
-    app: &App,
+    app: &PageState,
     thread: &ThreadId,
     seq: u64,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<u64>, PageFailure> {
     let store = app.manager.store();
     let mut before = seq.saturating_add(1);
     loop {

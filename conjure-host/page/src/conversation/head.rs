@@ -8,32 +8,32 @@ use maud::{Markup, html};
 use super::figures;
 use super::talk::Talk;
 use super::threads::label;
-use crate::App;
+use crate::PageState;
 
 /// Over how many of the newest turns averages roll.
 const ROLLING: u64 = 10;
 
 /// All of it but the strip.
 pub(crate) fn head(talk: &Talk) -> Markup {
-    let place = &talk.place;
+    let address = &talk.address;
     html! {
         header.talk {
             div.title {
-                p.crumb { a href=(place.of_session("")) { (clean(&place.name)) } }
+                p.crumb { a href=(address.of_session("")) { (clean(&address.name)) } }
                 (title(talk))
             }
             div.row {
                 div.split {
-                    form method="post" action=(place.of_session("threads/new")) data-swap="" {
+                    form method="post" action=(address.of_session("threads/new")) data-swap="" {
                         button #new-chat data-key="g n" { "Start New Chat" }
                     }
                     details.menu #chat-menu {
                         summary.button #chat-more aria-label="More about this chat" { "▾" }
                         div {
-                            @if place.thread.is_some() {
-                                a.button #clear-chat href=(place.of_thread("clear")) data-dialog="" { "Clear Current Chat…" }
+                            @if address.thread.is_some() {
+                                a.button #clear-chat href=(address.of_thread("clear")) data-dialog="" { "Clear Current Chat…" }
                                 button #fork-chat form="fork-form" name="at" value="" { "Fork this chat" }
-                                @if let Some(thread) = &place.thread {
+                                @if let Some(thread) = &address.thread {
                                     a.button #export-chat href={ "/api/v1/threads/" (thread) "/export" } download={ (thread) ".jsonl" } { "Export" }
                                     a.button #share-chat href={ "/api/v1/threads/" (thread) "/export/html" } download="" { "Save as HTML" }
                                 }
@@ -41,8 +41,8 @@ pub(crate) fn head(talk: &Talk) -> Markup {
                         }
                     }
                 }
-                a.button #config href=(place.of_session("config")) data-dialog="" { "Config" }
-                a.button #routes href=(place.of_session("routes")) { "Routes" }
+                a.button #config href=(address.of_session("config")) data-dialog="" { "Config" }
+                a.button #routes href=(address.of_session("routes")) { "Routes" }
             }
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn title(talk: &Talk) -> Markup {
                 h1 #thread-label { (label(thread)) }
                 button.plain #rename type="button" data-toggle="label-shown rename-form" aria-label="Rename" title="Rename" { "✎" }
             }
-            form #rename-form hidden method="post" action=(talk.place.of_thread("rename"))
+            form #rename-form hidden method="post" action=(talk.address.of_thread("rename"))
                 data-swap="" data-escape="label-shown rename-form" {
                 input #rename-label name="label" value=(thread.label) maxlength="200" required aria-label="Name of this chat" autocomplete="off";
             }
@@ -68,9 +68,9 @@ pub(crate) fn title(talk: &Talk) -> Markup {
 }
 
 /// The strip.
-pub(crate) async fn strip(app: &App, talk: &Talk) -> Result<Markup, StoreError> {
+pub(crate) async fn strip(app: &PageState, talk: &Talk) -> Result<Markup, StoreError> {
     let session = &talk.session;
-    let runs = match &talk.place.thread {
+    let runs = match &talk.address.thread {
         Some(thread) => {
             let store = app.manager.store();
             store.runs(RunsOf::Thread(thread), None, ROLLING).await?

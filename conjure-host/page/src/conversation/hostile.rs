@@ -5,8 +5,8 @@ use conjure_core::log::{CallEnd, Entry, EntryBody, TableChange, TurnOutcome};
 use maud::Markup;
 use serde_json::json;
 
-use super::model::{self, Call, CallState};
-use super::place::Place;
+use super::address::ConversationAddress;
+use super::model::{self, CallCard, CallProgress};
 use super::{card, code, markdown, question, render};
 
 /// Elements that the page is made of.
@@ -187,8 +187,8 @@ fn cases() -> Vec<String> {
     cases
 }
 
-fn place() -> Place {
-    Place {
+fn address() -> ConversationAddress {
+    ConversationAddress {
         session: "s".to_owned(),
         name: "s".to_owned(),
         thread: None,
@@ -218,16 +218,16 @@ fn everywhere(words: &str) -> Vec<(&'static str, String)> {
         media_type: "image/png".to_owned(),
         ..file.clone()
     };
-    let mut call = Call::new(words, words, json!({ words: words, "command": words }));
+    let mut call = CallCard::new(words, words, json!({ words: words, "command": words }));
     call.backend = Some(owned());
     call.plugin = Some(owned());
     call.output = owned();
     call.files = vec![file.clone(), image];
-    call.state = CallState::Over(CallEnd::Failed);
+    call.state = CallProgress::Over(CallEnd::Failed);
     let mut asks = call.clone();
-    asks.state = CallState::Asks { reason: owned() };
+    asks.state = CallProgress::Asks { reason: owned() };
     let mut runs = call.clone();
-    runs.state = CallState::Runs;
+    runs.state = CallProgress::Runs;
     runs.live = owned();
     runs.arguments_text = Some(owned());
     let message = |role| {
@@ -294,16 +294,16 @@ fn everywhere(words: &str) -> Vec<(&'static str, String)> {
         } })),
         url: Some(owned()),
     };
-    let place = place();
+    let address = address();
     let shown: [(&str, Markup); 9] = [
         ("markdown", markdown::render(words)),
         ("code", code::block(words, words)),
-        ("entries", render::items(&place, &model::items(&entries))),
-        ("card", card::call(&place, &call)),
-        ("card that asks", card::call(&place, &asks)),
-        ("card that runs", card::call(&place, &runs)),
+        ("entries", render::items(&address, &model::items(&entries))),
+        ("card", card::call(&address, &call)),
+        ("card that asks", card::call(&address, &asks)),
+        ("card that runs", card::call(&address, &runs)),
         ("thoughts", render::reasoning("r1", words, true)),
-        ("question", question::form(&place, &asked)),
+        ("question", question::form(&address, &asked)),
         ("error", render::error(words, words)),
     ];
     shown

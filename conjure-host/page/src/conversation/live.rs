@@ -11,10 +11,10 @@ use conjure_core::log::CallEnd;
 use conjure_runtime::uploads;
 use maud::{Markup, html};
 
+use super::address::{ConversationAddress, element_id};
 use super::card;
 use super::live_text::LiveText;
-use super::model::{Call, CallState};
-use super::place::{Place, element_id};
+use super::model::{CallCard, CallProgress};
 use super::question;
 use super::render;
 use crate::respond::{Swap, piece};
@@ -25,21 +25,21 @@ const ITEMS: &str = "live-items";
 /// A turn that runs.
 #[derive(Debug, Default)]
 pub(crate) struct LiveTurn {
-    items: Vec<Live>,
+    items: Vec<LiveItem>,
     /// The model that answers.
     model: String,
 }
 
 /// A piece of it, with how much of it is in the page.
 #[derive(Debug)]
-struct Live {
-    shown: LiveShown,
+struct LiveItem {
+    shown: LiveContent,
     is_sent: bool,
     is_changed: bool,
 }
 
 #[derive(Debug)]
-enum LiveShown {
+enum LiveContent {
     Text(LiveText),
     Thought {
         text: String,
@@ -47,7 +47,7 @@ enum LiveShown {
         is_over: bool,
     },
     Call {
-        call: Box<Call>,
+        call: Box<CallCard>,
         /// How much of what it says is in the page.
         sent: usize,
         /// More than that is another one.
@@ -77,27 +77,27 @@ impl LiveTurn {
                 self.end_thought();
                 let model = self.model.clone();
                 match self.items.last_mut() {
-                    Some(Live {
-                        shown: LiveShown::Text(text),
+                    Some(LiveItem {
+                        shown: LiveContent::Text(text),
                         is_changed,
                         ..
                     }) => {
                         text.push(delta);
                         *is_changed = true;
                     }
-                    _ => self.add(LiveShown::Text(LiveText::new(delta, model))),
+                    _ => self.add(LiveContent::Text(LiveText::new(delta, model))),
                 }
             }
             Event::Thinking { delta } => match self.items.last_mut() {
-                Some(Live {
-                    shown: LiveShown::Thought { text, .. },
+                Some(LiveItem {
+                    shown: LiveContent::Thought { text, .. },
                     is_changed,
                     ..
                 }) => {
                     text.push_str(delta);
                     *is_changed = true;
                 }
-                _ => self.add(LiveShown::Thought {
+                _ => self.add(LiveContent::Thought {
                     text: delta.clone(),
                     sent: 0,
                     is_over: false,
@@ -106,8 +106,8 @@ impl LiveTurn {
             Event::FunctionCall { calls } => {
                 self.end_thought();
                 for call in calls {
-                    let call = Call::new(&call.id, &call.name, call.arguments.clone());
-                    self.add(LiveShown::Call {
+                    let call = CallCard::new(&call.id, &call.name, call.arguments.clone());
+                    self.add(LiveContent::Call {
                         call: Box::new(call),
                         sent: 0,
                         is_otherwise: false,
@@ -115,7 +115,7 @@ impl LiveTurn {
                 }
             }
             Event::Approval { call, reason } => self.with_call(&call.id, |call| {
-                call.state = CallState::Asks {
+                call.state = CallProgress::Asks {
                     reason: reason.clone(),
                 };
             }),
@@ -124,14 +124,14 @@ impl LiveTurn {
                 backend,
                 plugin,
             } => self.with_call(call_id, |call| {
-                call.state = CallState::Runs;
+                call.state = CallProgress::Runs;
                 call.backend = Some(backend.clone());
                 call.plugin.clone_from(plugin);
             }),
             Event::ToolOutput { call_id, chunk, .. } => self.add_output(call_id, chunk),
             Event::FunctionCallOutput(output) => self.with_call(&output.call_id, |call| {
                 let never_ran = output.backend.is_none();
-                call.state = CallState::Over(match (never_ran, output.is_error) {
+                call.state = CallProgress::Over(match (never_ran, output.is_error) {
                     (true, _) => CallEnd::Refused,
                     (false, true) => CallEnd::Failed,
                     (false, false) => CallEnd::Done,
@@ -147,16 +147,16 @@ impl LiveTurn {
                 let is_known = call_id.as_deref().is_some_and(|id| self.call(id).is_some());
                 match call_id {
                     Some(id) if is_known => self.with_call(id, |call| call.add_file(artifact)),
-                    _ => self.add(LiveShown::File(artifact.clone())),
+                    _ => self.add(LiveContent::File(artifact.clone())),
                 }
             }
-            Event::Question(asked) => self.add(LiveShown::Question {
+            Event::Question(asked) => self.add(LiveContent::Question {
                 asked: Box::new(asked.clone()),
                 over: None,
             }),
             Event::QuestionOver { id, action } => {
                 for item in &mut self.items {
-                    if let LiveShown::Question { asked, over } = &mut item.shown
+                    if let LiveContent::Question { asked, over } = &mut item.shown
                         && asked.id == *id
                     {
                         *over = Some(action.clone());
@@ -164,8 +164,8 @@ impl LiveTurn {
                     }
                 }
             }
-            Event::Notice { text } => self.add(LiveShown::Notice(text.clone())),
-            Event::Error(error) => self.add(LiveShown::Error {
+            Event::Notice { text } => self.add(LiveContent::Notice(text.clone())),
+            Event::Error(error) => self.add(LiveContent::Error {
                 kind: error.kind.clone(),
                 text: error.error.clone(),
             }),
@@ -180,7 +180,7 @@ impl LiveTurn {
     pub(crate) fn abandon(&mut self) {
         self.end_thought();
         for item in &mut self.items {
-            if let LiveShown::Call { call, .. } = &mut item.shown {
+            if let LiveContent::Call { call, .. } = &mut item.shown {
                 call.abandon();
             }
         }
@@ -189,15 +189,15 @@ impl LiveTurn {
     /// Whether it waits for a person.
     pub(crate) fn waits(&self) -> bool {
         self.items.iter().any(|item| match &item.shown {
-            LiveShown::Question { over, .. } => over.is_none(),
-            LiveShown::Call { call, .. } => matches!(call.state, CallState::Asks { .. }),
+            LiveContent::Question { over, .. } => over.is_none(),
+            LiveContent::Call { call, .. } => matches!(call.state, CallProgress::Asks { .. }),
             _ => false,
         })
     }
 
-    fn add(&mut self, shown: LiveShown) {
+    fn add(&mut self, shown: LiveContent) {
         self.end_thought();
-        self.items.push(Live {
+        self.items.push(LiveItem {
             shown,
             is_sent: false,
             is_changed: true,
@@ -210,8 +210,8 @@ impl LiveTurn {
     }
 
     fn end_thought(&mut self) {
-        if let Some(Live {
-            shown: LiveShown::Thought { is_over, .. },
+        if let Some(LiveItem {
+            shown: LiveContent::Thought { is_over, .. },
             is_changed,
             ..
         }) = self.items.last_mut()
@@ -222,16 +222,16 @@ impl LiveTurn {
         }
     }
 
-    fn call(&mut self, id: &str) -> Option<&mut Live> {
+    fn call(&mut self, id: &str) -> Option<&mut LiveItem> {
         self.items.iter_mut().rev().find(|item| match &item.shown {
-            LiveShown::Call { call, .. } => call.id == id,
+            LiveContent::Call { call, .. } => call.id == id,
             _ => false,
         })
     }
 
-    fn with_call(&mut self, id: &str, change: impl FnOnce(&mut Call)) {
+    fn with_call(&mut self, id: &str, change: impl FnOnce(&mut CallCard)) {
         if let Some(item) = self.call(id)
-            && let LiveShown::Call {
+            && let LiveContent::Call {
                 call, is_otherwise, ..
             } = &mut item.shown
         {
@@ -243,7 +243,7 @@ impl LiveTurn {
 
     fn add_output(&mut self, id: &str, chunk: &str) {
         if let Some(item) = self.call(id)
-            && let LiveShown::Call { call, .. } = &mut item.shown
+            && let LiveContent::Call { call, .. } = &mut item.shown
             && call.live.len() < card::LIVE
         {
             let room = card::LIVE - call.live.len();
@@ -258,44 +258,44 @@ impl LiveTurn {
     }
 
     /// All of it, as a page that has nothing of it needs it. What changes later is sent in pieces.
-    pub(crate) fn whole(&mut self, place: &Place) -> Markup {
+    pub(crate) fn whole(&mut self, address: &ConversationAddress) -> Markup {
         for item in &mut self.items {
             item.settle();
         }
         html! {
-            @for (at, item) in self.items.iter().enumerate() { (item.markup(place, at)) }
+            @for (at, item) in self.items.iter().enumerate() { (item.markup(address, at)) }
         }
     }
 
     /// What brings the page up to date.
-    pub(crate) fn changes(&mut self, place: &Place) -> Vec<Markup> {
+    pub(crate) fn changes(&mut self, address: &ConversationAddress) -> Vec<Markup> {
         let mut pieces = Vec::new();
         for (at, item) in self.items.iter_mut().enumerate() {
             if !std::mem::take(&mut item.is_changed) {
                 continue;
             }
             if item.is_sent {
-                item.difference(place, at, &mut pieces);
+                item.difference(address, at, &mut pieces);
             } else {
                 item.settle();
-                pieces.push(piece(Swap::Append, ITEMS, &item.markup(place, at)));
+                pieces.push(piece(Swap::Append, ITEMS, &item.markup(address, at)));
             }
         }
         pieces
     }
 }
 
-impl Live {
+impl LiveItem {
     /// All of it will be in the page.
     fn settle(&mut self) {
         self.is_sent = true;
         self.is_changed = false;
         match &mut self.shown {
-            LiveShown::Text(text) => {
+            LiveContent::Text(text) => {
                 text.settle();
             }
-            LiveShown::Thought { text, sent, .. } => *sent = text.len(),
-            LiveShown::Call {
+            LiveContent::Thought { text, sent, .. } => *sent = text.len(),
+            LiveContent::Call {
                 call,
                 sent,
                 is_otherwise,
@@ -307,32 +307,32 @@ impl Live {
         }
     }
 
-    fn markup(&self, place: &Place, at: usize) -> Markup {
+    fn markup(&self, address: &ConversationAddress, at: usize) -> Markup {
         match &self.shown {
-            LiveShown::Text(text) => text.markup(at),
-            LiveShown::Thought { text, is_over, .. } => {
+            LiveContent::Text(text) => text.markup(at),
+            LiveContent::Thought { text, is_over, .. } => {
                 render::reasoning(&format!("live-{at}"), text, !is_over)
             }
-            LiveShown::Call { call, .. } => card::call(place, call),
-            LiveShown::Question { asked, over: None } => question::form(place, asked),
-            LiveShown::Question {
+            LiveContent::Call { call, .. } => card::call(address, call),
+            LiveContent::Question { asked, over: None } => question::form(address, asked),
+            LiveContent::Question {
                 asked,
                 over: Some(action),
             } => question::over(&asked.id, action),
-            LiveShown::File(file) => html! {
-                div.entry.loose { (card::files(place, std::slice::from_ref(file))) }
+            LiveContent::File(file) => html! {
+                div.entry.loose { (card::files(address, std::slice::from_ref(file))) }
             },
-            LiveShown::Notice(text) => render::notice(text),
-            LiveShown::Error { kind, text } => render::error(kind, text),
+            LiveContent::Notice(text) => render::notice(text),
+            LiveContent::Error { kind, text } => render::error(kind, text),
         }
     }
 
-    fn difference(&mut self, place: &Place, at: usize, pieces: &mut Vec<Markup>) {
+    fn difference(&mut self, address: &ConversationAddress, at: usize, pieces: &mut Vec<Markup>) {
         match &mut self.shown {
-            LiveShown::Text(text) => {
+            LiveContent::Text(text) => {
                 text.difference(at, pieces);
             }
-            LiveShown::Thought {
+            LiveContent::Thought {
                 text,
                 sent,
                 is_over,
@@ -349,7 +349,7 @@ impl Live {
                     pieces.push(piece(Swap::Outer, &id, &whole));
                 }
             }
-            LiveShown::Call {
+            LiveContent::Call {
                 call,
                 sent,
                 is_otherwise,
@@ -357,7 +357,7 @@ impl Live {
                 let id = element_id("call", &call.id);
                 if std::mem::take(is_otherwise) {
                     *sent = call.live.len();
-                    pieces.push(piece(Swap::Outer, &id, &card::call(place, call)));
+                    pieces.push(piece(Swap::Outer, &id, &card::call(address, call)));
                 } else {
                     let new = call.live.get(*sent..).unwrap_or_default();
                     let new = html! { (clean(new)) };
@@ -365,15 +365,15 @@ impl Live {
                     *sent = call.live.len();
                 }
             }
-            LiveShown::Question { asked, over } => {
+            LiveContent::Question { asked, over } => {
                 let id = element_id("question", &asked.id);
                 let shown = match over {
                     Some(action) => question::over(&asked.id, action),
-                    None => question::form(place, asked),
+                    None => question::form(address, asked),
                 };
                 pieces.push(piece(Swap::Outer, &id, &shown));
             }
-            LiveShown::File(_) | LiveShown::Notice(_) | LiveShown::Error { .. } => {}
+            LiveContent::File(_) | LiveContent::Notice(_) | LiveContent::Error { .. } => {}
         }
     }
 }
@@ -385,8 +385,8 @@ mod tests {
 
     use super::*;
 
-    fn place() -> Place {
-        Place {
+    fn address() -> ConversationAddress {
+        ConversationAddress {
             session: "s".to_owned(),
             name: "s".to_owned(),
             thread: None,
@@ -401,7 +401,7 @@ mod tests {
     }
 
     fn changes(turn: &mut LiveTurn) -> Vec<String> {
-        let changes = turn.changes(&place());
+        let changes = turn.changes(&address());
         changes.into_iter().map(Markup::into_string).collect()
     }
 
@@ -440,7 +440,7 @@ mod tests {
         let mut open = String::new();
         for delta in deltas {
             there.take(&content(delta));
-            for piece in there.changes(&place()) {
+            for piece in there.changes(&address()) {
                 let piece = piece.into_string();
                 let body = piece.split_once('>').unwrap().1;
                 let body = body.strip_suffix("</template>").unwrap();
@@ -453,7 +453,7 @@ mod tests {
         }
         let mut late = LiveTurn::default();
         deltas.iter().for_each(|delta| late.take(&content(delta)));
-        let whole = late.whole(&place()).into_string();
+        let whole = late.whole(&address()).into_string();
         let flat = |text: &str| text.replace('\n', "");
         assert!(flat(&whole).contains(&flat(&done)), "{done} in {whole}");
         assert!(flat(&whole).contains(&flat(&open)), "{open} in {whole}");

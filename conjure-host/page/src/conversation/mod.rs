@@ -5,6 +5,7 @@
 //! what its forms ask for.
 
 mod actions;
+mod address;
 mod card;
 mod code;
 mod composer;
@@ -17,7 +18,6 @@ mod live;
 mod live_text;
 mod markdown;
 mod model;
-mod place;
 mod question;
 mod render;
 mod shared;
@@ -31,9 +31,9 @@ pub use shared::{shared_file_name, shared_html};
 use axum::Router;
 use axum::routing::{get, post};
 
-use crate::App;
+use crate::PageState;
 
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router() -> Router<PageState> {
     let of_thread = Router::new()
         .route("/", get(view::thread))
         .route("/live", get(stream::follow))

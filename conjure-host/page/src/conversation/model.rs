@@ -10,19 +10,19 @@ use conjure_core::log::{CallEnd, Entry, EntryBody, NotRun, TableChange, TurnOutc
 use conjure_runtime::uploads;
 use serde_json::Value;
 
-/// A piece of the conversation.
+/// An item of the conversation, and the entry that it comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Item {
+pub(crate) struct ConversationItem {
     /// The entry that it comes from.
     pub(crate) seq: u64,
     /// When that was written, in milliseconds since 1970.
     pub(crate) at_ms: i64,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ItemContent,
 }
 
-/// What a piece is.
+/// What an item shows.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Shown {
+pub(crate) enum ItemContent {
     /// The person said something.
     Person {
         text: String,
@@ -32,7 +32,7 @@ pub(crate) enum Shown {
     Host(String),
     /// The model said something.
     Model(ModelMessage),
-    Call(Box<Call>),
+    Call(Box<CallCard>),
     File(ArtifactRef),
     Notice(String),
     Settings(String),
@@ -57,9 +57,9 @@ pub(crate) struct ModelMessage {
     pub(crate) meta: Meta,
 }
 
-/// How it is with a call.
+/// How far a call is.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum CallState {
+pub(crate) enum CallProgress {
     /// The model asks for it.
     Announced,
     /// A person is asked.
@@ -72,7 +72,7 @@ pub(crate) enum CallState {
 
 /// A call, with all that belongs to it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct CallCard {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: Value,
@@ -80,7 +80,7 @@ pub(crate) struct Call {
     pub(crate) arguments_text: Option<String>,
     pub(crate) backend: Option<String>,
     pub(crate) plugin: Option<String>,
-    pub(crate) state: CallState,
+    pub(crate) state: CallProgress,
     /// What it said while it ran.
     pub(crate) live: String,
     /// What the model reads of it.
@@ -93,7 +93,7 @@ pub(crate) struct Call {
     pub(crate) ended_seq: Option<u64>,
 }
 
-impl Call {
+impl CallCard {
     pub(crate) fn new(id: &str, name: &str, arguments: Value) -> Self {
         Self {
             id: id.to_owned(),
@@ -102,7 +102,7 @@ impl Call {
             arguments_text: None,
             backend: None,
             plugin: None,
-            state: CallState::Announced,
+            state: CallProgress::Announced,
             live: String::new(),
             output: String::new(),
             is_error: false,
@@ -115,7 +115,7 @@ impl Call {
 
     /// Takes its result in.
     pub(crate) fn end(&mut self, output: &FunctionCallOutput, end: CallEnd) {
-        self.state = CallState::Over(end);
+        self.state = CallProgress::Over(end);
         self.output = output.joined_text();
         self.is_error = output.is_error;
         for part in &output.output {
@@ -131,9 +131,11 @@ impl Call {
     /// Nobody runs it any more.
     pub(crate) fn abandon(&mut self) {
         self.state = match &self.state {
-            CallState::Over(end) => CallState::Over(*end),
-            CallState::Runs => CallState::Over(CallEnd::Indeterminate),
-            CallState::Announced | CallState::Asks { .. } => CallState::Over(CallEnd::Cancelled),
+            CallProgress::Over(end) => CallProgress::Over(*end),
+            CallProgress::Runs => CallProgress::Over(CallEnd::Indeterminate),
+            CallProgress::Announced | CallProgress::Asks { .. } => {
+                CallProgress::Over(CallEnd::Cancelled)
+            }
         };
     }
 
@@ -146,8 +148,8 @@ impl Call {
 }
 
 /// The pieces that these entries make, which follow one another.
-pub(crate) fn items(entries: &[Entry]) -> Vec<Item> {
-    let mut making = Making::default();
+pub(crate) fn items(entries: &[Entry]) -> Vec<ConversationItem> {
+    let mut making = ItemBuilder::default();
     for entry in entries {
         making.take(entry);
     }
@@ -155,13 +157,13 @@ pub(crate) fn items(entries: &[Entry]) -> Vec<Item> {
 }
 
 #[derive(Default)]
-struct Making {
-    items: Vec<Item>,
+struct ItemBuilder {
+    items: Vec<ConversationItem>,
     /// Where each call is.
     calls: HashMap<String, usize>,
 }
 
-impl Making {
+impl ItemBuilder {
     fn take(&mut self, entry: &Entry) {
         let shown = match &entry.body {
             EntryBody::Message { message } => return self.message(entry, message),
@@ -171,7 +173,7 @@ impl Making {
                 plugin,
             } => {
                 if let Some(call) = self.call(call_id) {
-                    call.state = CallState::Runs;
+                    call.state = CallProgress::Runs;
                     call.backend = Some(backend.clone());
                     call.plugin.clone_from(plugin);
                 }
@@ -186,7 +188,7 @@ impl Making {
             } => {
                 if self.call(&output.call_id).is_none() {
                     // What asked for it is on an earlier page.
-                    self.add_call(entry, Call::new(&output.call_id, "call", Value::Null));
+                    self.add_call(entry, CallCard::new(&output.call_id, "call", Value::Null));
                 }
                 if let Some(call) = self.call(&output.call_id) {
                     call.end(output, *end);
@@ -205,19 +207,19 @@ impl Making {
                 if let Some(call) = call {
                     return call.add_file(artifact);
                 }
-                Shown::File(artifact.clone())
+                ItemContent::File(artifact.clone())
             }
-            EntryBody::TableChanged(change) => Shown::Tools(change.clone()),
-            EntryBody::SettingsChanged { summary, .. } => Shown::Settings(summary.clone()),
-            EntryBody::Compacted { summary, .. } => Shown::Compacted(summary.clone()),
-            EntryBody::Unfolded { .. } => Shown::Unfolded,
-            EntryBody::Notice { text, .. } => Shown::Notice(text.clone()),
+            EntryBody::TableChanged(change) => ItemContent::Tools(change.clone()),
+            EntryBody::SettingsChanged { summary, .. } => ItemContent::Settings(summary.clone()),
+            EntryBody::Compacted { summary, .. } => ItemContent::Compacted(summary.clone()),
+            EntryBody::Unfolded { .. } => ItemContent::Unfolded,
+            EntryBody::Notice { text, .. } => ItemContent::Notice(text.clone()),
             EntryBody::TurnEnded {
                 outcome,
                 usage,
                 stop_reason,
                 ..
-            } => Shown::End {
+            } => ItemContent::End {
                 outcome: outcome.clone(),
                 usage: *usage,
                 stop_reason: stop_reason.clone(),
@@ -243,7 +245,8 @@ impl Making {
                 Content::Text { text } => said.text.push_str(text),
                 Content::Reasoning { text } => said.reasoning.push_str(text),
                 Content::FunctionCall(call) => {
-                    let mut shown = Call::new(&call.call_id, &call.name, call.arguments.clone());
+                    let mut shown =
+                        CallCard::new(&call.call_id, &call.name, call.arguments.clone());
                     shown.arguments_text.clone_from(&call.arguments_text);
                     calls.push(shown);
                 }
@@ -257,16 +260,16 @@ impl Making {
         match message.role {
             Role::User => {
                 let (text, files) = (said.text, said.files);
-                self.add(entry, Shown::Person { text, files });
+                self.add(entry, ItemContent::Person { text, files });
             }
-            Role::System => self.add(entry, Shown::Host(said.text)),
+            Role::System => self.add(entry, ItemContent::Host(said.text)),
             Role::Assistant | Role::Tool => {
                 let is_empty = said.text.trim().is_empty()
                     && said.reasoning.trim().is_empty()
                     && said.files.is_empty()
                     && said.server_items.is_empty();
                 if !is_empty {
-                    self.add(entry, Shown::Model(said));
+                    self.add(entry, ItemContent::Model(said));
                 }
             }
         }
@@ -275,32 +278,32 @@ impl Making {
         }
     }
 
-    fn add(&mut self, entry: &Entry, shown: Shown) {
-        self.items.push(Item {
+    fn add(&mut self, entry: &Entry, shown: ItemContent) {
+        self.items.push(ConversationItem {
             seq: entry.seq,
             at_ms: entry.at_ms,
             shown,
         });
     }
 
-    fn add_call(&mut self, entry: &Entry, call: Call) {
+    fn add_call(&mut self, entry: &Entry, call: CallCard) {
         self.calls.insert(call.id.clone(), self.items.len());
-        self.add(entry, Shown::Call(Box::new(call)));
+        self.add(entry, ItemContent::Call(Box::new(call)));
     }
 
-    fn call(&mut self, id: &str) -> Option<&mut Call> {
+    fn call(&mut self, id: &str) -> Option<&mut CallCard> {
         match &mut self.items.get_mut(*self.calls.get(id)?)?.shown {
-            Shown::Call(call) => Some(call),
+            ItemContent::Call(call) => Some(call),
             _ => None,
         }
     }
 }
 
 /// The same of a turn that nobody runs any more: what became of its calls nobody knows.
-pub(crate) fn abandoned(entries: &[Entry]) -> Vec<Item> {
+pub(crate) fn abandoned(entries: &[Entry]) -> Vec<ConversationItem> {
     let mut items = items(entries);
     for item in &mut items {
-        if let Shown::Call(call) = &mut item.shown {
+        if let ItemContent::Call(call) = &mut item.shown {
             call.abandon();
         }
     }

@@ -5,14 +5,14 @@ use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde_json::{Map, Number, Value};
 
-use super::place::{Place, element_id};
+use super::address::{ConversationAddress, element_id};
 use crate::client::segment;
 use crate::forms::Field;
 
 /// The question.
-pub(crate) fn form(place: &Place, question: &QuestionAsked) -> Markup {
+pub(crate) fn form(address: &ConversationAddress, question: &QuestionAsked) -> Markup {
     let id = element_id("question", &question.id);
-    let action = place.of_session(&format!("questions/{}", segment(&question.id)));
+    let action = address.of_session(&format!("questions/{}", segment(&question.id)));
     html! {
         form.entry.ask id=(id) method="post" action=(action) data-swap="" {
             p { strong { (clean(&question.plugin)) " asks" } }
@@ -55,13 +55,13 @@ fn page(url: &str) -> Markup {
 }
 
 /// One field of the form.
-struct Asked<'a> {
+struct QuestionField<'a> {
     name: &'a str,
     schema: &'a Value,
     required: bool,
 }
 
-fn fields(schema: Option<&Value>) -> Vec<Asked<'_>> {
+fn fields(schema: Option<&Value>) -> Vec<QuestionField<'_>> {
     let Some(schema) = schema else {
         return Vec::new();
     };
@@ -72,7 +72,7 @@ fn fields(schema: Option<&Value>) -> Vec<Asked<'_>> {
         .unwrap_or_default();
     let all = schema.get("properties").and_then(Value::as_object);
     let all = all.into_iter().flatten();
-    all.map(|(name, schema)| Asked {
+    all.map(|(name, schema)| QuestionField {
         name,
         schema,
         required: required.contains(&name.as_str()),
@@ -80,7 +80,7 @@ fn fields(schema: Option<&Value>) -> Vec<Asked<'_>> {
     .collect()
 }
 
-impl Asked<'_> {
+impl QuestionField<'_> {
     fn word(&self, key: &str) -> &str {
         self.schema
             .get(key)
@@ -198,13 +198,13 @@ mod tests {
             schema: Some(schema()),
             url: Some("javascript:alert(1)".to_owned()),
         };
-        let place = Place {
+        let address = ConversationAddress {
             session: "s".to_owned(),
             name: "s".to_owned(),
             thread: None,
             shared: None,
         };
-        let shown = form(&place, &question).into_string();
+        let shown = form(&address, &question).into_string();
         for part in [
             "&lt;b&gt;Name",
             "type=\"number\"",

@@ -6,11 +6,11 @@ use conjure_core::log::{TableChange, TurnOutcome};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::address::ConversationAddress;
 use super::card;
 use super::figures;
 use super::markdown;
-use super::model::{Item, ModelMessage, Shown};
-use super::place::Place;
+use super::model::{ConversationItem, ItemContent, ModelMessage};
 use crate::when;
 
 /// The most bytes of what a person said that are shown at once.
@@ -20,60 +20,60 @@ const LONGEST_SAID: usize = 32 * 1024;
 const CHUNK: usize = 12;
 
 /// All of these, in their order.
-pub(crate) fn items(place: &Place, items: &[Item]) -> Markup {
-    html! { @for one in items { (item(place, one)) } }
+pub(crate) fn items(address: &ConversationAddress, items: &[ConversationItem]) -> Markup {
+    html! { @for one in items { (item(address, one)) } }
 }
 
 /// The same in parts that are few enough to be put away while nobody sees them.
-pub(crate) fn chunks(place: &Place, all: &[Item]) -> Markup {
+pub(crate) fn chunks(address: &ConversationAddress, all: &[ConversationItem]) -> Markup {
     html! {
-        @for some in all.chunks(CHUNK) { div.chunk data-chunk="" { (items(place, some)) } }
+        @for some in all.chunks(CHUNK) { div.chunk data-chunk="" { (items(address, some)) } }
     }
 }
 
-fn item(place: &Place, item: &Item) -> Markup {
+fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
     let seq = item.seq;
     match &item.shown {
-        Shown::Person { text, files } => html! {
+        ItemContent::Person { text, files } => html! {
             article.entry.person id={ "e" (seq) } {
                 (who("You", seq, item.at_ms))
                 (said(text))
-                (card::files(place, files))
-                @if !place.is_shared() { footer.tools {
-                    a.button.plain id={ "edit-" (seq) } href=(place.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
-                    (tools(place, seq))
+                (card::files(address, files))
+                @if !address.is_shared() { footer.tools {
+                    a.button.plain id={ "edit-" (seq) } href=(address.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
+                    (tools(address, seq))
                 } }
             }
         },
-        Shown::Host(text) => html! {
+        ItemContent::Host(text) => html! {
             article.entry.host id={ "e" (seq) } {
                 details { summary { "Conjure told the model" } (said(text)) }
             }
         },
-        Shown::Model(message) => model(place, seq, item.at_ms, message),
-        Shown::Call(call) => card::call(place, call),
-        Shown::File(file) => html! {
-            div.entry.loose id={ "e" (seq) } { (card::files(place, std::slice::from_ref(file))) }
+        ItemContent::Model(message) => model(address, seq, item.at_ms, message),
+        ItemContent::Call(call) => card::call(address, call),
+        ItemContent::File(file) => html! {
+            div.entry.loose id={ "e" (seq) } { (card::files(address, std::slice::from_ref(file))) }
         },
-        Shown::Notice(text) => notice(text),
-        Shown::Settings(summary) => html! {
+        ItemContent::Notice(text) => notice(text),
+        ItemContent::Settings(summary) => html! {
             div.entry.mark id={ "e" (seq) } { p { "Settings changed: " (clean(summary)) } }
         },
-        Shown::Tools(change) => table_change(seq, change),
-        Shown::Compacted(summary) => html! {
+        ItemContent::Tools(change) => table_change(seq, change),
+        ItemContent::Compacted(summary) => html! {
             details.entry.mark id={ "e" (seq) } {
                 summary { "What is above is summarised for the model from here on" }
                 div.text { (markdown::render(summary)) }
             }
         },
-        Shown::Unfolded => html! {
+        ItemContent::Unfolded => html! {
             div.entry.mark id={ "e" (seq) } { p { "The summary was taken back; the model reads again what it hid" } }
         },
-        Shown::End {
+        ItemContent::End {
             outcome,
             usage,
             stop_reason,
-        } => end(place, seq, outcome, usage, stop_reason.as_deref()),
+        } => end(address, seq, outcome, usage, stop_reason.as_deref()),
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn said(text: &str) -> Markup {
     }
 }
 
-fn model(place: &Place, seq: u64, at_ms: i64, message: &ModelMessage) -> Markup {
+fn model(address: &ConversationAddress, seq: u64, at_ms: i64, message: &ModelMessage) -> Markup {
     let meta = &message.meta;
     html! {
         article.entry.model id={ "e" (seq) } {
@@ -100,15 +100,15 @@ fn model(place: &Place, seq: u64, at_ms: i64, message: &ModelMessage) -> Markup 
             (who(&name_of(meta), seq, at_ms))
             div.text { (markdown::render(&message.text)) }
             @for item in &message.server_items { (server_item(item)) }
-            (card::files(place, &message.files))
+            (card::files(address, &message.files))
             @if meta.superseded {
                 p.muted { "This reply was begun again with other settings; the model does not read it." }
             } @else if meta.partial {
                 p.muted { "This is what had come when the reply ended." }
             }
             footer.tools {
-                (tools(place, seq))
-                @if !place.is_shared() {
+                (tools(address, seq))
+                @if !address.is_shared() {
                     button.plain type="button" data-copy="" aria-label={ "Copy entry " (seq) } { "Copy" }
                 }
                 span.figures { (figures_of(meta)) }
@@ -143,9 +143,9 @@ fn who(name: &str, seq: u64, at_ms: i64) -> Markup {
     }
 }
 
-fn tools(place: &Place, seq: u64) -> Markup {
+fn tools(address: &ConversationAddress, seq: u64) -> Markup {
     html! {
-        @if !place.is_shared() { button.plain id={ "fork-" (seq) } form="fork-form" name="at" value=(seq) { "Fork from here" } }
+        @if !address.is_shared() { button.plain id={ "fork-" (seq) } form="fork-form" name="at" value=(seq) { "Fork from here" } }
     }
 }
 
@@ -217,7 +217,7 @@ fn table_change(seq: u64, change: &TableChange) -> Markup {
 }
 
 fn end(
-    place: &Place,
+    address: &ConversationAddress,
     seq: u64,
     outcome: &TurnOutcome,
     usage: &Usage,
@@ -244,7 +244,7 @@ fn end(
         div.turn-end id={ "e" (seq) } {
             span { "Turn: " (figures::tokens(usage)) }
             @if usage.cache_read > 0 { span { (figures::count(usage.cache_read)) " from the cache" } }
-            (tools(place, seq))
+            (tools(address, seq))
         }
     }
 }

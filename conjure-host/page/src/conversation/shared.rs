@@ -17,9 +17,9 @@ use conjure_store::{ArtifactRow, Store, StoreError, ThreadId};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
+use super::address::{ConversationAddress, SharedPictures};
 use super::figures;
 use super::model;
-use super::place::{Place, SharedPictures};
 use super::render;
 use super::talk;
 use super::threads::label;
@@ -47,7 +47,7 @@ pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, Sto
     let about = store.thread(thread).await?;
     let entries = talk::behind(store, thread, 0).await?;
     let pictures = pictures(store, thread).await?;
-    let place = Place {
+    let address = ConversationAddress {
         session: String::new(),
         name: String::new(),
         thread: Some(thread.clone()),
@@ -63,7 +63,7 @@ pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, Sto
             ". A copy to read, made by Conjure."
         }
     };
-    Ok(document(&title, &facts, &render::items(&place, &items)))
+    Ok(document(&title, &facts, &render::items(&address, &items)))
 }
 
 fn document(title: &str, facts: &Markup, items: &Markup) -> String {
@@ -133,9 +133,9 @@ async fn bytes(
     most: u64,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let Some(blob) = &file.blob else {
-        let place = file.place.as_deref().map(PathBuf::from);
-        let place = place.filter(|place| place.is_absolute());
-        let read = tokio::task::spawn_blocking(move || on_disk(&place?, most)).await;
+        let path = file.place.as_deref().map(PathBuf::from);
+        let path = path.filter(|path| path.is_absolute());
+        let read = tokio::task::spawn_blocking(move || on_disk(&path?, most)).await;
         return Ok(read.unwrap_or(None));
     };
     // One whose bytes were deleted is shown by its name.
@@ -157,8 +157,8 @@ async fn bytes(
 }
 
 /// The same of one in the working directory.
-fn on_disk(place: &std::path::Path, most: u64) -> Option<Vec<u8>> {
-    let (file, size, _) = conjure_config::fs::open_same(place).ok()?;
+fn on_disk(path: &std::path::Path, most: u64) -> Option<Vec<u8>> {
+    let (file, size, _) = conjure_config::fs::open_same(path).ok()?;
     if size > most {
         return None;
     }

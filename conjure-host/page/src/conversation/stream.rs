@@ -27,8 +27,8 @@ use super::live::LiveTurn;
 use super::model;
 use super::talk::{Talk, behind};
 use super::{composer, head, render, threads};
-use crate::App;
-use crate::failure::Failure;
+use crate::PageState;
+use crate::failure::PageFailure;
 use crate::respond::{Swap, piece};
 
 /// How long pieces of a text gather before they are sent.
@@ -43,9 +43,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often a stream without events shows that it lives.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// Where to begin.
+/// From where a browser follows a thread.
 #[derive(Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct FollowQuery {
     /// The last settled entry that the page has.
     #[serde(default)]
     after: u64,
@@ -54,12 +54,12 @@ pub(crate) struct Seen {
 }
 
 pub(crate) async fn follow(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
-    Query(seen): Query<Seen>,
+    Query(seen): Query<FollowQuery>,
     headers: HeaderMap,
     extensions: Extensions,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let thread = talk.thread()?.id.clone();
     let place = match (app.follow)(&extensions) {
@@ -77,7 +77,7 @@ pub(crate) async fn follow(
         seen: last.unwrap_or(seen.after),
         turn: None,
         sent: HashMap::new(),
-        due: Due::now(),
+        due: DueUpdates::now(),
         app,
         talk,
         thread,
@@ -86,7 +86,7 @@ pub(crate) async fn follow(
     let events = stream::unfold(Some(Box::new(page)), |page| async {
         let mut page = page?;
         let event = page.next().await?;
-        let is_last = matches!(event, Told::Gone);
+        let is_last = matches!(event, PageUpdate::Gone);
         Some((Ok(event.sent()), (!is_last).then_some(page)))
     });
     let all = futures_util::StreamExt::chain(begin, events);
@@ -101,7 +101,7 @@ pub(crate) async fn follow(
 }
 
 /// The events from the beginning of the turn that is not over, whoever runs it, or from now on.
-async fn begin(app: &App, thread: &ThreadId, seen: u64) -> Result<EventStream, Failure> {
+async fn begin(app: &PageState, thread: &ThreadId, seen: u64) -> Result<EventStream, PageFailure> {
     let entries = behind(app.manager.store(), thread, seen).await?;
     let known = app.manager.store().thread(thread).await?;
     // What the host had shown of a turn when it ended is in the events of that time.
@@ -117,7 +117,7 @@ async fn begin(app: &App, thread: &ThreadId, seen: u64) -> Result<EventStream, F
 
 /// A page that follows a thread.
 struct Follower {
-    app: App,
+    app: PageState,
     talk: Talk,
     thread: ThreadId,
     events: EventStream,
@@ -131,11 +131,11 @@ struct Follower {
     turn: Option<LiveTurn>,
     /// What was sent last of what is sent as a whole.
     sent: HashMap<&'static str, String>,
-    due: Due,
+    due: DueUpdates,
 }
 
 /// What is to be sent, and when.
-struct Due {
+struct DueUpdates {
     /// Everything that is settled, and the turn as a whole.
     whole: bool,
     /// How it is with the session.
@@ -147,7 +147,7 @@ struct Due {
     at: Option<Instant>,
 }
 
-impl Due {
+impl DueUpdates {
     fn now() -> Self {
         Self {
             whole: true,
@@ -166,7 +166,7 @@ impl Due {
 }
 
 /// What a page is told.
-enum Told {
+enum PageUpdate {
     Pieces {
         html: String,
         seen: u64,
@@ -175,7 +175,7 @@ enum Told {
     Gone,
 }
 
-impl Told {
+impl PageUpdate {
     fn sent(self) -> Sent {
         match self {
             Self::Pieces { html, seen } => Sent::default().id(seen.to_string()).data(html),
@@ -186,7 +186,7 @@ impl Told {
 
 impl Follower {
     /// What is to be told next; nothing at the end.
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<PageUpdate> {
         loop {
             let at = self.due.at;
             let due = async {
@@ -210,7 +210,7 @@ impl Follower {
                 event = self.events.next() => match event {
                     Ok(Some(event)) => self.take(&event),
                     // The server ends, or the thread is no more.
-                    Ok(None) => return self.is_gone().await.then_some(Told::Gone),
+                    Ok(None) => return self.is_gone().await.then_some(PageUpdate::Gone),
                     Err(error) => {
                         tracing::warn!("a page ends to follow: {error}");
                         return None;
@@ -282,7 +282,7 @@ impl Follower {
         }
     }
 
-    async fn flush(&mut self) -> Result<Option<Told>, Failure> {
+    async fn flush(&mut self) -> Result<Option<PageUpdate>, PageFailure> {
         self.due.at = None;
         let mut pieces: Vec<Markup> = Vec::new();
         if std::mem::take(&mut self.due.whole) {
@@ -291,23 +291,23 @@ impl Follower {
         } else if std::mem::take(&mut self.due.turn)
             && let Some(turn) = &mut self.turn
         {
-            pieces.extend(turn.changes(&self.talk.place));
+            pieces.extend(turn.changes(&self.talk.address));
         }
         if std::mem::take(&mut self.due.state) && !self.tell_state(&mut pieces).await? {
-            return Ok(Some(Told::Gone));
+            return Ok(Some(PageUpdate::Gone));
         }
         if pieces.is_empty() {
             return Ok(None);
         }
         let html: String = pieces.into_iter().map(Markup::into_string).collect();
-        Ok(Some(Told::Pieces {
+        Ok(Some(PageUpdate::Pieces {
             html,
             seen: self.seen,
         }))
     }
 
     /// Entries that are settled now, and the turn that runs.
-    async fn settle(&mut self, pieces: &mut Vec<Markup>) -> Result<(), Failure> {
+    async fn settle(&mut self, pieces: &mut Vec<Markup>) -> Result<(), PageFailure> {
         let entries = behind(self.app.manager.store(), &self.thread, self.seen).await?;
         let open = model::open_turn(&entries);
         if open.is_none() {
@@ -316,11 +316,11 @@ impl Follower {
         }
         let open = open.unwrap_or(entries.len());
         let (settled, unsettled) = entries.split_at(open);
-        let place = &self.talk.place;
+        let address = &self.talk.address;
         if let Some(last) = settled.last() {
             let items = model::items(settled);
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
-            let shown = render::chunks(place, &items);
+            let shown = render::chunks(address, &items);
             pieces.push(piece(Swap::Append, "entries", &shown));
             self.seen = last.seq;
         }
@@ -343,9 +343,9 @@ impl Follower {
         if let Some(turn) = self.turn.as_mut().filter(|_| is_dead) {
             turn.abandon();
         }
-        let items = self.turn.as_mut().map(|turn| turn.whole(place));
+        let items = self.turn.as_mut().map(|turn| turn.whole(address));
         let live = html! {
-            (render::items(place, &before))
+            (render::items(address, &before))
             div #live-items { @if let Some(items) = items { (items) } }
             @if is_dead { (render::abandoned()) }
         };
@@ -355,7 +355,7 @@ impl Follower {
 
     /// How it is with the session: the strip, the queue, the state of the turn, names and threads.
     /// Not where what the page shows is there no more.
-    async fn tell_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, Failure> {
+    async fn tell_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, PageFailure> {
         let thread = self.thread.to_string();
         let found = Talk::find(&self.app, &self.talk.session.id, Some(&thread)).await;
         self.talk = match found {
@@ -387,7 +387,7 @@ impl Follower {
             ("label", head::title(&self.talk)),
         ];
         if std::mem::take(&mut self.due.lists) {
-            let sessions = threads::sessions(&self.app, &self.talk.place).await;
+            let sessions = threads::sessions(&self.app, &self.talk.address).await;
             whole.push(("threads", threads::tree(&self.app, &self.talk).await?));
             whole.push(("other-sessions", sessions));
         }

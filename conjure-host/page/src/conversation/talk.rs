@@ -5,10 +5,10 @@ use conjure_core::log::{Entry, EntryBody};
 use conjure_runtime::manager::SessionView;
 use conjure_store::{Run, RunState, RunsOf, Store, StoreError, Thread, ThreadId, Window};
 
+use super::address::ConversationAddress;
 use super::model::open_turn;
-use super::place::Place;
-use crate::App;
-use crate::failure::Failure;
+use crate::PageState;
+use crate::failure::PageFailure;
 
 /// Entries of a page.
 pub(crate) const PAGE: u64 = 60;
@@ -19,16 +19,16 @@ const MOST: u64 = 240;
 pub(crate) struct Talk {
     pub(crate) session: SessionView,
     pub(crate) thread: Option<Thread>,
-    pub(crate) place: Place,
+    pub(crate) address: ConversationAddress,
 }
 
 impl Talk {
     /// By the session's name or id, and the thread, or the session's active one.
     pub(crate) async fn find(
-        app: &App,
+        app: &PageState,
         session: &str,
         thread: Option<&str>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, PageFailure> {
         let session = app.manager.get(session).await?;
         let active = session.thread.as_ref().map(|thread| thread.id.clone());
         let id = match thread {
@@ -41,34 +41,34 @@ impl Talk {
             None => None,
         };
         Ok(Self {
-            place: Place::of(&session, id),
+            address: ConversationAddress::of(&session, id),
             session,
             thread,
         })
     }
 
     /// The thread, where there is one.
-    pub(crate) fn thread(&self) -> Result<&Thread, Failure> {
+    pub(crate) fn thread(&self) -> Result<&Thread, PageFailure> {
         self.thread.as_ref().ok_or_else(|| {
-            Failure::not_found("the session has no thread; “Start New Chat” begins one")
+            PageFailure::not_found("the session has no thread; “Start New Chat” begins one")
         })
     }
 
     /// Whether the thread is the one that the session goes on with.
     pub(crate) fn is_active(&self) -> bool {
         let active = self.session.thread.as_ref().map(|thread| &thread.id);
-        active == self.place.thread.as_ref()
+        active == self.address.thread.as_ref()
     }
 
     /// Whether a turn runs in the thread, for whichever session.
-    pub(crate) async fn runs_here(&self, app: &App) -> Result<bool, Failure> {
+    pub(crate) async fn runs_here(&self, app: &PageState) -> Result<bool, PageFailure> {
         let thread = &self.thread()?.id;
         let newest = app.manager.store().runs(RunsOf::Thread(thread), None, 20);
         Ok(newest.await?.iter().any(|run| !run.state.is_over()))
     }
 
     /// The turns of the session that run or wait.
-    pub(crate) async fn open_runs(&self, app: &App) -> Result<OpenRuns, Failure> {
+    pub(crate) async fn open_runs(&self, app: &PageState) -> Result<OpenRuns, PageFailure> {
         let runs = app.manager.store().open_runs(&self.session.id).await?;
         let known = self.session.turn.as_deref();
         let (running, queued): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| {
@@ -87,14 +87,14 @@ pub(crate) struct OpenRuns {
 }
 
 /// A page of entries, from the beginning of a turn.
-pub(crate) struct Entries {
+pub(crate) struct EntryWindow {
     pub(crate) entries: Vec<Entry>,
     pub(crate) has_earlier: bool,
     /// Where the turn begins among them that is not over.
     pub(crate) open: usize,
 }
 
-impl Entries {
+impl EntryWindow {
     /// Those that are settled: nothing comes to their turns any more.
     pub(crate) fn settled(&self) -> &[Entry] {
         self.entries.get(..self.open).unwrap_or_default()
@@ -120,7 +120,7 @@ pub(crate) async fn page(
     store: &Store,
     thread: &ThreadId,
     before: Option<u64>,
-) -> Result<Entries, StoreError> {
+) -> Result<EntryWindow, StoreError> {
     let window = before.map_or(Window::Last, Window::Before);
     let mut page = store.entries(thread, window, PAGE).await?;
     if page.has_earlier() && !begins_turn(&page.entries) {
@@ -155,7 +155,7 @@ pub(crate) async fn page(
         None => open_turn(&entries).unwrap_or(entries.len()),
         Some(_) => entries.len(),
     };
-    Ok(Entries {
+    Ok(EntryWindow {
         entries,
         has_earlier,
         open,

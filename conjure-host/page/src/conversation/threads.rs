@@ -7,9 +7,9 @@ use conjure_runtime::manager::{SessionState, SessionView};
 use conjure_store::{RunsOf, StoreError, Thread, ThreadId};
 use maud::{Markup, html};
 
-use super::place::Place;
+use super::address::ConversationAddress;
 use super::talk::Talk;
-use crate::App;
+use crate::PageState;
 use crate::client::segment;
 
 /// Turns that are looked through for the threads that they were in.
@@ -20,7 +20,7 @@ const MOST: usize = 60;
 const SESSIONS: u64 = 12;
 
 /// The threads of the session, for the sidebar.
-pub(crate) async fn tree(app: &App, talk: &Talk) -> Result<Markup, StoreError> {
+pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<Markup, StoreError> {
     let threads = of_session(app, talk).await?;
     let known: BTreeSet<&ThreadId> = threads.iter().map(|thread| &thread.id).collect();
     let mut below: BTreeMap<Option<&ThreadId>, Vec<&Thread>> = BTreeMap::new();
@@ -58,9 +58,9 @@ fn branch(
     html! {
         ul {
             @for thread in threads {
-                @let is_here = talk.place.thread.as_ref() == Some(&thread.id);
+                @let is_here = talk.address.thread.as_ref() == Some(&thread.id);
                 li {
-                    a id={ "thread-" (thread.id) } href=(talk.place.with_thread(&thread.id))
+                    a id={ "thread-" (thread.id) } href=(talk.address.with_thread(&thread.id))
                         aria-current=[is_here.then_some("page")] {
                         @if thread.parent.is_some() {
                             span.fork title={ "Forked behind entry " (thread.fork_from_seq) } { "↳ " }
@@ -77,7 +77,7 @@ fn branch(
 
 /// The threads that the session's turns were in, the active one, the one that is looked at, and
 /// what these were forked from and into; the newest first.
-async fn of_session(app: &App, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
+async fn of_session(app: &PageState, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
     let store = app.manager.store();
     let runs = store
         .runs(RunsOf::Session(&talk.session.id), None, RUNS)
@@ -85,7 +85,7 @@ async fn of_session(app: &App, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
     let active = talk.session.thread.as_ref().map(|thread| thread.id.clone());
     let mut waiting: Vec<ThreadId> = runs.into_iter().rev().map(|run| run.thread).collect();
     waiting.extend(active);
-    waiting.extend(talk.place.thread.clone());
+    waiting.extend(talk.address.thread.clone());
     let mut known: BTreeMap<ThreadId, Thread> = BTreeMap::new();
     while let Some(id) = waiting.pop() {
         if known.len() >= MOST || known.contains_key(&id) {
@@ -113,7 +113,7 @@ async fn of_session(app: &App, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
 }
 
 /// The sessions that were used last, and the one that is looked at, for the sidebar.
-pub(crate) async fn sessions(app: &App, here: &Place) -> Markup {
+pub(crate) async fn sessions(app: &PageState, here: &ConversationAddress) -> Markup {
     let recent = app.manager.recent("", None, SESSIONS).await;
     let mut sessions: Vec<SessionView> = recent
         .unwrap_or_default()

@@ -9,20 +9,20 @@ use super::composer;
 use super::head;
 use super::model;
 use super::render;
-use super::talk::{self, Entries, Talk};
+use super::talk::{self, EntryWindow, Talk};
 use super::threads;
-use crate::App;
-use crate::failure::Failure;
-use crate::layout::{Nav, View, layout};
+use crate::PageState;
+use crate::failure::PageFailure;
+use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
 
 /// How many entries are shown behind one that is looked for.
 const AROUND: u64 = talk::PAGE / 2;
 
-/// Which entries.
+/// Which entries a view shows.
 #[derive(Deserialize)]
-pub(crate) struct Which {
+pub(crate) struct EntriesAround {
     /// Those before this one.
     before: Option<u64>,
     /// Those around this one.
@@ -30,20 +30,20 @@ pub(crate) struct Which {
 }
 
 pub(crate) async fn session(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path(session): Path<String>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     whole(&app, &request, &talk, None).await
 }
 
 pub(crate) async fn thread(
-    State(app): State<App>,
+    State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
-    Query(which): Query<Which>,
+    Query(which): Query<EntriesAround>,
     request: PageRequest,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     if request.pieces
         && let Some(before) = which.before
@@ -60,15 +60,15 @@ pub(crate) async fn thread(
 }
 
 async fn whole(
-    app: &App,
+    app: &PageState,
     request: &PageRequest,
     talk: &Talk,
     before: Option<u64>,
-) -> Result<Response, Failure> {
-    let place = &talk.place;
-    let entries = match &place.thread {
+) -> Result<Response, PageFailure> {
+    let address = &talk.address;
+    let entries = match &address.thread {
         Some(thread) => talk::page(app.manager.store(), thread, before).await?,
-        None => Entries {
+        None => EntryWindow {
             entries: Vec::new(),
             has_earlier: false,
             open: 0,
@@ -81,10 +81,10 @@ async fn whole(
         false => model::items(entries.unsettled()),
     };
     let is_newest = before.is_none();
-    let follows = is_newest && place.thread.is_some();
+    let follows = is_newest && address.thread.is_some();
     let cleared = talk.thread.as_ref().map(|thread| thread.cleared_upto);
     let cleared = cleared.unwrap_or_default();
-    let stream = follows.then(|| place.of_thread(&format!("live?cleared={cleared}")));
+    let stream = follows.then(|| address.of_thread(&format!("live?cleared={cleared}")));
     let body = html! {
         (head::head(talk))
         (head::strip(app, talk).await?)
@@ -96,7 +96,7 @@ async fn whole(
             }
             @if is_newest {
                 div #live {
-                    (render::items(place, &live))
+                    (render::items(address, &live))
                     div #live-items {}
                     @if is_dead { (render::abandoned()) }
                 }
@@ -104,10 +104,10 @@ async fn whole(
                 (newer(talk, before.unwrap_or_default()))
             }
         }
-        form #fork-form method="post" action=(place.of_thread("fork")) data-swap="" {}
+        form #fork-form method="post" action=(address.of_thread("fork")) data-swap="" {}
         (composer::composer(talk, &runs))
     };
-    let mut view = View::new(Nav::Sessions, &place.name);
+    let mut view = PageFrame::new(Nav::Sessions, &address.name);
     view.class = "talk";
     view.keys = &[
         ("g n", "Start a new chat"),
@@ -115,12 +115,12 @@ async fn whole(
         ("Shift+Enter", "A new line"),
     ];
     let tree = threads::tree(app, talk).await?;
-    view.side = Some(html! { (threads::sessions(app, place).await) (tree) });
+    view.side = Some(html! { (threads::sessions(app, address).await) (tree) });
     Ok(layout(request, &view, &body))
 }
 
 fn thread_of(talk: &Talk) -> String {
-    let thread = talk.place.thread.as_ref();
+    let thread = talk.address.thread.as_ref();
     thread.map(ToString::to_string).unwrap_or_default()
 }
 
@@ -137,14 +137,14 @@ fn empty(talk: &Talk) -> Markup {
     }
 }
 
-fn shown(talk: &Talk, entries: &Entries) -> Markup {
-    render::chunks(&talk.place, &model::items(entries.settled()))
+fn shown(talk: &Talk, entries: &EntryWindow) -> Markup {
+    render::chunks(&talk.address, &model::items(entries.settled()))
 }
 
 /// What leads to the entries behind those before this one.
 fn newer(talk: &Talk, before: u64) -> Markup {
     let newest = talk
-        .place
+        .address
         .of_session(&format!("threads/{}", thread_of(talk)));
     let last = talk.thread.as_ref().map_or(0, |thread| thread.last_seq);
     let later = before.saturating_add(talk::PAGE);
@@ -157,11 +157,11 @@ fn newer(talk: &Talk, before: u64) -> Markup {
 }
 
 /// What leads to the entries before these.
-fn older(talk: &Talk, entries: &Entries) -> Markup {
+fn older(talk: &Talk, entries: &EntryWindow) -> Markup {
     let first = entries.entries.first().filter(|_| entries.has_earlier);
     html! {
         @if let Some(first) = first {
-            @let url = talk.place.of_session(&format!("threads/{}?before={}", thread_of(talk), first.seq));
+            @let url = talk.address.of_session(&format!("threads/{}?before={}", thread_of(talk), first.seq));
             p #older data-fetch=(url) { a href=(url) { "Earlier entries" } }
         }
     }

@@ -9,9 +9,11 @@ use conjure_skill_sdk::protocol::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, BenchSession, Broken, Checked, PATIENCE, expect, refused, short, told};
+use super::bench::{
+    Bench, BenchSession, Broken, CheckResult, PATIENCE, expect, refused, short, told,
+};
 use super::skill::{misfits, refuses};
-use super::{Check, CheckKind};
+use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BackendCheck {
@@ -25,7 +27,7 @@ pub(super) enum BackendCheck {
 /// How long a watch must stay pending.
 const PENDING: Duration = Duration::from_millis(500);
 
-pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
+pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     let mut checks = vec![
         ("a session opens and has a catalog", BackendCheck::Catalog),
         (
@@ -46,11 +48,11 @@ pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
     }
     checks
         .into_iter()
-        .map(|(name, check)| Check::new(name, CheckKind::Backend(check)))
+        .map(|(name, check)| ContractCheck::new(name, CheckKind::Backend(check)))
         .collect()
 }
 
-pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
+pub(super) async fn run(check: BackendCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     if let Err(broken) = open(&session).await {
         // Nothing is known of one whose world is not here.
@@ -65,7 +67,7 @@ pub(super) async fn run(check: BackendCheck, bench: &Bench) -> Checked {
     done.and(closed)
 }
 
-async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>) -> Checked {
+async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let catalog = catalog(session).await?;
     match check {
         BackendCheck::Catalog => well_formed(&catalog.tools)?,
@@ -143,23 +145,23 @@ fn call(tool: &ToolDecl, arguments: Value) -> Value {
     serde_json::to_value(call).unwrap_or_default()
 }
 
-async fn open(session: &BenchSession<'_>) -> Checked {
+async fn open(session: &BenchSession<'_>) -> CheckResult {
     let Empty {} = session.answer(op::BACKEND_OPEN, &Open::default()).await?;
     Ok(())
 }
 
-async fn close(session: &BenchSession<'_>) -> Checked {
+async fn close(session: &BenchSession<'_>) -> CheckResult {
     let Empty {} = session.answer(op::BACKEND_CLOSE, &Empty {}).await?;
     Ok(())
 }
 
-async fn catalog(session: &BenchSession<'_>) -> Checked<CatalogReply> {
+async fn catalog(session: &BenchSession<'_>) -> CheckResult<CatalogReply> {
     let whom = CatalogRequest::default();
     session.answer(op::BACKEND_CATALOG, &whom).await
 }
 
 /// That tools have names of their own, words, and schemas of objects.
-fn well_formed(tools: &[ToolDecl]) -> Checked {
+fn well_formed(tools: &[ToolDecl]) -> CheckResult {
     let mut names = BTreeSet::new();
     for tool in tools {
         let name = &tool.name;

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::services::BenchServices;
 
 /// What a check comes to; how it does not hold.
-pub(super) type Checked<T = ()> = Result<T, Broken>;
+pub(super) type CheckResult<T = ()> = Result<T, Broken>;
 
 /// How a check does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Broken {
 }
 
 /// Holds where `holds` does.
-pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) -> Checked {
+pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) -> CheckResult {
     match holds {
         true => Ok(()),
         false => Err(Broken::new(expected, got())),
@@ -107,7 +107,7 @@ impl Bench {
         plugin: &Arc<LoadedPlugin>,
         config: &Value,
         scratch: &Path,
-    ) -> Checked<Self> {
+    ) -> CheckResult<Self> {
         let made = Self::directories(scratch);
         let root = made.map_err(|error| {
             Broken::new(
@@ -170,7 +170,7 @@ impl Bench {
     }
 
     /// Another instance with the same directories and the same configuration.
-    pub(super) async fn another_instance(&self) -> Checked<Arc<Instance>> {
+    pub(super) async fn another_instance(&self) -> CheckResult<Arc<Instance>> {
         let root = self.root.path();
         let services = BenchServices::of(self.plugin.manifest(), &root.join("own"));
         let (plugin, config) = (&self.plugin, &self.config);
@@ -264,7 +264,7 @@ impl BenchSession<'_> {
         &self,
         op: &str,
         body: &impl Serialize,
-    ) -> Checked<T> {
+    ) -> CheckResult<T> {
         let reply = self.ask(op, body).await;
         reply.map_err(|failure| Broken::new(format!("a reply to `{op}`"), failure.to_string()))
     }
@@ -275,7 +275,7 @@ impl BenchSession<'_> {
         op: &str,
         body: &impl Serialize,
         expected: &str,
-    ) -> Checked<String> {
+    ) -> CheckResult<String> {
         match self.ask::<Value>(op, body).await {
             Ok(reply) => Err(Broken::new(
                 expected,
@@ -342,7 +342,7 @@ impl BenchSession<'_> {
 }
 
 /// A refusal in words: no panic, and no end of the plugin.
-pub(super) fn refused(failure: PluginCallFailure, expected: &str) -> Checked<String> {
+pub(super) fn refused(failure: PluginCallFailure, expected: &str) -> CheckResult<String> {
     match failure {
         PluginCallFailure::Fault { code, message, .. } if code != code::PANIC => Ok(message),
         other => Err(Broken::new(expected, other.to_string())),

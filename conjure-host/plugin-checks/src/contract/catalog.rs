@@ -6,7 +6,7 @@ use conjure_plugins::LoadedPlugin;
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, ToolDecl, op};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Broken, Checked};
+use super::bench::{Bench, Broken, CheckResult};
 
 /// The tools of a plugin: those of a skill's manifest, those of a backend's catalog. An executor has
 /// none of its own.
@@ -27,7 +27,7 @@ pub async fn tools_of(plugin: &Arc<LoadedPlugin>) -> Result<Vec<ToolDecl>, Strin
     }
 }
 
-async fn catalog(plugin: &Arc<LoadedPlugin>) -> Checked<Vec<ToolDecl>> {
+async fn catalog(plugin: &Arc<LoadedPlugin>) -> CheckResult<Vec<ToolDecl>> {
     let no_room = |error: std::io::Error| Broken::new("room", error.to_string());
     let scratch = tempfile::tempdir().map_err(no_room)?;
     let config: Value = json!({});

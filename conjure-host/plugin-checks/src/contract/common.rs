@@ -7,8 +7,8 @@ use conjure_plugins::{CallOptions, PluginCallFailure};
 use conjure_skill_sdk::protocol::{Empty, Manifest, Prompts, Resources, State, op};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Broken, Checked, SHUTDOWN, expect, refused, told};
-use super::{Check, CheckKind};
+use super::bench::{Bench, Broken, CheckResult, SHUTDOWN, expect, refused, told};
+use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommonCheck {
@@ -21,7 +21,7 @@ pub(super) enum CommonCheck {
     Shutdown,
 }
 
-pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
+pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     // A backend lists what a session has, which is not open here.
     let lists = manifest.kind == "skill";
     let offered = [
@@ -55,11 +55,11 @@ pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
     ];
     let offered = offered.into_iter().filter(|(_, _, is_there)| *is_there);
     offered
-        .map(|(name, check, _)| Check::new(name, CheckKind::Common(check)))
+        .map(|(name, check, _)| ContractCheck::new(name, CheckKind::Common(check)))
         .collect()
 }
 
-pub(super) async fn run(check: CommonCheck, bench: &Bench) -> Checked {
+pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     match check {
         CommonCheck::Ping => {
@@ -146,7 +146,7 @@ fn some_operation(bench: &Bench) -> &str {
     }
 }
 
-async fn still_there(bench: &Bench) -> Checked {
+async fn still_there(bench: &Bench) -> CheckResult {
     let Empty {} = bench.session(false).answer(op::PING, &Empty {}).await?;
     Ok(())
 }

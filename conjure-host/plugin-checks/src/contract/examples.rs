@@ -13,16 +13,16 @@ use conjure_runtime::session::ToolSession;
 use conjure_skill_sdk::protocol::{Example, Manifest};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Broken, Checked, short, shortened};
-use super::{Check, CheckKind, ContractOptions};
+use super::bench::{Broken, CheckResult, short, shortened};
+use super::{CheckKind, ContractCheck, ContractOptions};
 
-pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
+pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     let examples = manifest.examples.iter().enumerate();
     examples
         .map(|(place, example)| {
             let arguments = short(&example.arguments);
             let name = format!("example: `{}` {arguments}", example.tool);
-            Check::new(name, CheckKind::Example(place))
+            ContractCheck::new(name, CheckKind::Example(place))
         })
         .collect()
 }
@@ -41,7 +41,7 @@ impl ExampleSession {
         file: &Path,
         options: &ContractOptions,
         scratch: &Path,
-    ) -> Checked<Self> {
+    ) -> CheckResult<Self> {
         let no_session = |error: &dyn Display| Broken::new("a session", error.to_string());
         let manifest = plugin.manifest();
         let host = Host::builder()
@@ -66,7 +66,7 @@ impl ExampleSession {
     }
 
     /// Runs one example.
-    pub(super) async fn run(&self, example: &Example) -> Checked {
+    pub(super) async fn run(&self, example: &Example) -> CheckResult {
         let table = self.calls.table();
         let is_meant = |route: &&Route| route.tool() == example.tool;
         let Some(route) = table.routes().iter().find(is_meant) else {
@@ -120,7 +120,7 @@ fn copy(from: &Path, to: &Path, depth: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-fn judge(example: &Example, text: &str, is_error: bool) -> Checked {
+fn judge(example: &Example, text: &str, is_error: bool) -> CheckResult {
     let kind = |is_error: bool| {
         if is_error {
             "an error result"

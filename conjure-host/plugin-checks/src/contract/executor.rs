@@ -12,10 +12,10 @@ use conjure_skill_sdk::protocol::{
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{
-    Bench, BenchSession, Broken, Checked, FOLDER, FOLDER_WORD, expect, short, shortened,
+    Bench, BenchSession, Broken, CheckResult, FOLDER, FOLDER_WORD, expect, short, shortened,
 };
 use super::executor_files::fetched;
-use super::{Check, CheckKind};
+use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExecutorCheck {
@@ -47,7 +47,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(3);
 const TICKING: &str =
     "(i=0; while [ $i -lt 400 ]; do echo tick >> ticks.txt; sleep 0.05; i=$((i+1)); done)";
 
-pub(super) fn checks() -> Vec<Check> {
+pub(super) fn checks() -> Vec<ContractCheck> {
     [
         ("a session is prepared", ExecutorCheck::Init),
         (
@@ -76,11 +76,11 @@ pub(super) fn checks() -> Vec<Check> {
         ),
     ]
     .into_iter()
-    .map(|(name, check)| Check::new(name, CheckKind::Executor(check)))
+    .map(|(name, check)| ContractCheck::new(name, CheckKind::Executor(check)))
     .collect()
 }
 
-pub(super) async fn run(check: ExecutorCheck, bench: &Bench) -> Checked {
+pub(super) async fn run(check: ExecutorCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     let ready = init(bench, &session).await?;
     let done = checked(check, bench, &session, &ready).await;
@@ -90,7 +90,7 @@ pub(super) async fn run(check: ExecutorCheck, bench: &Bench) -> Checked {
 }
 
 /// Ends a session.
-pub(super) async fn clean_up(session: &BenchSession<'_>) -> Checked {
+pub(super) async fn clean_up(session: &BenchSession<'_>) -> CheckResult {
     let Empty {} = session.answer(op::EXECUTOR_CLEANUP, &Empty {}).await?;
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn checked(
     bench: &Bench,
     session: &BenchSession<'_>,
     ready: &ExecutorReady,
-) -> Checked {
+) -> CheckResult {
     match check {
         ExecutorCheck::Init => prepared(ready),
         ExecutorCheck::Output => output(session).await,
@@ -121,7 +121,7 @@ async fn checked(
 }
 
 /// Prepares a session that has the bench's skill folder.
-pub(super) async fn init(bench: &Bench, session: &BenchSession<'_>) -> Checked<ExecutorReady> {
+pub(super) async fn init(bench: &Bench, session: &BenchSession<'_>) -> CheckResult<ExecutorReady> {
     let request = ExecutorInit {
         skills: vec![bench.folder()],
         env: BTreeMap::from([("CONTRACT".to_owned(), "session".to_owned())]),
@@ -131,7 +131,7 @@ pub(super) async fn init(bench: &Bench, session: &BenchSession<'_>) -> Checked<E
 }
 
 /// Runs a command that has to come to an end.
-pub(super) async fn bash(session: &BenchSession<'_>, command: &str) -> Checked<BashOutput> {
+pub(super) async fn bash(session: &BenchSession<'_>, command: &str) -> CheckResult<BashOutput> {
     session.answer(op::EXECUTOR_BASH, &request(command)).await
 }
 
@@ -143,7 +143,7 @@ fn request(command: &str) -> Bash {
 }
 
 /// What a command must have said, and how it must have ended.
-pub(super) fn said(output: &BashOutput, stdout: &str, exit_code: i32) -> Checked {
+pub(super) fn said(output: &BashOutput, stdout: &str, exit_code: i32) -> CheckResult {
     let fits = output.stdout == stdout && output.exit_code == Some(exit_code);
     let expected = format!("exit code {exit_code} and {stdout:?} on stdout");
     expect(fits, &expected, || outcome(output))
@@ -162,7 +162,7 @@ fn outcome(output: &BashOutput) -> String {
     )
 }
 
-fn prepared(ready: &ExecutorReady) -> Checked {
+fn prepared(ready: &ExecutorReady) -> CheckResult {
     expect(
         ready.working_dir.starts_with('/'),
         "the absolute path of the working directory as commands see it",
@@ -171,7 +171,7 @@ fn prepared(ready: &ExecutorReady) -> Checked {
     mounted(ready).map(drop)
 }
 
-fn mounted(ready: &ExecutorReady) -> Checked<&str> {
+fn mounted(ready: &ExecutorReady) -> CheckResult<&str> {
     let mount = ready.skills.iter().find(|mount| mount.name == FOLDER);
     let mount = mount.filter(|mount| mount.dir.starts_with('/'));
     mount.map(|mount| mount.dir.as_str()).ok_or_else(|| {
@@ -182,7 +182,7 @@ fn mounted(ready: &ExecutorReady) -> Checked<&str> {
     })
 }
 
-async fn output(session: &BenchSession<'_>) -> Checked {
+async fn output(session: &BenchSession<'_>) -> CheckResult {
     let output = bash(session, "echo out; echo err >&2; exit 3").await?;
     said(&output, "out\n", 3)?;
     expect(output.stderr == "err\n", "\"err\\n\" on stderr", || {
@@ -197,7 +197,7 @@ async fn output(session: &BenchSession<'_>) -> Checked {
     said(&bash(session, "true").await?, "", 0)
 }
 
-async fn shown(session: &BenchSession<'_>) -> Checked {
+async fn shown(session: &BenchSession<'_>) -> CheckResult {
     let never = CancellationToken::new();
     let limit = Duration::from_secs(20);
     let body = request("echo first; sleep 2; echo second");
@@ -219,7 +219,7 @@ async fn shown(session: &BenchSession<'_>) -> Checked {
     )
 }
 
-async fn working_dir(session: &BenchSession<'_>, ready: &ExecutorReady) -> Checked {
+async fn working_dir(session: &BenchSession<'_>, ready: &ExecutorReady) -> CheckResult {
     let output = bash(session, "pwd -P; cd \"$PWD\" && echo here > made-here.txt").await?;
     let there = bash(
         session,
@@ -230,7 +230,7 @@ async fn working_dir(session: &BenchSession<'_>, ready: &ExecutorReady) -> Check
     said(&there, &expected, 0)
 }
 
-async fn environment(session: &BenchSession<'_>) -> Checked {
+async fn environment(session: &BenchSession<'_>) -> CheckResult {
     let request = Bash {
         env: BTreeMap::from([("GIVEN".to_owned(), "a b".to_owned())]),
         ..request("echo \"$CONTRACT/$GIVEN\"")
@@ -239,7 +239,7 @@ async fn environment(session: &BenchSession<'_>) -> Checked {
     said(&output, "session/a b\n", 0)
 }
 
-async fn kept(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+async fn kept(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let request = Bash {
         keep_bytes: Some(KEEP),
         ..request("i=0; while [ $i -lt 2000 ]; do echo \"line $i\"; i=$((i+1)); done")
@@ -271,7 +271,7 @@ async fn kept(bench: &Bench, session: &BenchSession<'_>) -> Checked {
     })
 }
 
-async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let before = bench.plugin.health();
     let cancel = CancellationToken::new();
     let command = format!(
@@ -312,7 +312,7 @@ async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> Checked {
     all_ended(session).await
 }
 
-async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let before = bench.plugin.health();
     let limit = COMMAND_LIMIT;
     let command = format!("{TICKING} & echo before; wait");
@@ -341,7 +341,7 @@ async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> Checked {
 }
 
 /// That a call which was told to stop did so in order, and not by a panic or the end of its process.
-fn in_order(bench: &Bench, before: &PluginHealth) -> Checked {
+fn in_order(bench: &Bench, before: &PluginHealth) -> CheckResult {
     let after = bench.plugin.health();
     let expected = "that the call ends in order";
     expect(after.late_panics == before.late_panics, expected, || {
@@ -353,7 +353,7 @@ fn in_order(bench: &Bench, before: &PluginHealth) -> Checked {
 }
 
 /// That nothing writes ticks any more, and something did.
-async fn all_ended(session: &BenchSession<'_>) -> Checked {
+async fn all_ended(session: &BenchSession<'_>) -> CheckResult {
     let output = bash(
         session,
         &format!("wc -l < {TICKS}; sleep 0.5; wc -l < {TICKS}"),
@@ -374,7 +374,7 @@ async fn all_ended(session: &BenchSession<'_>) -> Checked {
     }
 }
 
-async fn folder(session: &BenchSession<'_>, ready: &ExecutorReady) -> Checked {
+async fn folder(session: &BenchSession<'_>, ready: &ExecutorReady) -> CheckResult {
     let dir = mounted(ready)?;
     let output = bash(session, &format!("cat '{dir}/SKILL.md'")).await?;
     said(&output, super::bench::FOLDER_TEXT, 0)?;

@@ -6,9 +6,9 @@ use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written, op,
 };
 
-use super::bench::{Bench, BenchSession, Broken, Checked, expect, short, shortened};
+use super::bench::{Bench, BenchSession, Broken, CheckResult, expect, short, shortened};
 use super::executor::{bash, clean_up, init, said};
-use super::{Check, CheckKind};
+use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FilesCheck {
@@ -25,7 +25,7 @@ pub(super) enum FilesCheck {
 
 const TEXT: &str = "one\ntwo\nthree\n";
 
-pub(super) fn checks() -> Vec<Check> {
+pub(super) fn checks() -> Vec<ContractCheck> {
     [
         (
             "a file is written, with the directories above it, and commands see it",
@@ -50,11 +50,11 @@ pub(super) fn checks() -> Vec<Check> {
         ("a file of the host's can be brought there", FilesCheck::Put),
     ]
     .into_iter()
-    .map(|(name, check)| Check::new(name, CheckKind::ExecutorFiles(check)))
+    .map(|(name, check)| ContractCheck::new(name, CheckKind::ExecutorFiles(check)))
     .collect()
 }
 
-pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
+pub(super) async fn run(check: FilesCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     init(bench, &session).await?;
     let done = checked(check, bench, &session).await;
@@ -62,7 +62,7 @@ pub(super) async fn run(check: FilesCheck, bench: &Bench) -> Checked {
     done.and(cleaned)
 }
 
-async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -> Checked {
+async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     match check {
         FilesCheck::Create => {
             let written = create(session, "made/by/hand.txt", TEXT).await?;
@@ -167,7 +167,7 @@ async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -
     }
 }
 
-async fn create(session: &BenchSession<'_>, path: &str, text: &str) -> Checked<Written> {
+async fn create(session: &BenchSession<'_>, path: &str, text: &str) -> CheckResult<Written> {
     let request = CreateFile {
         path: path.to_owned(),
         file_text: Some(text.to_owned()),
@@ -180,7 +180,7 @@ async fn view(
     session: &BenchSession<'_>,
     path: &str,
     view_range: Option<(i64, i64)>,
-) -> Checked<Viewed> {
+) -> CheckResult<Viewed> {
     let request = View {
         path: path.to_owned(),
         view_range,
@@ -201,7 +201,7 @@ pub(super) async fn fetched(
     bench: &Bench,
     session: &BenchSession<'_>,
     file: &FileRef,
-) -> Checked<Vec<u8>> {
+) -> CheckResult<Vec<u8>> {
     let expected = "a file that the host reads: its path in the working directory, or `files.get`";
     let unreadable = |error: std::io::Error| Broken::new(expected, error.to_string());
     if let Some(path) = &file.path {
@@ -231,7 +231,7 @@ pub(super) async fn fetched(
     fs::read(&to).map_err(unreadable)
 }
 
-async fn put(bench: &Bench, session: &BenchSession<'_>) -> Checked {
+async fn put(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let text = "brought by the host\n";
     let write = |path: &std::path::Path| {
         fs::write(path, text).map_err(|error| Broken::new("room for a file", error.to_string()))

@@ -24,7 +24,7 @@ use conjure_plugins::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bench::{Bench, Broken, Checked};
+use bench::{Bench, Broken, CheckResult};
 pub use catalog::tools_of;
 use examples::ExampleSession;
 
@@ -50,7 +50,7 @@ pub struct Contract {
     file: PathBuf,
     options: ContractOptions,
     scratch: tempfile::TempDir,
-    checks: Vec<Check>,
+    checks: Vec<ContractCheck>,
     /// Opened with the first example.
     examples: tokio::sync::Mutex<Option<ExampleSession>>,
 }
@@ -66,7 +66,7 @@ pub enum ContractError {
 
 /// What came of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// What was checked, in words.
     pub check: String,
     /// Whether it holds.
@@ -98,7 +98,7 @@ pub enum Verdict {
 
 /// One check.
 #[derive(Debug, Clone, PartialEq)]
-struct Check {
+struct ContractCheck {
     name: String,
     kind: CheckKind,
 }
@@ -114,7 +114,7 @@ enum CheckKind {
     Example(usize),
 }
 
-impl Check {
+impl ContractCheck {
     fn new(name: impl Into<String>, kind: CheckKind) -> Self {
         Self {
             name: name.into(),
@@ -189,7 +189,7 @@ impl Contract {
     }
 
     /// Runs the check at a place of [`Contract::names`]; nothing where there is none.
-    pub async fn run(&self, place: usize) -> Option<Outcome> {
+    pub async fn run(&self, place: usize) -> Option<CheckOutcome> {
         let check = self.checks.get(place)?;
         let begun = Instant::now();
         let done = tokio::time::timeout(LIMIT, Box::pin(self.check(&check.kind))).await;
@@ -202,14 +202,14 @@ impl Contract {
                 got: "none".to_owned(),
             },
         };
-        Some(Outcome {
+        Some(CheckOutcome {
             check: check.name.clone(),
             verdict,
             took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }
 
-    async fn check(&self, kind: &CheckKind) -> Checked {
+    async fn check(&self, kind: &CheckKind) -> CheckResult {
         if let CheckKind::Example(place) = kind {
             return self.example(*place).await;
         }
@@ -227,7 +227,7 @@ impl Contract {
     }
 
     /// Runs an example in the session that those before it had.
-    async fn example(&self, place: usize) -> Checked {
+    async fn example(&self, place: usize) -> CheckResult {
         let Some(example) = self.plugin.manifest().examples.get(place) else {
             return Ok(());
         };

@@ -3,8 +3,8 @@
 use conjure_skill_sdk::protocol::{Manifest, ToolDecl, ToolResult};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, BenchSession, Broken, Checked, refused, short};
-use super::{Check, CheckKind};
+use super::bench::{Bench, BenchSession, Broken, CheckResult, refused, short};
+use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SkillCheck {
@@ -12,7 +12,7 @@ pub(super) enum SkillCheck {
     Arguments(usize),
 }
 
-pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
+pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     let tools = manifest.tools.iter().enumerate();
     let strict = tools.filter(|(_, tool)| !misfits(&tool.input_schema).is_empty());
     strict
@@ -21,12 +21,12 @@ pub(super) fn checks(manifest: &Manifest) -> Vec<Check> {
                 "`{}` refuses arguments that do not fit its schema",
                 tool.name
             );
-            Check::new(name, CheckKind::Skill(SkillCheck::Arguments(place)))
+            ContractCheck::new(name, CheckKind::Skill(SkillCheck::Arguments(place)))
         })
         .collect()
 }
 
-pub(super) async fn run(check: &SkillCheck, bench: &Bench) -> Checked {
+pub(super) async fn run(check: &SkillCheck, bench: &Bench) -> CheckResult {
     let SkillCheck::Arguments(place) = check;
     let manifest = bench.plugin.manifest();
     let Some(tool) = manifest.tools.get(*place) else {
@@ -46,7 +46,7 @@ pub(super) async fn refuses(
     op: &str,
     body: &Value,
     arguments: &Value,
-) -> Checked {
+) -> CheckResult {
     let expected = format!(
         "an error result of `{}` for the arguments {}",
         tool.name,

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use object::Endianness;
 use object::elf::{self as raw, DynamicTag};
 
-use super::image::{Checked, Image, Right, u64_at};
+use super::image::{Image, Right, StructureResult, u64_at};
 use super::incomplete;
 
 /// Bytes of an entry of the dynamic section, of a symbol, of a relocation and of a pointer.
@@ -61,7 +61,7 @@ const REFUSED: [(DynamicTag, &str); 6] = [
 
 impl<'a> Dynamic<'a> {
     /// Reads the section and judges its entries.
-    pub(super) fn of(image: &Image<'a>) -> Checked<Self> {
+    pub(super) fn of(image: &Image<'a>) -> StructureResult<Self> {
         let (address, size) = image.dynamic;
         let bytes = image.bytes("the dynamic section", address, size)?;
         if address % POINTER != 0 {
@@ -125,7 +125,7 @@ impl<'a> Dynamic<'a> {
     }
 
     /// A string by its place in the table of strings.
-    pub(super) fn string(&self, at: u64) -> Checked<&'a [u8]> {
+    pub(super) fn string(&self, at: u64) -> StructureResult<&'a [u8]> {
         let rest = usize::try_from(at)
             .ok()
             .and_then(|at| self.strings.get(at..));
@@ -138,7 +138,7 @@ impl<'a> Dynamic<'a> {
         Ok(rest.get(..end).unwrap_or_default())
     }
 
-    fn judge(&self, image: &Image<'_>) -> Checked {
+    fn judge(&self, image: &Image<'_>) -> StructureResult {
         for (tag, what) in REFUSED {
             if self.entries.contains_key(&tag) {
                 return Err(incomplete(format!(
@@ -190,7 +190,7 @@ impl<'a> Dynamic<'a> {
     }
 
     /// Compares the entries with what the section headers tell of the same tables.
-    pub(super) fn agrees(&self, sections: &[Section]) -> Checked {
+    pub(super) fn agrees(&self, sections: &[Section]) -> StructureResult {
         let one = |kind: u32| sections.iter().find(|s| s.kind == kind && s.loaded);
         let differs = |what: &str| {
             Err(incomplete(format!(
@@ -257,7 +257,7 @@ impl<'a> Dynamic<'a> {
 
     /// Each relocation that a section header tells of is in a table of the loader, and the other
     /// way round.
-    fn relocations_agree(&self, sections: &[Section]) -> Checked {
+    fn relocations_agree(&self, sections: &[Section]) -> StructureResult {
         let tables = [
             self.table(raw::DT_RELA, raw::DT_RELASZ),
             self.table(raw::DT_JMPREL, raw::DT_PLTRELSZ),

@@ -26,7 +26,7 @@ const NOTE: usize = 12;
 const THREAD_LOCAL: u64 = 64 << 20;
 
 /// What is wrong, if anything is.
-pub(super) type Checked<T = ()> = Result<T, StructureError>;
+pub(super) type StructureResult<T = ()> = Result<T, StructureError>;
 
 /// A loaded segment.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ impl<'a> Image<'a> {
         endian: Endianness,
         segments: &[ProgramHeader64<Endianness>],
         table: u64,
-    ) -> Checked<Self> {
+    ) -> StructureResult<Self> {
         let mut image = Self {
             bytes,
             loads: Vec::new(),
@@ -100,7 +100,7 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    fn load(&mut self, segment: &ProgramHeader64<Endianness>) -> Checked {
+    fn load(&mut self, segment: &ProgramHeader64<Endianness>) -> StructureResult {
         let endian = self.endian;
         let flags = segment.p_flags(endian);
         let load = Load {
@@ -153,7 +153,7 @@ impl<'a> Image<'a> {
         segment: &ProgramHeader64<Endianness>,
         count: usize,
         table: u64,
-    ) -> Checked {
+    ) -> StructureResult {
         let endian = self.endian;
         let (address, memory) = (segment.p_vaddr(endian), segment.p_memsz(endian));
         let file = segment.p_filesz(endian);
@@ -218,7 +218,7 @@ impl<'a> Image<'a> {
 
     /// Whether notes are as long as they say: the loader goes from one to the next where they are
     /// aligned like words.
-    fn notes(&self, segment: &ProgramHeader64<Endianness>) -> Checked {
+    fn notes(&self, segment: &ProgramHeader64<Endianness>) -> StructureResult {
         if segment.p_align(self.endian) != WORD {
             return Ok(());
         }
@@ -241,7 +241,7 @@ impl<'a> Image<'a> {
     }
 
     /// Whether a segment's address and its place in the file are the same bytes.
-    fn same_bytes(&self, what: &str, segment: &ProgramHeader64<Endianness>) -> Checked {
+    fn same_bytes(&self, what: &str, segment: &ProgramHeader64<Endianness>) -> StructureResult {
         let (address, size) = (segment.p_vaddr(self.endian), segment.p_filesz(self.endian));
         self.bytes(what, address, size)?;
         let place = self
@@ -281,7 +281,7 @@ impl<'a> Image<'a> {
             .map_or(0, |load| load.address + load.memory)
     }
 
-    fn writable(&self, what: &str, address: u64, size: u64) -> Checked {
+    fn writable(&self, what: &str, address: u64, size: u64) -> StructureResult {
         match self.holds(address, size, Right::Write) {
             true => Ok(()),
             false => Err(incomplete(format!(
@@ -291,7 +291,7 @@ impl<'a> Image<'a> {
     }
 
     /// The bytes of the file that are at an address.
-    pub(super) fn bytes(&self, what: &str, address: u64, size: u64) -> Checked<&'a [u8]> {
+    pub(super) fn bytes(&self, what: &str, address: u64, size: u64) -> StructureResult<&'a [u8]> {
         let outside = || {
             incomplete(format!(
                 "{what} (address {address:#x}, {size} bytes) lies outside its segments"

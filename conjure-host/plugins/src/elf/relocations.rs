@@ -7,7 +7,7 @@
 use object::elf as raw;
 
 use super::dynamic::{Dynamic, POINTER, RELA, TableRange};
-use super::image::{Checked, Image, Right, u64_at};
+use super::image::{Image, Right, StructureResult, u64_at};
 use super::incomplete;
 use super::symbols::Symbols;
 
@@ -52,7 +52,11 @@ fn kind(number: u32) -> Option<RelocationKind> {
 }
 
 /// Judges all relocations.
-pub(super) fn judge(image: &Image<'_>, dynamic: &Dynamic<'_>, symbols: &Symbols<'_>) -> Checked {
+pub(super) fn judge(
+    image: &Image<'_>,
+    dynamic: &Dynamic<'_>,
+    symbols: &Symbols<'_>,
+) -> StructureResult {
     let mut written = Vec::new();
     let mut pointers = Vec::new();
     if let Some(calls) = dynamic.table(raw::DT_JMPREL, raw::DT_PLTRELSZ) {
@@ -77,7 +81,7 @@ fn each(
     table: TableRange,
     written: &mut Vec<TableRange>,
     pointers: &mut Vec<(u64, Option<u64>)>,
-) -> Checked {
+) -> StructureResult {
     let (address, size) = table;
     if size % RELA != 0 {
         return Err(incomplete("its relocations have an impossible size"));
@@ -137,7 +141,7 @@ fn is_empty(image: &Image<'_>, place: u64, addend: u64) -> bool {
 }
 
 /// Code calls other libraries through one table, each of whose entries has its relocation.
-fn adjacent(calls: TableRange, written: &mut [TableRange]) -> Checked {
+fn adjacent(calls: TableRange, written: &mut [TableRange]) -> StructureResult {
     let (_, size) = calls;
     written.sort_unstable();
     let mut pairs = written.iter().zip(written.iter().skip(1));
@@ -152,7 +156,7 @@ fn adjacent(calls: TableRange, written: &mut [TableRange]) -> Checked {
 }
 
 /// The first so many relocations are taken for relative ones without being looked at.
-fn relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> Checked {
+fn relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> StructureResult {
     let wrong = || incomplete("it has fewer relative relocations than it says");
     let (address, size) = dynamic
         .table(raw::DT_RELA, raw::DT_RELASZ)
@@ -176,7 +180,7 @@ fn packed(
     dynamic: &Dynamic<'_>,
     written: &mut Vec<TableRange>,
     pointers: &mut Vec<(u64, Option<u64>)>,
-) -> Checked {
+) -> StructureResult {
     let Some((address, size)) = dynamic.table(raw::DT_RELR, raw::DT_RELRSZ) else {
         return Ok(());
     };
@@ -212,7 +216,7 @@ fn packed(
 
 /// Relocations write into memory that can be written, each elsewhere, and none into the entries
 /// that the loader reads.
-fn apart(image: &Image<'_>, written: &mut Vec<TableRange>) -> Checked {
+fn apart(image: &Image<'_>, written: &mut Vec<TableRange>) -> StructureResult {
     written.push(image.dynamic);
     written.sort_unstable();
     let mut end = 0;
@@ -236,7 +240,7 @@ fn arrays(
     image: &Image<'_>,
     dynamic: &Dynamic<'_>,
     pointers: &mut [(u64, Option<u64>)],
-) -> Checked {
+) -> StructureResult {
     pointers.sort_unstable();
     let wrong = || incomplete("what it runs at its beginning or end is no code");
     for (address, size) in [

@@ -6,7 +6,7 @@
 use object::elf as raw;
 
 use super::dynamic::{Dynamic, SYMBOL, Section};
-use super::image::{Checked, Image, Right, u16_at, u32_at, u64_at};
+use super::image::{Image, Right, StructureResult, u16_at, u32_at, u64_at};
 use super::incomplete;
 
 /// A function that the loader calls to learn an address.
@@ -29,7 +29,7 @@ impl<'a> Symbols<'a> {
         image: &Image<'a>,
         dynamic: &Dynamic<'a>,
         sections: &[Section],
-    ) -> Checked<Self> {
+    ) -> StructureResult<Self> {
         let section = sections.iter().find(|s| s.kind == raw::SHT_DYNSYM.0);
         let section = section.ok_or_else(|| incomplete("it has no table of symbols"))?;
         if section.size == 0 || section.size % SYMBOL != 0 {
@@ -52,7 +52,7 @@ impl<'a> Symbols<'a> {
         self.table.get(begin..end).unwrap_or_default()
     }
 
-    fn judge(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> Checked {
+    fn judge(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
         for number in 1..self.count {
             let symbol = self.at(number);
             dynamic.string(u32_at(symbol, 0, image.endian).into())?;
@@ -86,7 +86,7 @@ impl<'a> Symbols<'a> {
 
     /// The table of the GNU linkers: a filter, buckets, and a chain of hashes for the symbols from
     /// a first one on; the last hash of a bucket's chain is odd.
-    fn gnu_hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> Checked {
+    fn gnu_hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
         let Some(address) = dynamic.get(raw::DT_GNU_HASH) else {
             return Ok(());
         };
@@ -135,7 +135,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// The table of the System V ABI: buckets and a chain for all symbols, each a symbol's number.
-    fn hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> Checked {
+    fn hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
         let Some(address) = dynamic.get(raw::DT_HASH) else {
             return Ok(());
         };

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use object::elf as raw;
 
 use super::dynamic::Dynamic;
-use super::image::{Checked, Image, u16_at, u32_at};
+use super::image::{Image, StructureResult, u16_at, u32_at};
 use super::incomplete;
 use super::symbols::Symbols;
 
@@ -22,7 +22,11 @@ const NAME: u64 = 8;
 const MOST: usize = 4096;
 
 /// Judges the versions of all symbols.
-pub(super) fn judge(image: &Image<'_>, dynamic: &Dynamic<'_>, symbols: &Symbols<'_>) -> Checked {
+pub(super) fn judge(
+    image: &Image<'_>,
+    dynamic: &Dynamic<'_>,
+    symbols: &Symbols<'_>,
+) -> StructureResult {
     // Local and global symbols have no version.
     let mut known = HashSet::from([0, 1]);
     needed(image, dynamic, &mut known)?;
@@ -41,7 +45,7 @@ pub(super) fn judge(image: &Image<'_>, dynamic: &Dynamic<'_>, symbols: &Symbols<
     }
 }
 
-fn needed(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -> Checked {
+fn needed(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -> StructureResult {
     let Some(first) = dynamic.get(raw::DT_VERNEED) else {
         return Ok(());
     };
@@ -68,7 +72,7 @@ fn needed(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) ->
     })
 }
 
-fn defined(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -> Checked {
+fn defined(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -> StructureResult {
     let Some(first) = dynamic.get(raw::DT_VERDEF) else {
         return Ok(());
     };
@@ -93,8 +97,8 @@ fn follow<'a>(
     size: u64,
     next: usize,
     inner: usize,
-    mut each: impl FnMut(&'a [u8], u64) -> Checked,
-) -> Checked {
+    mut each: impl FnMut(&'a [u8], u64) -> StructureResult,
+) -> StructureResult {
     let mut at = first;
     for _ in 0..MOST {
         if !at.is_multiple_of(4) {

@@ -54,7 +54,7 @@ pub(super) fn pack(description: &[u8], files: &[BundledFile]) -> Result<Vec<u8>,
 }
 
 /// A bundle, read.
-struct Bundle {
+struct ProgramBundle {
     /// The description's text.
     text: Vec<u8>,
     description: ProgramDescription,
@@ -85,7 +85,7 @@ pub(crate) fn opened(
     Ok((bundle.description, bundle.files))
 }
 
-fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
+fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
     let wrong = |what: String| PluginError::Bundle {
         path: path.to_owned(),
         what,
@@ -145,7 +145,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Bundle, PluginError> {
     let text = text.ok_or_else(|| wrong(format!("it holds no `{DESCRIPTION}`")))?;
     let description = parse(path, &text)?;
     agree(&description, &files).map_err(wrong)?;
-    Ok(Bundle {
+    Ok(ProgramBundle {
         text,
         description,
         files,
@@ -261,7 +261,7 @@ fn whole(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<Opt
 
 /// Whether a directory holds these files and nothing else, none of it through a link.
 fn is_whole(dir: &Path, files: &[BundledFile]) -> bool {
-    let mut there = Found::default();
+    let mut there = DirListing::default();
     if !is_real_dir(dir) || look_below(dir, "", &mut there).is_none() {
         return false;
     }
@@ -275,13 +275,13 @@ fn is_whole(dir: &Path, files: &[BundledFile]) -> bool {
 
 /// The names of what is below a directory.
 #[derive(Default)]
-struct Found {
+struct DirListing {
     files: BTreeSet<String>,
     dirs: BTreeSet<String>,
 }
 
 /// Finds what is below a directory, if all of it is regular files and directories.
-fn look_below(dir: &Path, before: &str, found: &mut Found) -> Option<()> {
+fn look_below(dir: &Path, before: &str, found: &mut DirListing) -> Option<()> {
     for entry in fs::entries(dir).ok()? {
         let name = format!("{before}{}", entry.file_name()?.to_str()?);
         let kind = std::fs::symlink_metadata(&entry).ok()?.file_type();

@@ -45,7 +45,7 @@ pub struct ProgramDescription {
 
 /// What is looked at before the rest is read: another form may have other fields.
 #[derive(Deserialize)]
-struct Form {
+struct DescriptionFormat {
     plugin: u32,
     #[serde(default)]
     protocol: Option<u16>,
@@ -71,7 +71,7 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
         std::str::from_utf8(text).map_err(|error| wrong(format!("it is not UTF-8 ({error})")))?;
     let table: toml::Table = toml::from_str(text)
         .map_err(|error| wrong(format!("it is not TOML ({})", error.message())))?;
-    let form: Form = table
+    let form: DescriptionFormat = table
         .clone()
         .try_into()
         .map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;

@@ -55,17 +55,17 @@ struct ArtifactWindow {
     worker: Arc<Worker>,
     backend: Arc<str>,
     finds_files: bool,
-    span: Span,
+    span: CallInterval,
 }
 
 /// When a call ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
+struct CallInterval {
     begun: SystemTime,
     ended: Option<SystemTime>,
 }
 
-impl Span {
+impl CallInterval {
     /// Whether a file whose time is this may have been changed in it.
     fn covers(&self, time: SystemTime) -> bool {
         let begun = self.begun.checked_sub(SLACK).unwrap_or(self.begun);
@@ -88,7 +88,7 @@ pub(crate) struct CallWindow<'a> {
     /// Whether other processes are told.
     is_told: bool,
     /// The calls of other processes, read for the first file that was found.
-    from_elsewhere: OnceLock<Vec<Span>>,
+    from_elsewhere: OnceLock<Vec<CallInterval>>,
 }
 
 /// Who changed a file that a call found.
@@ -169,7 +169,7 @@ impl CallWindows {
             worker: Arc::clone(worker),
             backend: Arc::clone(backend),
             finds_files,
-            span: Span { begun, ended: None },
+            span: CallInterval { begun, ended: None },
         });
         CallWindow {
             windows: self,
@@ -216,14 +216,14 @@ impl CallWindow<'_> {
     }
 
     /// The calls of other processes that ran beside this one.
-    fn elsewhere(&self) -> Vec<Span> {
+    fn elsewhere(&self) -> Vec<CallInterval> {
         match &self.windows.elsewhere {
             Some(elsewhere) if self.is_told => elsewhere.beside(&self.worker.dir, self.begun),
             _ => Vec::new(),
         }
     }
 
-    fn at(&self, time: SystemTime, elsewhere: &[Span]) -> Wrote {
+    fn at(&self, time: SystemTime, elsewhere: &[CallInterval]) -> Wrote {
         let windows = self.windows.lock();
         let dir = &self.worker.dir;
         // What was over before this call began, its executor saw before it ran the command.
@@ -234,7 +234,7 @@ impl CallWindow<'_> {
                 && other.span.covers(time)
         });
         let there = elsewhere.iter().filter(|span| span.covers(time)).count();
-        let own = Span {
+        let own = CallInterval {
             begun: self.begun,
             ended: None,
         };
@@ -262,7 +262,7 @@ impl CallWindow<'_> {
     }
 
     /// Whether any other call ran meanwhile.
-    fn has_company(&self, windows: &Windows, elsewhere: &[Span]) -> bool {
+    fn has_company(&self, windows: &Windows, elsewhere: &[CallInterval]) -> bool {
         let mut others = windows.all.iter().filter(|other| {
             other.number != self.number
                 && other.span.reaches(self.begun)

@@ -31,14 +31,14 @@ pub struct HeldTool {
     /// What differs from what was approved, in words.
     pub changed: Vec<String>,
     /// What was approved last.
-    pub approved: ToolDefinition,
+    pub approved: KnownDefinition,
     /// What is there now.
-    pub now: ToolDefinition,
+    pub now: KnownDefinition,
 }
 
 /// What a model and a person go by when they let a tool run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolDefinition {
+pub struct KnownDefinition {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -58,7 +58,7 @@ pub struct ToolDefinition {
 }
 
 /// What a server offers now.
-pub(super) struct Offered<'a> {
+pub(super) struct ServerOffer<'a> {
     pub(super) tools: Vec<&'a ToolDecl>,
     /// What it says about its use.
     pub(super) instructions: &'a str,
@@ -70,7 +70,7 @@ pub(super) struct KnownTools {
     pub(super) backend: String,
     pub(super) server: Option<String>,
     /// What was approved, the newest last.
-    approved: BTreeMap<String, Vec<ToolDefinition>>,
+    approved: BTreeMap<String, Vec<KnownDefinition>>,
     /// What waits for approval.
     #[serde(default)]
     held: BTreeMap<String, Vec<HeldDefinition>>,
@@ -85,16 +85,16 @@ struct HeldDefinition {
     /// The name that it was approved under, where it has another one now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     was: Option<String>,
-    now: ToolDefinition,
+    now: KnownDefinition,
 }
 
 /// What a session finds: each tool that is held, and what changed of it. A name that is empty stands
 /// for what the server says about its use.
-pub(super) type Verdict = BTreeMap<String, Vec<String>>;
+pub(super) type HeldChanges = BTreeMap<String, Vec<String>>;
 
 impl KnownTools {
     /// What is offered when a server is seen for the first time is approved by that.
-    pub(super) fn first(backend: &str, server: Option<&str>, offered: &Offered<'_>) -> Self {
+    pub(super) fn first(backend: &str, server: Option<&str>, offered: &ServerOffer<'_>) -> Self {
         let approved = offered.definitions();
         let approved = approved.map(|(name, definition)| (name.to_owned(), vec![definition]));
         Self {
@@ -109,9 +109,9 @@ impl KnownTools {
     /// Compares what is offered with what was approved, and takes note of what differs. What is
     /// new is approved. `is_new`: the server has listed it just now; else only the verdict is looked
     /// at again, and what others hold is left alone.
-    pub(super) fn compare(&mut self, offered: &Offered<'_>, is_new: bool) -> Verdict {
+    pub(super) fn compare(&mut self, offered: &ServerOffer<'_>, is_new: bool) -> HeldChanges {
         let names = offered.names();
-        let mut verdict = Verdict::new();
+        let mut verdict = HeldChanges::new();
         let mut found = Vec::new();
         {
             let gone = self.gone(&names);
@@ -215,7 +215,7 @@ impl KnownTools {
         !self.held.is_empty()
     }
 
-    fn approved_as(&self, name: &str, held: &HeldDefinition) -> Option<&ToolDefinition> {
+    fn approved_as(&self, name: &str, held: &HeldDefinition) -> Option<&KnownDefinition> {
         let name = held.was.as_deref().unwrap_or(name);
         self.approved.get(name)?.last()
     }
@@ -236,11 +236,11 @@ impl KnownTools {
 
 /// Tools that are gone, by their descriptions.
 #[derive(Default)]
-struct GoneTools<'a>(HashMap<&'a str, Vec<(&'a str, &'a ToolDefinition)>>);
+struct GoneTools<'a>(HashMap<&'a str, Vec<(&'a str, &'a KnownDefinition)>>);
 
 impl<'a> GoneTools<'a> {
     /// The one that was the same but for its name.
-    fn same_as(&self, now: &ToolDefinition) -> Option<&'a str> {
+    fn same_as(&self, now: &KnownDefinition) -> Option<&'a str> {
         let alike = self.0.get(now.description.as_str())?;
         alike
             .iter()
@@ -249,24 +249,24 @@ impl<'a> GoneTools<'a> {
     }
 }
 
-impl Offered<'_> {
+impl ServerOffer<'_> {
     fn names(&self) -> BTreeSet<String> {
         self.tools.iter().map(|tool| tool.name.clone()).collect()
     }
 
     /// Each name with its definition, and what the server says about its use.
-    fn definitions(&self) -> impl Iterator<Item = (&str, ToolDefinition)> {
+    fn definitions(&self) -> impl Iterator<Item = (&str, KnownDefinition)> {
         let tools = self.tools.iter().filter(|tool| tool.name != INSTRUCTIONS);
-        let tools = tools.map(|tool| (tool.name.as_str(), ToolDefinition::of(tool)));
-        let instructions = ToolDefinition {
+        let tools = tools.map(|tool| (tool.name.as_str(), KnownDefinition::of(tool)));
+        let instructions = KnownDefinition {
             description: self.instructions.to_owned(),
-            ..ToolDefinition::default()
+            ..KnownDefinition::default()
         };
         tools.chain([(INSTRUCTIONS, instructions)])
     }
 }
 
-impl ToolDefinition {
+impl KnownDefinition {
     fn of(tool: &ToolDecl) -> Self {
         Self {
             title: tool.title.clone(),

@@ -40,7 +40,7 @@ pub(crate) mod watching;
 mod working_dirs;
 
 pub use approved_tools::ApprovedTools;
-pub use known_tools::{HeldTool, ToolDefinition};
+pub use known_tools::{HeldTool, KnownDefinition};
 pub use report::CallReport;
 pub use run::LiveOutput;
 pub(crate) use server_status::is_settled;

@@ -16,20 +16,20 @@ use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::{LoadedPlugin, PluginId};
 
 /// A tool with what runs it, before it has a public name.
-pub(super) struct Offer {
+pub(super) struct OfferedTool {
     pub(super) backend: String,
     pub(super) skill: Option<String>,
     pub(super) version: Option<semver::Version>,
     pub(super) tool: String,
-    pub(super) target: Offered,
+    pub(super) target: OfferTarget,
 }
 
-pub(super) enum Offered {
+pub(super) enum OfferTarget {
     Skill(Arc<LoadedPlugin>),
     Target(CallTarget),
 }
 
-impl Offer {
+impl OfferedTool {
     /// What tells it from the others.
     pub(super) fn key(&self) -> (&str, Option<&str>, Option<&semver::Version>, &str) {
         (
@@ -47,7 +47,7 @@ pub(super) fn native_tools(
     skills: &[Arc<LoadedPlugin>],
     at_run_time: &HashMap<PluginId, Vec<ToolDecl>>,
     tools: &mut Vec<Arc<CatalogTool>>,
-    offers: &mut Vec<Offer>,
+    offers: &mut Vec<OfferedTool>,
 ) {
     for plugin in skills {
         let manifest = plugin.manifest();
@@ -70,12 +70,12 @@ pub(super) fn native_tools(
             let mut tool = tool_of(declared, Some(&manifest.name), plugin);
             tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
             tools.push(Arc::new(tool));
-            offers.push(Offer {
+            offers.push(OfferedTool {
                 backend: spec.instance().to_owned(),
                 skill: Some(manifest.name.clone()),
                 version: Some(plugin.id().version.clone()),
                 tool: declared.name.clone(),
-                target: Offered::Skill(Arc::clone(plugin)),
+                target: OfferTarget::Skill(Arc::clone(plugin)),
             });
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn executor_tools(
     lease: &Arc<BackendLease>,
     folders: &[Arc<LoadedFolder>],
     tools: &mut Vec<Arc<CatalogTool>>,
-    offers: &mut Vec<Offer>,
+    offers: &mut Vec<OfferedTool>,
 ) {
     let as_one = folders.is_empty() || spec.prefix == Prefix::Backend;
     let sets: Vec<(Option<&Arc<LoadedFolder>>, Folders)> = if as_one {
@@ -122,12 +122,12 @@ pub(super) fn executor_tools(
             }
             tool.origin = origin(&lease.plugin);
             tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
-            offers.push(Offer {
+            offers.push(OfferedTool {
                 backend: spec.instance().to_owned(),
                 skill: skill.clone(),
                 version: None,
                 tool: tool.tool.clone(),
-                target: Offered::Target(CallTarget::Executor(
+                target: OfferTarget::Target(CallTarget::Executor(
                     Arc::clone(lease),
                     Arc::clone(&folders),
                 )),
@@ -144,7 +144,7 @@ pub(super) fn backend_tools(
     catalog: &CatalogReply,
     held: &HeldOfBackend,
     tools: &mut Vec<Arc<CatalogTool>>,
-    offers: &mut Vec<Offer>,
+    offers: &mut Vec<OfferedTool>,
 ) {
     for declared in &catalog.tools {
         if !offered(spec, &declared.name) {
@@ -155,12 +155,12 @@ pub(super) fn backend_tools(
         tool.held = held.reason(spec.instance(), declared);
         tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
         tools.push(Arc::new(tool));
-        offers.push(Offer {
+        offers.push(OfferedTool {
             backend: spec.instance().to_owned(),
             skill: declared.skill.clone(),
             version: None,
             tool: declared.name.clone(),
-            target: Offered::Target(CallTarget::Backend(Arc::clone(lease))),
+            target: OfferTarget::Target(CallTarget::Backend(Arc::clone(lease))),
         });
     }
 }

@@ -18,7 +18,7 @@ use super::held_files::HeldFiles;
 use super::instances::Instances;
 use super::lease::{SkillLease, create_request};
 use super::moves::Moves;
-use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
+use super::offers::{OfferTarget, OfferedTool, backend_tools, executor_tools, native_tools};
 use super::request_context::RequestContext;
 use super::results::fetch_with;
 use super::services::{Services, SessionServices};
@@ -322,7 +322,7 @@ impl Toolbox {
         }
     }
 
-    fn catalogs(&mut self) -> (Vec<Catalog>, Vec<Offer>) {
+    fn catalogs(&mut self) -> (Vec<Catalog>, Vec<OfferedTool>) {
         let (mut held_files, mut silent) = (Vec::new(), HashMap::new());
         let mut catalogs = Vec::new();
         let mut offers = Vec::new();
@@ -377,8 +377,8 @@ impl Toolbox {
     }
 
     /// Puts instances behind the names of a table.
-    fn finish(&mut self, table: RoutingTable, offers: &[Offer]) -> ToolSnapshot {
-        let mut by_tool: HashMap<_, &Offer> = HashMap::with_capacity(offers.len());
+    fn finish(&mut self, table: RoutingTable, offers: &[OfferedTool]) -> ToolSnapshot {
+        let mut by_tool: HashMap<_, &OfferedTool> = HashMap::with_capacity(offers.len());
         for offer in offers {
             by_tool.insert(offer.key(), offer);
         }
@@ -396,14 +396,14 @@ impl Toolbox {
                 continue;
             };
             let target = match &offer.target {
-                Offered::Skill(plugin) => {
+                OfferTarget::Skill(plugin) => {
                     // All tools of a skill share its instance, and so its state.
                     let lease = used
                         .entry(plugin.id().clone())
                         .or_insert_with(|| self.lease(plugin));
                     CallTarget::Skill(Arc::clone(lease))
                 }
-                Offered::Target(target) => target.clone(),
+                OfferTarget::Target(target) => target.clone(),
             };
             targets.insert(Arc::from(route.name.as_str()), target);
         }

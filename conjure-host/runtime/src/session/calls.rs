@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::derived::{call_timeout, instructions_told, most_bytes, whom};
-use super::following::{Follower, Revision, SharedTools};
+use super::following::{CatalogFollower, Revision, SharedTools};
 use super::handle::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::SessionDirs;
@@ -105,7 +105,7 @@ impl ToolSession {
             skills_changed: tokio::sync::Notify::new(),
         });
         let (dirs, end) = (Arc::new(dirs), CancellationToken::new());
-        let follower = Follower {
+        let follower = CatalogFollower {
             known: Arc::clone(&known),
             dirs: Arc::clone(&dirs),
             toolbox,

@@ -110,14 +110,14 @@ impl SharedTools {
 type CatalogResult = Result<Result<AskedCatalog, PluginCallFailure>, Elapsed>;
 
 /// Follows until it is told to end, and closes the backends then.
-pub(super) struct Follower {
+pub(super) struct CatalogFollower {
     pub(super) known: Arc<SharedTools>,
     pub(super) dirs: Arc<SessionDirs>,
     pub(super) toolbox: Toolbox,
     pub(super) registry: watch::Receiver<u64>,
 }
 
-impl Follower {
+impl CatalogFollower {
     pub(super) async fn run(mut self, end: CancellationToken) {
         let mut asked: FuturesUnordered<BoxFuture<'static, (String, CatalogResult)>> =
             FuturesUnordered::new();

@@ -23,7 +23,7 @@ use conjure_providers::{Provider, ProviderError, ReplySink};
 pub(crate) struct ActiveRequest {
     number: u64,
     task: JoinHandle<()>,
-    pieces: Arc<Pieces>,
+    pieces: Arc<ReplyPieces>,
     sink: Arc<ReplySink>,
     meta: Meta,
     begun: Instant,
@@ -32,19 +32,19 @@ pub(crate) struct ActiveRequest {
 
 /// What came and was not yet looked at. Pieces of one text are one piece, so the reply itself
 /// bounds it.
-pub(crate) struct Pieces {
-    waiting: Mutex<Vec<Piece>>,
+pub(crate) struct ReplyPieces {
+    waiting: Mutex<Vec<ReplyPiece>>,
     arrived: Arc<Notify>,
     wakes: Arc<WakeCoalescer>,
 }
 
 /// A piece of a reply, or word about it.
-pub(crate) enum Piece {
+pub(crate) enum ReplyPiece {
     Stream(StreamEvent),
     Notice(String),
 }
 
-impl Pieces {
+impl ReplyPieces {
     fn new(wakes: Arc<WakeCoalescer>) -> Self {
         Self {
             waiting: Mutex::default(),
@@ -53,18 +53,18 @@ impl Pieces {
         }
     }
 
-    fn push(&self, piece: Piece) {
+    fn push(&self, piece: ReplyPiece) {
         let is_first = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let is_first = waiting.is_empty();
             match (waiting.last_mut(), piece) {
                 (
-                    Some(Piece::Stream(StreamEvent::Content { delta })),
-                    Piece::Stream(StreamEvent::Content { delta: more }),
+                    Some(ReplyPiece::Stream(StreamEvent::Content { delta })),
+                    ReplyPiece::Stream(StreamEvent::Content { delta: more }),
                 )
                 | (
-                    Some(Piece::Stream(StreamEvent::Thinking { delta })),
-                    Piece::Stream(StreamEvent::Thinking { delta: more }),
+                    Some(ReplyPiece::Stream(StreamEvent::Thinking { delta })),
+                    ReplyPiece::Stream(StreamEvent::Thinking { delta: more }),
                 ) => delta.push_str(&more),
                 (_, piece) => waiting.push(piece),
             }
@@ -82,7 +82,7 @@ impl Pieces {
     }
 
     /// Everything that waits.
-    pub(crate) fn take(&self) -> Vec<Piece> {
+    pub(crate) fn take(&self) -> Vec<ReplyPiece> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -98,11 +98,11 @@ impl ActiveRequest {
         done: Reports,
         wakes: Arc<WakeCoalescer>,
     ) -> Self {
-        let pieces = Arc::new(Pieces::new(wakes));
+        let pieces = Arc::new(ReplyPieces::new(wakes));
         let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
         let sink = Arc::new(ReplySink::new(
-            move |event| stream.push(Piece::Stream(event)),
-            move |text| notices.push(Piece::Notice(text)),
+            move |event| stream.push(ReplyPiece::Stream(event)),
+            move |text| notices.push(ReplyPiece::Notice(text)),
         ));
         let begun = Instant::now();
         let task = tokio::spawn({
@@ -175,7 +175,7 @@ impl ActiveRequest {
         self.number
     }
 
-    pub(crate) fn pieces(&self) -> &Arc<Pieces> {
+    pub(crate) fn pieces(&self) -> &Arc<ReplyPieces> {
         &self.pieces
     }
 

@@ -8,7 +8,7 @@ use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 
 use super::compaction::{CompactError, Compaction, CompactionResult};
-use super::model::{ActiveRequest, Piece};
+use super::model::{ActiveRequest, ReplyPiece};
 use super::thread_resources::ThreadResources;
 use crate::backend::contributors::{Contributors, Observed};
 
@@ -38,7 +38,7 @@ impl ModelRequests {
     }
 
     /// What came of it and was not shown yet.
-    pub(super) fn take_pieces(&self) -> Vec<Piece> {
+    pub(super) fn take_pieces(&self) -> Vec<ReplyPiece> {
         let request = self.reply.as_ref();
         request
             .map(|request| request.pieces().take())

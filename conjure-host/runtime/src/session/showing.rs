@@ -5,7 +5,7 @@ use conjure_core::log::{EntryBody, Spending};
 use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::Spent;
 
-use super::model::Piece;
+use super::model::ReplyPiece;
 use super::recorder::Recorder;
 use crate::artifacts::Artifact;
 use crate::backend::CallReport;
@@ -84,17 +84,17 @@ pub(super) fn note(recorder: &mut Recorder, text: String) {
 }
 
 /// Shows what came of the running reply.
-pub(super) fn pieces(recorder: &mut Recorder, pieces: Vec<Piece>) {
+pub(super) fn pieces(recorder: &mut Recorder, pieces: Vec<ReplyPiece>) {
     for piece in pieces {
         match piece {
-            Piece::Stream(StreamEvent::Content { delta }) => {
+            ReplyPiece::Stream(StreamEvent::Content { delta }) => {
                 recorder.event(Event::Content { delta });
             }
-            Piece::Stream(StreamEvent::Thinking { delta }) => {
+            ReplyPiece::Stream(StreamEvent::Thinking { delta }) => {
                 recorder.event(Event::Thinking { delta });
             }
-            Piece::Stream(_) => {}
-            Piece::Notice(text) => recorder.event(Event::Notice { text }),
+            ReplyPiece::Stream(_) => {}
+            ReplyPiece::Notice(text) => recorder.event(Event::Notice { text }),
         }
     }
 }

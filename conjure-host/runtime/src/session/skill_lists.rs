@@ -27,14 +27,14 @@ pub(super) enum ListKind {
 /// The lists that an event says are others now; all of them when it names none.
 pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<ListKind>> {
     #[derive(Deserialize)]
-    struct Changed {
+    struct ListsChanged {
         event: String,
         #[serde(default)]
         sessions: Vec<String>,
         #[serde(default)]
         what: Vec<String>,
     }
-    let changed: Changed = serde_json::from_slice(event).ok()?;
+    let changed: ListsChanged = serde_json::from_slice(event).ok()?;
     let concerned = changed.sessions.is_empty() || changed.sessions.iter().any(|id| id == session);
     if changed.event != "catalog_changed" || !concerned {
         return None;

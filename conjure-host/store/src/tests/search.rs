@@ -3,7 +3,7 @@
 use conjure_core::chat::{Content, Message, Part, Role};
 use conjure_core::log::{Entry, EntryBody};
 
-use crate::{Found, Log as _, Record, Store};
+use crate::{Log as _, Record, SearchHit, Store};
 
 use super::{Bed, cases, event, id};
 
@@ -38,7 +38,7 @@ async fn talk(store: &Store, thread: &str, texts: &[&str]) {
 /// Where something is found: threads and entries.
 async fn found(store: &Store, words: &str) -> Vec<(String, u64)> {
     let all = store.search(words, 100).await.unwrap();
-    let place = |found: Found| (found.thread.to_string(), found.seq);
+    let place = |found: SearchHit| (found.thread.to_string(), found.seq);
     all.into_iter().map(place).collect()
 }
 

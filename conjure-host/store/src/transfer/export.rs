@@ -14,7 +14,7 @@ use crate::row::column;
 use crate::sql::{DatabaseRow, SqlTransaction};
 use crate::{Store, StoreError, body};
 
-use super::{ColumnKind, ExportTable, Line, VERSION, tables};
+use super::{ColumnKind, ExportTable, TransferLine, VERSION, tables};
 
 const EXPORTING: &str = "export the database";
 
@@ -62,7 +62,7 @@ async fn write(
     migration: &str,
     secrets: SecretHandling,
 ) -> Result<(), StoreError> {
-    let first = Line::Conjure {
+    let first = TransferLine::Conjure {
         version: VERSION,
         migration: migration.to_owned(),
     };
@@ -78,7 +78,7 @@ async fn write(
         let rows = tx.connection().stream(&sql, Vec::new());
         let mut rows = rows.map_err(StoreError::of(EXPORTING))?;
         while let Some(row) = rows.try_next().await.map_err(StoreError::of(EXPORTING))? {
-            let row = Line::Row {
+            let row = TransferLine::Row {
                 table: table.name.clone(),
                 columns: columns(&table, &row, secrets)?,
             };
@@ -86,7 +86,7 @@ async fn write(
             written += 1;
         }
     }
-    line(to, path, &Line::End { rows: written }).await?;
+    line(to, path, &TransferLine::End { rows: written }).await?;
     let synced = async {
         to.flush().await?;
         to.get_ref().sync_all().await
@@ -127,7 +127,7 @@ fn columns(
 async fn line(
     to: &mut (impl AsyncWrite + Unpin),
     path: &Path,
-    line: &Line,
+    line: &TransferLine,
 ) -> Result<(), StoreError> {
     let json = serde_json::to_vec(line).map_err(std::io::Error::from);
     let written = async {

@@ -13,7 +13,7 @@ use crate::row::column;
 use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId, body};
 
-use super::{ColumnKind, ExportTable, Line, VERSION, tables};
+use super::{ColumnKind, ExportTable, TransferLine, VERSION, tables};
 
 impl Store {
     /// Reads what [`Store::export`] wrote, all or nothing. What is here already stays: a saved
@@ -36,7 +36,7 @@ impl Store {
 pub(crate) async fn migration_of(path: &Path) -> Result<String, StoreError> {
     let mut lines = ImportLines::open(path).await?;
     match lines.next().await? {
-        Some(Line::Conjure { migration, .. }) => Ok(migration),
+        Some(TransferLine::Conjure { migration, .. }) => Ok(migration),
         _ => Err(lines.damaged("it does not begin as an export of Conjure does")),
     }
 }
@@ -45,7 +45,7 @@ pub(crate) async fn migration_of(path: &Path) -> Result<String, StoreError> {
 pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, StoreError> {
     let mut lines = ImportLines::open(path).await?;
     match lines.next().await? {
-        Some(Line::Conjure { version, migration }) => {
+        Some(TransferLine::Conjure { version, migration }) => {
             // A step that this database does not have is one of a newer Conjure.
             let known = crate::schema::applied(tx.inner()).await?;
             if version > VERSION || !known.contains(&migration) {
@@ -64,7 +64,7 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
     let (mut read, mut new) = (0, 0);
     loop {
         match lines.next().await? {
-            Some(Line::Row { table, columns }) => {
+            Some(TransferLine::Row { table, columns }) => {
                 read += 1;
                 match import.row(&table, columns).await {
                     Ok(rows) => new += rows,
@@ -72,7 +72,7 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
                     Err(ImportRefusal::Store(error)) => return Err(error),
                 }
             }
-            Some(Line::End { rows }) if rows == read => break,
+            Some(TransferLine::End { rows }) if rows == read => break,
             _ => return Err(lines.damaged("it ends too early: it was cut")),
         }
     }
@@ -98,7 +98,7 @@ impl<'a> ImportLines<'a> {
         })
     }
 
-    async fn next(&mut self) -> Result<Option<Line>, StoreError> {
+    async fn next(&mut self) -> Result<Option<TransferLine>, StoreError> {
         self.number += 1;
         let line = self.lines.next_line().await;
         line.map_err(StoreError::io("read", self.path))?

@@ -41,7 +41,7 @@ const WORDS: &str = "entry_words";
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum TransferLine {
     /// The first.
     Conjure {
         version: u32,

@@ -15,15 +15,15 @@ use crate::error::{AgentError, Result};
 #[derive(Debug)]
 pub struct CallRoots {
     /// The first is the working directory.
-    roots: Vec<Root>,
-    working: Root,
+    roots: Vec<AllowedRoot>,
+    working: AllowedRoot,
     /// What of them nobody sees or writes, without any link in it.
     private: Vec<PathBuf>,
 }
 
 /// A directory that paths may be in.
 #[derive(Debug, Clone)]
-struct Root {
+struct AllowedRoot {
     /// As the host named it, which is how results name it again.
     shown: PathBuf,
     /// Without any link in it.
@@ -45,7 +45,7 @@ pub enum RootKind {
 /// A path below a root. It need not exist.
 #[derive(Debug)]
 pub struct RootedPath {
-    root: Root,
+    root: AllowedRoot,
     /// From the root, only plain components; empty for the root itself.
     relative: PathBuf,
     /// As the model wrote it.
@@ -62,7 +62,7 @@ impl CallRoots {
         skills: impl Iterator<Item = PathBuf>,
         exchange: Option<&Path>,
     ) -> Result<Self> {
-        let working = Root::new(working.to_owned(), RootKind::Working).map_err(|error| {
+        let working = AllowedRoot::new(working.to_owned(), RootKind::Working).map_err(|error| {
             AgentError::new(format!(
                 "the working directory {} cannot be used: {error}",
                 working.display()
@@ -70,10 +70,12 @@ impl CallRoots {
         })?;
         let mut roots = vec![working.clone()];
         // One that does not exist is no place to read from, and no reason to refuse the others.
-        roots.extend(exchange.and_then(|dir| Root::new(dir.to_owned(), RootKind::Exchange).ok()));
+        roots.extend(
+            exchange.and_then(|dir| AllowedRoot::new(dir.to_owned(), RootKind::Exchange).ok()),
+        );
         for dir in skills {
             if !roots.iter().any(|root| root.shown == dir) {
-                roots.extend(Root::new(dir, RootKind::Skill));
+                roots.extend(AllowedRoot::new(dir, RootKind::Skill));
             }
         }
         Ok(Self {
@@ -171,7 +173,7 @@ impl CallRoots {
     }
 }
 
-impl Root {
+impl AllowedRoot {
     fn new(shown: PathBuf, kind: RootKind) -> io::Result<Self> {
         let real = shown.canonicalize()?;
         if !real.is_dir() {

@@ -13,7 +13,7 @@ use conjure_process_tree::own_program;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use super::connection::Connection;
+use super::connection::StreamConnection;
 use super::server::{Relay, STACK};
 use super::state::{IncomingStream, RelayAgent, RelayState};
 use super::stream::SentStream;
@@ -32,7 +32,7 @@ impl Relay {
     /// When it cannot be started.
     pub(super) fn start_agent(
         self: &Arc<Self>,
-        connection: Connection,
+        connection: StreamConnection,
         stream: u64,
         dir: &Path,
         skills: &Path,
@@ -236,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let relay = Relay::alone_in(dir.path());
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let newer = Connection::new(5, &socket).unwrap();
+        let newer = StreamConnection::new(5, &socket).unwrap();
         assert!(relay.lock().take_over(newer));
         let (_, listening) = agent(&relay, 1, &["sleep", "1000"]);
         assert!(!relay.end_agent(Some(4)));

@@ -13,13 +13,13 @@ use super::frame::RelayFrame;
 
 /// The connection that has the stream.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct StreamConnection {
     /// Later ones have higher numbers.
     pub(super) number: u64,
     socket: UnixStream,
 }
 
-impl Connection {
+impl StreamConnection {
     /// # Errors
     /// When the system has no more file descriptors.
     pub(super) fn new(number: u64, socket: &UnixStream) -> io::Result<Self> {

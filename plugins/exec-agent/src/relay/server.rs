@@ -17,7 +17,7 @@ use conjure_process_tree::{Wake, keep_private};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 
-use super::connection::{Connection, ConnectionReader};
+use super::connection::{ConnectionReader, StreamConnection};
 use super::folders::IncomingFolders;
 use super::frame::RelayFrame;
 use super::place::{RelayDir, RelaySocket};
@@ -201,7 +201,7 @@ impl Relay {
             state.since = Instant::now();
             (state.count, state.stream == Some(stream))
         };
-        let connection = Connection::new(number, socket);
+        let connection = StreamConnection::new(number, socket);
         let begun = connection.and_then(|connection| match goes_on {
             true => self.resume(connection, received),
             false => self.begin_stream(connection, stream, reads, socket),
@@ -211,7 +211,7 @@ impl Relay {
     }
 
     /// Lets a connection go on with the stream.
-    fn resume(&self, connection: Connection, received: u64) -> io::Result<Begun> {
+    fn resume(&self, connection: StreamConnection, received: u64) -> io::Result<Begun> {
         let mut state = self.lock();
         // Whoever cannot go on takes nothing from the one that can.
         if !state.out.has(received) {
@@ -229,7 +229,7 @@ impl Relay {
     /// Begins a stream with an agent of its own, once the skills have come.
     fn begin_stream(
         self: &Arc<Self>,
-        connection: Connection,
+        connection: StreamConnection,
         stream: u64,
         reads: &mut ConnectionReader,
         mut socket: &UnixStream,

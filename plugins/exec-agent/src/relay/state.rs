@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::CONFIRM;
-use super::connection::Connection;
+use super::connection::StreamConnection;
 use super::stream::SentStream;
 
 /// The state of a relay.
@@ -19,7 +19,7 @@ pub(super) struct RelayState {
     /// How many of them have said who they are, and not yet what they want.
     pub(super) beginning: usize,
     /// The one that has the stream.
-    pub(super) current: Option<Connection>,
+    pub(super) current: Option<StreamConnection>,
     /// The newest that had it.
     newest: u64,
     /// When something was heard last, or the last connection ended.
@@ -91,7 +91,7 @@ impl RelayState {
 
     /// Gives the stream to a connection, and ends the one that had it: that one may hang on a
     /// network that is gone. False when a newer one has had it.
-    pub(super) fn take_over(&mut self, connection: Connection) -> bool {
+    pub(super) fn take_over(&mut self, connection: StreamConnection) -> bool {
         if self.is_before(connection.number) {
             return false;
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Span, are_nested};
+use super::{CallInterval, are_nested};
 
 /// How long a file stays whose process is gone: calls that ran beside it may still ask.
 const STAYS: Duration = Duration::from_secs(600);
@@ -42,7 +42,7 @@ struct OwnCallFile {
 struct ForeignCall {
     number: u64,
     dir: PathBuf,
-    span: Span,
+    span: CallInterval,
 }
 
 impl Elsewhere {
@@ -64,7 +64,7 @@ impl Elsewhere {
     }
 
     /// The calls of others that ran in a directory, or above or below it, since this time.
-    pub(super) fn beside(&self, dir: &Path, since: SystemTime) -> Vec<Span> {
+    pub(super) fn beside(&self, dir: &Path, since: SystemTime) -> Vec<CallInterval> {
         let mut spans = Vec::new();
         for (_, calls) in self.others() {
             let beside = calls
@@ -215,7 +215,7 @@ fn read(path: &Path) -> Vec<ForeignCall> {
         match (kind, words.next()) {
             ("begin", Some(dir)) => {
                 if let Ok(dir) = serde_json::from_str(dir) {
-                    let span = Span {
+                    let span = CallInterval {
                         begun: time,
                         ended: None,
                     };
@@ -289,7 +289,7 @@ mod tests {
         other.begin(0, SystemTime::now(), Path::new("/other"));
         let since = SystemTime::now();
         one.begin(9000, since, Path::new("/dir/deep"));
-        let open = Span {
+        let open = CallInterval {
             begun: UNIX_EPOCH + Duration::from_nanos(nanos(since)),
             ended: None,
         };

@@ -48,7 +48,7 @@ pub(super) fn drafts(
         usage: Usage::default(),
         persona,
         used,
-        history: History::of(chat),
+        history: CallHistory::of(chat),
         left_out,
     };
     let timelines = ["events", "threads"].iter().filter(|name| {
@@ -80,12 +80,12 @@ pub(super) fn drafts(
 
 /// Calls and results beside the messages, by the ids of calls.
 #[derive(Default)]
-struct History {
+struct CallHistory {
     calls: BTreeMap<String, Json>,
     outputs: BTreeMap<String, Json>,
 }
 
-impl History {
+impl CallHistory {
     fn of(chat: &Json) -> Self {
         let mut history = Self::default();
         for round in list(chat, "tool_history") {
@@ -112,7 +112,7 @@ struct ChatReader<'a> {
     usage: Usage,
     persona: &'a str,
     used: BTreeSet<String>,
-    history: History,
+    history: CallHistory,
     left_out: &'a mut LeftOut,
 }
 

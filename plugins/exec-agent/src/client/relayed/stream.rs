@@ -57,7 +57,7 @@ struct StreamState {
 }
 
 /// Why a connection is over.
-enum ConnectionEnd {
+enum DisconnectCause {
     /// And with it the stream.
     Over(String),
     /// Another one can go on.
@@ -157,9 +157,9 @@ impl KeptStream {
         loop {
             let carried = tokio::select! {
                 end = self.carry(&mut connection, &mut feed) => end,
-                () = self.silence(route.asks_every()) => ConnectionEnd::Lost,
+                () = self.silence(route.asks_every()) => DisconnectCause::Lost,
             };
-            if let ConnectionEnd::Over(how) = carried {
+            if let DisconnectCause::Over(how) = carried {
                 return how;
             }
             let since = Instant::now();
@@ -226,11 +226,11 @@ impl KeptStream {
         &self,
         connection: &mut Relayed<C>,
         feed: &mut Feed,
-    ) -> ConnectionEnd {
+    ) -> DisconnectCause {
         let Relayed { carrier, frames } = connection;
         let (input, output) = carrier.ends();
         let Some(input) = input else {
-            return ConnectionEnd::Lost;
+            return DisconnectCause::Lost;
         };
         tokio::select! {
             end = self.read(output, frames, feed) => end,
@@ -274,7 +274,7 @@ impl KeptStream {
         output: &mut (impl AsyncRead + Unpin),
         frames: &mut Frames,
         feed: &mut Feed,
-    ) -> ConnectionEnd {
+    ) -> DisconnectCause {
         let mut buffer = Vec::with_capacity(RELAY_PIECE);
         loop {
             loop {
@@ -286,7 +286,7 @@ impl KeptStream {
                 match frame {
                     Ok(RelayFrame::Stream(bytes)) => {
                         if let Err(why) = feed.take(&bytes) {
-                            return ConnectionEnd::Over(why);
+                            return DisconnectCause::Over(why);
                         }
                         self.count(bytes.len() as u64);
                     }
@@ -294,20 +294,20 @@ impl KeptStream {
                     Ok(RelayFrame::Answer(question)) => {
                         self.answered.send_replace(question);
                     }
-                    Ok(RelayFrame::Over(how)) => return ConnectionEnd::Over(how),
+                    Ok(RelayFrame::Over(how)) => return DisconnectCause::Over(how),
                     Ok(RelayFrame::Closed) => {
                         self.closed.send_replace(Some(true));
-                        return ConnectionEnd::Over("the session was closed".to_owned());
+                        return DisconnectCause::Over("the session was closed".to_owned());
                     }
-                    Ok(RelayFrame::Refused(why)) => return ConnectionEnd::Over(why),
+                    Ok(RelayFrame::Refused(why)) => return DisconnectCause::Over(why),
                     Ok(_) => {}
-                    Err(error) => return ConnectionEnd::Over(error.to_string()),
+                    Err(error) => return DisconnectCause::Over(error.to_string()),
                 }
             }
             buffer.clear();
             match output.read_buf(&mut buffer).await {
                 Ok(1..) => frames.push(&buffer),
-                Ok(0) | Err(_) => return ConnectionEnd::Lost,
+                Ok(0) | Err(_) => return DisconnectCause::Lost,
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::client::segment;
 
 /// A session, and the thread that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ConversationAddress {
     /// The session's id.
     pub(crate) session: String,
     /// What the session is called: its name, else its id.
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 /// the file's id.
 pub(crate) type SharedPictures = HashMap<String, String>;
 
-impl Place {
+impl ConversationAddress {
     pub(crate) fn of(session: &SessionView, thread: Option<ThreadId>) -> Self {
         Self {
             session: session.id.clone(),

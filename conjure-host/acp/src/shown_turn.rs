@@ -26,7 +26,7 @@ const OUTPUT: Duration = Duration::from_millis(150);
 const LIVE: usize = 8 * 1024;
 
 /// What a client is shown of one turn.
-pub(crate) struct TurnView {
+pub(crate) struct ShownTurn {
     turn: String,
     working_dir: PathBuf,
     /// Whether the client shows notices apart.
@@ -58,7 +58,7 @@ struct ShownCall {
     unshown: Option<Instant>,
 }
 
-impl TurnView {
+impl ShownTurn {
     pub(crate) fn new(turn: &str, working_dir: PathBuf, notices: bool) -> Self {
         Self {
             turn: turn.to_owned(),
