@@ -19,6 +19,9 @@ use super::output::{self, BOLD, RESET};
 use super::plugin::{load_and_try, refused};
 use super::plugin_package::signing_key;
 
+/// How much of what a skill folder's package leaves out is named.
+const SHOWN_LEFT_OUT: usize = 10;
+
 /// What to pack.
 #[derive(Args)]
 pub(crate) struct PackArgs {
@@ -98,14 +101,7 @@ pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliEr
         true => native.parent().map(CrateHome::of),
         false => native.parent().map(CrateHome::around),
     };
-    finish(
-        global,
-        args,
-        package,
-        home.unwrap_or_default(),
-        plugin.manifest(),
-    )
-    .await
+    finish(global, args, package, home.unwrap_or_default(), &[]).await
 }
 
 /// Makes a package of a skill folder.
@@ -114,13 +110,13 @@ async fn pack_skill(global: &Global, args: &PackArgs, path: &Path) -> Result<Exi
         Ok(skill) => skill,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
     };
+    let left_out = skill.left_out.clone();
     let package = PackageBuilder::of_skill(&shown(path), skill)?;
-    let manifest = package.manifest().clone();
     let home = match path.is_dir() {
         true => CrateHome::of(path),
         false => CrateHome::default(),
     };
-    finish(global, args, package, home, &manifest).await
+    finish(global, args, package, home, &left_out).await
 }
 
 /// Adds licence and SBOM, signs, and writes the package.
@@ -129,7 +125,7 @@ async fn finish(
     args: &PackArgs,
     mut package: PackageBuilder,
     home: CrateHome,
-    manifest: &Manifest,
+    left_out: &[String],
 ) -> Result<Exit, CliError> {
     if let Some(license) = args.license.as_ref().or(home.license.as_ref()) {
         package.license(license);
@@ -141,6 +137,7 @@ async fn finish(
         (Some(path), _) => Some(read(path)?),
         (None, Some(path)) => {
             let lock = String::from_utf8_lossy(&read(path)?).into_owned();
+            let manifest = package.manifest();
             sbom(&manifest.name, &manifest.version, &lock).map(String::into_bytes)
         }
         (None, None) => None,
@@ -158,11 +155,11 @@ async fn finish(
     let path = args.out.join(package.file_name());
     fs::write_atomic_for_all(&path, package.bytes())
         .map_err(|error| CliError::host_from(error).context(shown(&path)))?;
-    report(global, &package, &path, has_sbom);
+    report(global, &package, &path, has_sbom, left_out);
     Ok(Exit::Fine)
 }
 
-fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool) {
+fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool, left_out: &[String]) {
     let description = package.description();
     let size = package.bytes().len() as u64;
     if global.json {
@@ -171,6 +168,7 @@ fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool) {
             "sha256": package.sha256(),
             "size": size,
             "description": description,
+            "left_out": left_out,
         }));
         return;
     }
@@ -205,6 +203,12 @@ fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool) {
     .collect();
     if !missing.is_empty() {
         output::line(format_args!("  without {}", missing.join(", ")));
+    }
+    for what in left_out.iter().take(SHOWN_LEFT_OUT) {
+        output::line(format_args!("  left out: {}", output::clean(what)));
+    }
+    if let Some(more) = left_out.len().checked_sub(SHOWN_LEFT_OUT + 1) {
+        output::line(format_args!("  left out: {} more", more + 1));
     }
 }
 

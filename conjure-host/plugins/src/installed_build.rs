@@ -260,6 +260,8 @@ pub struct SkillArchive {
     pub version: Option<String>,
     /// Its licence, where it says one.
     pub license: Option<String>,
+    /// What lies in its folder and is not in the archive: relative paths, each with the reason.
+    pub left_out: Vec<String>,
     /// The archive: the same bytes for the same files.
     pub bytes: Vec<u8>,
 }
@@ -297,6 +299,7 @@ impl SkillArchive {
             name: folder.name.as_str().to_owned(),
             description: folder.description,
             license: folder.license,
+            left_out: loaded.left_out,
             bytes,
         }
     }

@@ -206,7 +206,9 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
             dir.display().to_string(),
             author.dir().display().to_string(),
         );
-        team.does(["pack", &dir, "--out", &out]);
+        fs::create_dir_all(Path::new(&dir).join("node_modules")).unwrap();
+        let packed = team.does(["pack", &dir, "--out", &out]);
+        assert!(packed.contains("left out: node_modules ("), "{packed}");
         let file = author.path(&format!("reports-{version}.conjure-plugin"));
         author
             .signed(&fs::read(file).unwrap())
