@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
 use conjure_abi::{
     CallContext, EmitStatus, Fault, FfiFuture, FutureExt, Plugin, Plugin_TO, PluginObject, RResult,
@@ -17,12 +15,12 @@ use tokio::task::AbortHandle;
 
 use super::codec::{Frame, FrameError};
 use super::message::{Cancel, Message, Verb};
+use super::pending::{CallItem, PendingCall, pump};
 use super::stream::{self, Outbox};
 use super::{MAX_HOST_REQUESTS, PluginRoot};
 use crate::block_on::block_on;
 use crate::error::to_fault;
 use crate::guard::Caught;
-use crate::protocol::host_op;
 
 /// Pieces of output that a call may have on the way, unless [`Client::with_credit`] says other.
 const CREDIT: u32 = 32;
@@ -108,7 +106,7 @@ impl Client {
         cx: Option<CallContext>,
     ) -> PendingCall {
         let (replies, reply) = oneshot::channel();
-        let (queue, items) = mpsc::unbounded_channel();
+        let lasts = verb == Verb::Create;
         let call_id = {
             let mut state = self.shared.state();
             if let Some(reason) = &state.ended {
@@ -116,11 +114,19 @@ impl Client {
             }
             state.last += 1;
             let call_id = state.last;
+            let output = match &cx {
+                // Its context is told of things for as long as the instance lives.
+                Some(cx) if lasts => {
+                    let replies = Some(replies);
+                    CallOutput::Queued(self.shared.pump(call_id, cx.clone(), replies, true))
+                }
+                _ => CallOutput::Direct(Some(replies)),
+            };
             let call = ClientCall {
-                queue,
+                output,
                 cx: cx.clone(),
                 credit: self.credit,
-                lasts: verb == Verb::Create,
+                lasts,
                 host: HashMap::new(),
             };
             state.calls.insert(call_id, call);
@@ -138,15 +144,12 @@ impl Client {
             let fault = Fault::new(code::INVALID, error.to_string());
             return PendingCall::refused(Arc::clone(&self.shared), fault);
         }
-        let shared = Arc::clone(&self.shared);
-        self.shared
-            .runtime
-            .spawn(pump(shared, call_id, cx, items, replies));
-        PendingCall {
-            shared: Arc::clone(&self.shared),
+        PendingCall::new(
+            Arc::clone(&self.shared),
             call_id,
-            state: ReplyWait::Reply(reply),
-        }
+            reply,
+            cx.filter(|_| !lasts),
+        )
     }
 }
 
@@ -266,9 +269,9 @@ impl Drop for EndOnDrop {
     }
 }
 
-struct ClientCore {
-    outbox: Outbox,
-    runtime: Handle,
+pub(super) struct ClientCore {
+    pub(super) outbox: Outbox,
+    pub(super) runtime: Handle,
     state: Mutex<ClientState>,
 }
 
@@ -281,7 +284,7 @@ struct ClientState {
 }
 
 struct ClientCall {
-    queue: mpsc::UnboundedSender<CallItem>,
+    output: CallOutput,
     cx: Option<CallContext>,
     credit: u32,
     /// An instance: its context stays after the reply.
@@ -289,10 +292,12 @@ struct ClientCall {
     host: HashMap<u32, AbortHandle>,
 }
 
-/// What comes for a call, in its order. Bounded by the call's credit.
-enum CallItem {
-    Piece(u32, Vec<u8>),
-    Reply(Reply),
+/// Where what comes for a call goes.
+enum CallOutput {
+    /// To whom it is for, by whoever reads the stream. Nothing once the reply was taken.
+    Direct(Option<oneshot::Sender<Reply>>),
+    /// To a task, in its order, since whom it is for had no room.
+    Queued(mpsc::UnboundedSender<CallItem>),
 }
 
 impl ClientCore {
@@ -306,10 +311,17 @@ impl ClientCore {
             Message::Reply(reply) => {
                 let Some(call) = call else { return Ok(()) };
                 let stays = call.lasts && reply.is_ok();
-                let _ = call.queue.send(CallItem::Reply(match reply {
+                let reply = match reply {
                     Ok(json) => RResult::ROk(json.into()),
                     Err(fault) => RResult::RErr(fault),
-                }));
+                };
+                let direct = match &mut call.output {
+                    CallOutput::Direct(replies) => replies.take().map(|replies| (replies, reply)),
+                    CallOutput::Queued(queue) => {
+                        let _ = queue.send(CallItem::Reply(reply));
+                        None
+                    }
+                };
                 let over = if stays {
                     None
                 } else {
@@ -318,6 +330,9 @@ impl ClientCore {
                 // The context is the host's; it is not dropped under the lock.
                 drop(state);
                 drop(over);
+                if let Some((replies, reply)) = direct {
+                    let _ = replies.send(reply);
+                }
             }
             Message::Emit { kind, bytes } => {
                 let Some(call) = call else { return Ok(()) };
@@ -325,7 +340,16 @@ impl ClientCore {
                     return Err(FrameError::Overrun { call_id });
                 };
                 call.credit = left;
-                let _ = call.queue.send(CallItem::Piece(kind, bytes));
+                match (&call.output, &call.cx) {
+                    (CallOutput::Queued(queue), _) => {
+                        let _ = queue.send(CallItem::Piece(kind, bytes));
+                    }
+                    (CallOutput::Direct(_), cx) => {
+                        let cx = cx.clone();
+                        drop(state);
+                        self.emit(call_id, cx, kind, bytes);
+                    }
+                }
             }
             Message::Log {
                 level,
@@ -356,6 +380,41 @@ impl ClientCore {
             }
         }
         Ok(())
+    }
+
+    /// Gives a piece to whom it is for, who may have no room: from then on all that comes for the call goes
+    /// through a task that waits for that.
+    fn emit(self: &Arc<Self>, call_id: u64, cx: Option<CallContext>, kind: u32, bytes: Vec<u8>) {
+        // What nobody takes gives no room for more.
+        let Some(cx) = cx else { return };
+        let status = cx.emit(kind, RSlice::from_slice(&bytes));
+        if EmitStatus::from_number(status) != EmitStatus::Full {
+            return self.delivered(call_id);
+        }
+        let mut state = self.state();
+        if let Some(call) = state.calls.get_mut(&call_id)
+            && let CallOutput::Direct(replies) = &mut call.output
+        {
+            let queue = self.pump(call_id, cx, replies.take(), false);
+            let _ = queue.send(CallItem::Piece(kind, bytes));
+            call.output = CallOutput::Queued(queue);
+        }
+    }
+
+    /// Starts the task of a call. It sees to it that the plugin hears of the end of what it is for, where
+    /// nobody else does.
+    fn pump(
+        self: &Arc<Self>,
+        call_id: u64,
+        cx: CallContext,
+        replies: Option<oneshot::Sender<Reply>>,
+        watches: bool,
+    ) -> mpsc::UnboundedSender<CallItem> {
+        let (queue, items) = mpsc::unbounded_channel();
+        let shared = Arc::clone(self);
+        self.runtime
+            .spawn(pump(shared, call_id, cx, items, replies, watches));
+        queue
     }
 
     fn host(
@@ -412,14 +471,14 @@ impl ClientCore {
     }
 
     /// A piece was delivered: there is room for another.
-    fn delivered(&self, call_id: u64) {
+    pub(super) fn delivered(&self, call_id: u64) {
         if let Some(call) = self.state().calls.get_mut(&call_id) {
             call.credit += 1;
             let _ = self.outbox.send(call_id, Message::Credit { pieces: 1 });
         }
     }
 
-    fn release(&self, call_id: u64) {
+    pub(super) fn release(&self, call_id: u64) {
         let call = self.state().calls.remove(&call_id);
         if call.is_some() {
             let _ = self.outbox.send(call_id, Message::Cancel(Cancel::Release));
@@ -446,6 +505,11 @@ impl ClientCore {
         }
     }
 
+    /// Why nothing comes any more.
+    pub(super) fn end_of(&self) -> Fault {
+        gone(self.state().ended.as_deref().unwrap_or("the call is over"))
+    }
+
     fn state(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -453,120 +517,4 @@ impl ClientCore {
 
 fn gone(reason: &str) -> Fault {
     Fault::new(code::GONE, format!("the plugin is gone: {reason}"))
-}
-
-/// Hands what comes for a call to its context, in order, and then the reply to whoever waits.
-async fn pump(
-    shared: Arc<ClientCore>,
-    call_id: u64,
-    cx: Option<CallContext>,
-    mut items: mpsc::UnboundedReceiver<CallItem>,
-    replies: oneshot::Sender<Reply>,
-) {
-    let _watcher = cx.clone().map(|cx| {
-        let outbox = shared.outbox.clone();
-        let watcher = shared.runtime.spawn(async move {
-            if host_says(&cx, host_op::CALL_CANCELLED).await && cx.cancelled() {
-                let _ = outbox.send(call_id, Message::Cancel(Cancel::Call));
-            }
-        });
-        AbortOnDrop(watcher.abort_handle())
-    });
-    let mut replies = Some(replies);
-    while let Some(item) = items.recv().await {
-        match item {
-            CallItem::Piece(kind, bytes) => {
-                if let Some(cx) = &cx {
-                    deliver(cx, kind, &bytes).await;
-                }
-                shared.delivered(call_id);
-            }
-            CallItem::Reply(reply) => {
-                if let Some(replies) = replies.take() {
-                    let _ = replies.send(reply);
-                }
-            }
-        }
-    }
-}
-
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn deliver(cx: &CallContext, kind: u32, bytes: &[u8]) {
-    loop {
-        let status = cx.emit(kind, RSlice::from_slice(bytes));
-        match EmitStatus::from_number(status) {
-            EmitStatus::Ok | EmitStatus::Cancelled => return,
-            EmitStatus::Full => {
-                if !host_says(cx, host_op::CALL_WRITABLE).await {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-async fn host_says(cx: &CallContext, op: &str) -> bool {
-    let pending = cx.host(RSlice::from_slice(op.as_bytes()), RSlice::from_slice(b"{}"));
-    matches!(pending.await, RResult::ROk(_))
-}
-
-/// A call that is under way; dropping it releases it.
-struct PendingCall {
-    shared: Arc<ClientCore>,
-    call_id: u64,
-    state: ReplyWait,
-}
-
-enum ReplyWait {
-    Refused(Option<Fault>),
-    Reply(oneshot::Receiver<Reply>),
-    Done,
-}
-
-impl PendingCall {
-    fn refused(shared: Arc<ClientCore>, fault: Fault) -> Self {
-        Self {
-            shared,
-            call_id: 0,
-            state: ReplyWait::Refused(Some(fault)),
-        }
-    }
-
-    fn gone(&self) -> Reply {
-        let state = self.shared.state();
-        let reason = state.ended.as_deref().unwrap_or("the call is over");
-        RResult::RErr(gone(reason))
-    }
-}
-
-impl Future for PendingCall {
-    type Output = Reply;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
-        let reply = match &mut self.state {
-            ReplyWait::Refused(fault) => fault.take().map(RResult::RErr),
-            ReplyWait::Reply(reply) => match Pin::new(reply).poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(reply) => reply.ok(),
-            },
-            ReplyWait::Done => None,
-        };
-        self.state = ReplyWait::Done;
-        Poll::Ready(reply.unwrap_or_else(|| self.gone()))
-    }
-}
-
-impl Drop for PendingCall {
-    fn drop(&mut self) {
-        if matches!(self.state, ReplyWait::Reply(_)) {
-            self.shared.release(self.call_id);
-        }
-    }
 }

@@ -15,6 +15,7 @@ mod client;
 mod codec;
 mod line;
 mod message;
+mod pending;
 mod serve;
 mod stream;
 
