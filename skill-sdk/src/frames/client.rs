@@ -58,7 +58,9 @@ impl Client {
             async move {
                 // A runtime that ends drops its tasks.
                 let _ends = EndOnDrop(Arc::clone(&shared));
-                let ended = stream::read(reader, |frame| shared.take(frame)).await;
+                let reading =
+                    stream::read(reader, |frame| shared.take(frame), || shared.give_room());
+                let ended = reading.await;
                 shared.end(ended);
             }
         });
@@ -279,6 +281,8 @@ pub(super) struct ClientCore {
 struct ClientState {
     last: u64,
     calls: HashMap<u64, ClientCall>,
+    /// The calls of which a piece was given on since the stream was read last.
+    given: Vec<u64>,
     ended: Option<String>,
     violation: Option<String>,
 }
@@ -388,16 +392,29 @@ impl ClientCore {
         // What nobody takes gives no room for more.
         let Some(cx) = cx else { return };
         let status = cx.emit(kind, RSlice::from_slice(&bytes));
-        if EmitStatus::from_number(status) != EmitStatus::Full {
-            return self.delivered(call_id);
-        }
         let mut state = self.state();
+        if EmitStatus::from_number(status) != EmitStatus::Full {
+            state.given.push(call_id);
+            return;
+        }
         if let Some(call) = state.calls.get_mut(&call_id)
             && let CallOutput::Direct(replies) = &mut call.output
         {
             let queue = self.pump(call_id, cx, replies.take(), false);
             let _ = queue.send(CallItem::Piece(kind, bytes));
             call.output = CallOutput::Queued(queue);
+        }
+    }
+
+    /// Says of which calls pieces were given on. Not before all is read that came at once: what a plugin sent
+    /// without knowing of room is more than it had credits for.
+    fn give_room(&self) {
+        let mut state = self.state();
+        for call_id in std::mem::take(&mut state.given) {
+            if let Some(call) = state.calls.get_mut(&call_id) {
+                call.credit += 1;
+                let _ = self.outbox.send(call_id, Message::Credit { pieces: 1 });
+            }
         }
     }
 

@@ -37,9 +37,11 @@ where
         state: Mutex::default(),
     });
     let ended = {
-        let mut reading = pin!(stream::read(reader, |frame| FrameServer::take(
-            &server, frame
-        )));
+        let mut reading = pin!(stream::read(
+            reader,
+            |frame| FrameServer::take(&server, frame),
+            || {}
+        ));
         let mut writing = pin!(server.outbox.run());
         std::future::poll_fn(|cx| match reading.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(ended),
