@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use conjure_abi::{Fault, PluginObject, RResult, RSlice, Reply, code};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
 use super::codec::{Frame, FrameError};
 use super::line::CallLine;
@@ -30,19 +31,16 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Send + 'static,
 {
-    let outbox = Outbox::new(writer);
-    let server = Arc::new(FrameServer {
-        root,
-        outbox,
-        state: Mutex::default(),
-    });
+    let server = Server::new(root, writer);
+    let take = |frame| {
+        if let Some(request) = server.take(frame)? {
+            server.runtime.spawn_blocking(|| request.run());
+        }
+        Ok(())
+    };
     let ended = {
-        let mut reading = pin!(stream::read(
-            reader,
-            |frame| FrameServer::take(&server, frame),
-            || {}
-        ));
-        let mut writing = pin!(server.outbox.run());
+        let mut reading = pin!(stream::read(reader, take, || {}));
+        let mut writing = pin!(server.write());
         std::future::poll_fn(|cx| match reading.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(ended),
             Poll::Pending => writing.as_mut().poll(cx),
@@ -53,9 +51,15 @@ where
     ended
 }
 
-struct FrameServer<P> {
+/// The plugin's end of a stream that its owner reads: [`serve`] without the reading.
+///
+/// ```text
+/// bytes ─▶ Decoder ─▶ take ─▶ ServedRequest::run ─▶ the reply, on the stream
+/// ```
+pub struct Server<P> {
     root: P,
     outbox: Outbox,
+    runtime: Handle,
     state: Mutex<ServerState>,
 }
 
@@ -70,8 +74,24 @@ struct ServedCall {
     task: Option<AbortHandle>,
 }
 
-impl<P: PluginRoot> FrameServer<P> {
-    fn take(self: &Arc<Self>, frame: Frame) -> Result<(), FrameError> {
+impl<P: PluginRoot> Server<P> {
+    /// A server that answers to `writer`. To be called on a tokio runtime, on which asynchronous
+    /// operations are waited for.
+    pub fn new(root: P, writer: impl AsyncWrite + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            root,
+            outbox: Outbox::new(writer),
+            runtime: Handle::current(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Takes the next frame of the stream. A request is to be run by the caller, on a thread that
+    /// may block: it is the plugin's own code, and the frames behind it have to be taken meanwhile.
+    ///
+    /// # Errors
+    /// What is wrong with the frame; the stream cannot be read on.
+    pub fn take(self: &Arc<Self>, frame: Frame) -> Result<Option<ServedRequest<P>>, FrameError> {
         let (kind, call_id) = (frame.kind, frame.call_id);
         match Message::from_frame(frame)? {
             Message::Request {
@@ -80,16 +100,7 @@ impl<P: PluginRoot> FrameServer<P> {
                 credit,
                 op,
                 json,
-            } => self.request(
-                call_id,
-                credit,
-                CallRequest {
-                    verb,
-                    instance,
-                    op,
-                    json,
-                },
-            )?,
+            } => return self.request(call_id, credit, instance, RequestBody { verb, op, json }),
             Message::Credit { pieces } => {
                 if let Some(line) = self.line(call_id) {
                     line.add_credit(pieces);
@@ -112,15 +123,36 @@ impl<P: PluginRoot> FrameServer<P> {
             | Message::Log { .. }
             | Message::HostRequest { .. } => return Err(FrameError::Unexpected { kind }),
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Writes what could not be written by whoever had it to say, until the stream fails.
+    ///
+    /// # Errors
+    /// Why the stream failed.
+    pub async fn write(&self) -> Result<(), FrameError> {
+        self.outbox.run().await
+    }
+
+    /// Ends the stream: nothing more is written, every call is cancelled, every instance is dropped.
+    pub fn end(&self) {
+        self.outbox.close();
+        let ServerState { lines, instances } = std::mem::take(&mut *self.state());
+        for running in lines.into_values() {
+            running.end();
+        }
+        if !instances.is_empty() {
+            self.runtime.spawn_blocking(move || drop(instances));
+        }
     }
 
     fn request(
         self: &Arc<Self>,
         call_id: u64,
         credit: u32,
-        asked: CallRequest,
-    ) -> Result<(), FrameError> {
+        instance: u64,
+        body: RequestBody,
+    ) -> Result<Option<ServedRequest<P>>, FrameError> {
         let line = CallLine::new(call_id, credit, self.outbox.clone());
         let object = {
             let mut state = self.state();
@@ -133,56 +165,22 @@ impl<P: PluginRoot> FrameServer<P> {
                     code::BUSY,
                     format!("{MAX_CALLS} calls are under way already"),
                 )));
-                return Ok(());
+                return Ok(None);
             }
             let running = ServedCall {
                 line: Arc::clone(&line),
                 task: None,
             };
             state.lines.insert(call_id, running);
-            state.instances.get(&asked.instance).cloned()
+            state.instances.get(&instance).cloned()
         };
-        let server = Arc::clone(self);
-        match asked.verb {
-            Verb::Manifest => {
-                spawn_blocking(move || {
-                    let manifest = contained(|| server.root.manifest());
-                    server.finish(call_id, manifest);
-                });
-            }
-            Verb::Create => {
-                spawn_blocking(move || server.create(call_id, &line, &asked.json));
-            }
-            Verb::Call | Verb::Start => match object {
-                None => self.finish(
-                    call_id,
-                    Err(Fault::new(code::GONE, "there is no such instance")),
-                ),
-                Some(object) if asked.verb == Verb::Call => {
-                    spawn_blocking(move || {
-                        let cx = line.context();
-                        let reply = contained(|| {
-                            plain(object.call(
-                                RSlice::from_slice(&asked.op),
-                                RSlice::from_slice(&asked.json),
-                                cx,
-                            ))
-                        });
-                        server.finish(call_id, reply);
-                    });
-                }
-                Some(object) => {
-                    let task = tokio::spawn(async move {
-                        let reply = started(object, asked, line).await;
-                        server.finish(call_id, reply);
-                    });
-                    if let Some(running) = self.state().lines.get_mut(&call_id) {
-                        running.task = Some(task.abort_handle());
-                    }
-                }
-            },
-        }
-        Ok(())
+        Ok(Some(ServedRequest {
+            server: Arc::clone(self),
+            call_id,
+            line,
+            object,
+            body,
+        }))
     }
 
     fn create(&self, call_id: u64, line: &Arc<CallLine>, json: &[u8]) {
@@ -197,6 +195,42 @@ impl<P: PluginRoot> FrameServer<P> {
                 }
             }
             Err(fault) => self.finish(call_id, Err(fault)),
+        }
+    }
+
+    /// Starts an operation and waits for it on the runtime. Whoever releases the call drops the
+    /// plugin's future.
+    fn start(
+        self: &Arc<Self>,
+        call_id: u64,
+        line: &Arc<CallLine>,
+        object: &PluginObject,
+        body: &RequestBody,
+    ) {
+        let started = contained(|| {
+            let (op, json) = body.slices();
+            Ok(object.start(op, json, line.context()))
+        });
+        let future = match started {
+            Ok(future) => future,
+            Err(fault) => return self.finish(call_id, Err(fault)),
+        };
+        let mut answer = Caught::new(Box::pin(async move { Ok(future.await) }));
+        let reply = |answer| Result::map_err(answer, to_fault).and_then(plain);
+        // It may have come to its end already, or stays where it is until it is woken.
+        let mut nobody = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut nobody) {
+            return self.finish(call_id, reply(answer));
+        }
+        let server = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            let answer = answer.await;
+            server.finish(call_id, reply(answer));
+        });
+        match self.state().lines.get_mut(&call_id) {
+            Some(running) => running.task = Some(task.abort_handle()),
+            // It was released meanwhile, or is over.
+            None => task.abort(),
         }
     }
 
@@ -219,18 +253,7 @@ impl<P: PluginRoot> FrameServer<P> {
             running.end();
         }
         if let Some(instance) = instance {
-            spawn_blocking(move || drop(instance));
-        }
-    }
-
-    fn end(&self) {
-        self.outbox.close();
-        let ServerState { lines, instances } = std::mem::take(&mut *self.state());
-        for running in lines.into_values() {
-            running.end();
-        }
-        if !instances.is_empty() {
-            spawn_blocking(move || drop(instances));
+            self.runtime.spawn_blocking(move || drop(instance));
         }
     }
 
@@ -256,34 +279,64 @@ impl ServedCall {
     }
 }
 
-/// A request without its call.
-struct CallRequest {
+/// What a host asks for, beside where it is to be carried out.
+struct RequestBody {
     verb: Verb,
-    instance: u64,
     op: Vec<u8>,
     json: Vec<u8>,
 }
 
-/// Starts an operation away from the reading task, which a bad plugin must not hold up, and
-/// waits for it. Dropping this drops the plugin's future.
-async fn started(
-    object: Arc<PluginObject>,
-    asked: CallRequest,
+/// A request of the host that is to be run, and that the plugin may block in.
+#[must_use = "the host waits for its reply"]
+pub struct ServedRequest<P> {
+    server: Arc<Server<P>>,
+    call_id: u64,
     line: Arc<CallLine>,
-) -> Result<Vec<u8>, Fault> {
-    let future = spawn_blocking(move || {
-        object.start(
-            RSlice::from_slice(&asked.op),
-            RSlice::from_slice(&asked.json),
-            line.context(),
-        )
-    })
-    .await
-    .map_err(|_| Fault::new(code::PANIC, "the plugin panicked while it started the call"))?;
-    Caught::new(Box::pin(async move { Ok(future.await) }))
-        .await
-        .map_err(to_fault)
-        .and_then(plain)
+    object: Option<Arc<PluginObject>>,
+    body: RequestBody,
+}
+
+impl<P: PluginRoot> ServedRequest<P> {
+    /// Runs it on the calling thread, and replies. Of an asynchronous operation, only the start.
+    pub fn run(self) {
+        let Self {
+            server,
+            call_id,
+            line,
+            object,
+            body,
+        } = self;
+        match (body.verb, object) {
+            (Verb::Manifest, _) => {
+                let manifest = contained(|| server.root.manifest());
+                server.finish(call_id, manifest);
+            }
+            (Verb::Create, _) => server.create(call_id, &line, &body.json),
+            (Verb::Call | Verb::Start, None) => {
+                let fault = Fault::new(code::GONE, "there is no such instance");
+                server.finish(call_id, Err(fault));
+            }
+            (Verb::Call, Some(object)) => {
+                let reply = contained(|| {
+                    let (op, json) = body.slices();
+                    plain(object.call(op, json, line.context()))
+                });
+                server.finish(call_id, reply);
+            }
+            (Verb::Start, Some(object)) => server.start(call_id, &line, &object, &body),
+        }
+    }
+
+    /// Replies to it without running it.
+    pub fn refuse(self, fault: Fault) {
+        self.server.finish(self.call_id, Err(fault));
+    }
+}
+
+impl RequestBody {
+    fn slices(&self) -> (RSlice<'_, u8>, RSlice<'_, u8>) {
+        (RSlice::from_slice(&self.op), RSlice::from_slice(&self.json))
+    }
 }
 
 /// A plugin catches its own panics; one that does not must not take its worker's thread.

@@ -44,6 +44,14 @@ impl TakenStreams {
     pub fn open(self) -> io::Result<(InputStream, OutputStream)> {
         Ok((reader(self.input)?, writer(self.output)?))
     }
+
+    /// The output for use on a runtime, and the input as it is.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open_output(self) -> io::Result<(OwnedFd, OutputStream)> {
+        Ok((self.input, writer(self.output)?))
+    }
 }
 
 fn reader(fd: OwnedFd) -> io::Result<InputStream> {

@@ -11,8 +11,8 @@
 //! Each instance has a worker ([`InstanceWorker`]), so a session's
 //! directories are reached by that session's plugins only. When the worker ends before its instance,
 //! calls that ran in it fail with the cause, and the next request makes the instance anew in another.
-//! `program` is the worker's own side, `confinement` what it may reach, `process` one process as the
-//! host sees it, `link` an instance in it.
+//! `program` is the worker's own side, `readers` its threads, `confinement` what it may reach,
+//! `process` one process as the host sees it, `link` an instance in it.
 
 mod command;
 mod confinement;
@@ -23,6 +23,8 @@ mod openings;
 mod options;
 mod process;
 mod program;
+#[cfg(target_os = "linux")]
+mod readers;
 mod reason;
 mod restarts;
 mod trust;

@@ -8,15 +8,20 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
-use conjure_config::platform;
+use conjure_config::platform::{self, TakenStreams};
 use conjure_confinement::{ConfinementGaps, WorkerConfinement};
-use conjure_skill_sdk::frames::{PluginRoot, serve};
+use conjure_skill_sdk::frames::PluginRoot;
+#[cfg(target_os = "linux")]
+use conjure_skill_sdk::frames::Server;
 use rustix::process::{Resource, Rlimit, Signal};
+use tokio::runtime::Runtime;
 
 use super::process::ALLOCATOR;
+#[cfg(target_os = "linux")]
+use super::readers::FrameReaders;
 use crate::PROTOCOL;
 use crate::open::{LibraryLabel, end_at_once, open};
 
@@ -142,13 +147,38 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
         .enable_time()
         .build()
         .map_err(|error| error.to_string())?;
+    serve_streams(runtime, root, streams)
+}
+
+/// Serves on threads of its own until the stream ends.
+#[cfg(target_os = "linux")]
+fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> Result<(), String> {
+    let (server, readers, ended) = runtime.block_on(async {
+        let (input, output) = streams.open_output().map_err(|error| error.to_string())?;
+        let server = Server::new(root, output);
+        let readers = FrameReaders::start(Arc::clone(&server), input);
+        let (readers, mut end) = readers.map_err(|error| error.to_string())?;
+        let ended = tokio::select! {
+            ended = &mut end => ended.unwrap_or(Ok(())),
+            written = server.write() => written,
+        };
+        Ok::<_, String>((server, readers, ended))
+    })?;
+    server.end();
+    // What does not stop is not waited for.
+    let until = Instant::now() + ENDING;
+    readers.wait_idle(ENDING);
+    runtime.shutdown_timeout(until.saturating_duration_since(Instant::now()));
+    ended.map_err(|error| error.to_string())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> Result<(), String> {
     let served = runtime.block_on(async {
         let (input, output) = streams.open().map_err(|error| error.to_string())?;
-        serve(root, input, output)
-            .await
-            .map_err(|error| error.to_string())
+        let served = conjure_skill_sdk::frames::serve(root, input, output).await;
+        served.map_err(|error| error.to_string())
     });
-    // What does not stop is not waited for.
     runtime.shutdown_timeout(ENDING);
     served
 }
