@@ -40,17 +40,25 @@ pub enum VersionStep {
     Rebuild,
 }
 
-impl PluginChange {
-    /// Whether the plugin was upgraded. What is no version by semver counts as an upgrade, for
+impl VersionStep {
+    /// The step from one version to another. What is no version by semver counts as an upgrade, for
     /// nobody can tell.
     #[must_use]
-    pub fn step(&self) -> VersionStep {
+    pub fn between(from: &str, to: &str) -> Self {
         let version = |text: &str| semver::Version::parse(text).ok();
-        match (version(&self.from), version(&self.to)) {
-            _ if self.from == self.to => VersionStep::Rebuild,
-            (Some(from), Some(to)) if to < from => VersionStep::Downgrade,
-            _ => VersionStep::Upgrade,
+        match (version(from), version(to)) {
+            _ if from == to => Self::Rebuild,
+            (Some(from), Some(to)) if to < from => Self::Downgrade,
+            _ => Self::Upgrade,
         }
+    }
+}
+
+impl PluginChange {
+    /// Whether the plugin was upgraded.
+    #[must_use]
+    pub fn step(&self) -> VersionStep {
+        VersionStep::between(&self.from, &self.to)
     }
 
     /// Two changes of one plugin as one. State that was lost on the way is lost.

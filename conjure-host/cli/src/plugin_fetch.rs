@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_config::fs;
+use conjure_core::log::VersionStep;
 use conjure_packages::{FetchedPackage, Package, PackageError, PackageSource, SignerKey};
 use conjure_plugins::{
     InstallError, InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock,
@@ -537,15 +538,15 @@ struct PackageStep {
 async fn agreed(global: &Global, package: &Package, step: &PackageStep, yes: bool) -> bool {
     let description = package.description();
     let difference = &step.difference;
-    let from = step.from.as_deref();
-    let words = from.map(|from| version_step(from, &description.version));
-    let is_downgrade = words.as_ref().is_some_and(|it| it.contains("downgrade"));
+    let (from, to) = (step.from.as_deref(), &description.version);
+    let is_downgrade =
+        from.is_some_and(|from| VersionStep::between(from, to) == VersionStep::Downgrade);
     let is_upgrade = from.is_some();
     if !global.json {
         output::aside(format_args!(
             "{BOLD}{}{RESET} {}",
             output::clean(&description.name),
-            words.unwrap_or_else(|| description.version.clone())
+            from.map_or_else(|| to.clone(), |from| version_step(from, to))
         ));
         for line in difference.lines() {
             output::aside(format_args!("  {}", output::clean(&line)));

@@ -1,6 +1,6 @@
 //! What another build of a plugin would change: what it asks to be allowed, and its tools.
 
-use conjure_core::log::{PluginChange, StateHandover, VersionStep};
+use conjure_core::log::VersionStep;
 use conjure_skill_sdk::protocol::{Manifest, Permissions, ToolDecl};
 use serde_json::{Value, json};
 
@@ -181,13 +181,7 @@ fn asked(permissions: &Permissions) -> Vec<String> {
 
 /// From one version to another, in words.
 pub fn version_step(from: &str, to: &str) -> String {
-    let change = PluginChange {
-        plugin: String::new(),
-        from: from.to_owned(),
-        to: to.to_owned(),
-        state: StateHandover::None,
-    };
-    match change.step() {
+    match VersionStep::between(from, to) {
         VersionStep::Upgrade => format!("{from} → {to}"),
         VersionStep::Downgrade => format!("{from} → {to}, a downgrade"),
         VersionStep::Rebuild => format!("{from}, built again"),
