@@ -117,13 +117,8 @@ impl ApiClient {
         path: &str,
         most: u64,
     ) -> Result<(Vec<u8>, bool), ApiProblem> {
-        let request = Request::builder().uri(path).body(Body::empty());
-        let request = request.map_err(|error| internal(&error))?;
-        let answer = self.api.clone().oneshot(request).await;
-        let Ok(response) = answer;
-        let (head, body) = response.into_parts();
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let mut stream = body.into_data_stream();
+        let mut stream = self.content(path).await?.into_data_stream();
         let mut bytes = Vec::new();
         while let Some(piece) = stream.next().await {
             bytes.extend_from_slice(&piece.map_err(|error| internal(&error))?);
@@ -131,12 +126,27 @@ impl ApiClient {
                 break;
             }
         }
-        if !head.status.is_success() {
-            return Err(ApiProblem::of(head.status, &bytes));
-        }
         let is_cut = bytes.len() > most;
         bytes.truncate(most);
         Ok((bytes, is_cut))
+    }
+
+    /// The bytes of what is at a path, as they come.
+    ///
+    /// # Errors
+    /// The operation's problem.
+    pub(crate) async fn content(&self, path: &str) -> Result<Body, ApiProblem> {
+        let request = Request::builder().uri(path).body(Body::empty());
+        let request = request.map_err(|error| internal(&error))?;
+        let answer = self.api.clone().oneshot(request).await;
+        let Ok(response) = answer;
+        let (head, body) = response.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let words = to_bytes(body, MOST).await;
+        let words = words.map_err(|error| internal(&error))?;
+        Err(ApiProblem::of(head.status, &words))
     }
 
     /// Sends bytes of some media type as they come.

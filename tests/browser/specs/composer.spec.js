@@ -105,3 +105,29 @@ test('a follow-up that is edited keeps its files, and the old one is not said', 
   await expect(page.getByText('First done.')).toBeVisible();
   await expect(page.locator('#entries')).toContainText('a.txt');
 });
+
+test('a message that is said otherwise in a fork takes the files along that are ticked', async ({ page, server, model, session }) => {
+  await session('site');
+  await model.says('Seen both.', { when: 'look at' });
+  await model.says('Seen one.', { when: 'look again' });
+  await page.goto('/sessions/site');
+  const message = page.getByLabel('Message');
+  for (const name of ['kept.txt', 'dropped.txt']) {
+    await page.locator('#attach').setInputFiles({ name, mimeType: 'text/plain', buffer: Buffer.from(`words of ${name}`) });
+    await expect(page.locator('#attached')).toContainText(name);
+  }
+  await message.fill('look at these');
+  await message.press('Enter');
+  await expect(page.getByText('Seen both.')).toBeVisible();
+  const { thread } = await server.api('GET', '/sessions/site');
+  await page.locator('#entries').getByRole('link', { name: 'Edit and fork' }).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Message').fill('look again');
+  await dialog.getByLabel('dropped.txt').uncheck();
+  await dialog.getByRole('button', { name: 'Fork and send' }).click();
+  await expect(page.getByText('Seen one.')).toBeVisible();
+  await expect(page.locator('#entries')).toContainText('kept.txt');
+  await expect(page.locator('#entries')).not.toContainText('dropped.txt');
+  await page.goto(`/sessions/site/threads/${thread.id}`);
+  await expect(page.locator('#entries')).toContainText('dropped.txt');
+});

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use conjure_core::chat::ArtifactRef;
 use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::QuestionReply;
 use conjure_store::ThreadId;
@@ -31,6 +32,8 @@ struct MessageForm {
     thread: String,
     /// Files that were handed over.
     attachments: Vec<String>,
+    /// Files of the chat that are attached once more.
+    files: Vec<String>,
 }
 
 impl MessageForm {
@@ -42,6 +45,7 @@ impl MessageForm {
                 "go_on" => said.go_on = true,
                 "thread" => said.thread = value,
                 "attachment" => said.attachments.push(value),
+                "file" => said.files.push(value),
                 _ => {}
             }
         }
@@ -220,7 +224,7 @@ pub(crate) async fn fork(
     ))
 }
 
-/// What a message becomes in a fork.
+/// What a follow-up becomes.
 #[derive(Deserialize)]
 pub(crate) struct EditForm {
     text: String,
@@ -231,14 +235,23 @@ pub(crate) async fn edit(
     State(app): State<PageState>,
     Path((session, thread, seq)): Path<(String, String, u64)>,
     request: PageRequest,
-    Form(edited): Form<EditForm>,
+    Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, PageFailure> {
-    if edited.text.trim().is_empty() {
+    let mut edited = MessageForm::read(sent);
+    if edited.text.trim().is_empty() && edited.files.is_empty() {
         let words = "a message has a text; write one, or close the dialog";
         return Err(PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
     }
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let thread = talk.thread()?;
+    // Before there is a fork: where a file is gone, nothing happens.
+    let message = super::dialogs::message_at(&app, &thread.id, seq).await?;
+    for file in super::dialogs::files_of(&message) {
+        if edited.files.contains(&file.id) {
+            let again = attach_again(&app, &talk, file).await?;
+            edited.attachments.push(again);
+        }
+    }
     let before = super::dialogs::before_turn(&app, &thread.id, seq).await?;
     let session = match before {
         Some(before) => {
@@ -252,8 +265,28 @@ pub(crate) async fn edit(
     };
     let fork = session.thread.as_ref().map(|thread| thread.id.clone());
     let address = ConversationAddress::of(&session, fork);
-    begin(&app, &address, &json!({ "text": edited.text })).await?;
+    begin(&app, &address, &edited.body()).await?;
     Ok(go_to(&request, &here(&address)))
+}
+
+/// Hands a file of a chat over once more, for another chat's message.
+async fn attach_again(
+    app: &PageState,
+    talk: &Talk,
+    file: &ArtifactRef,
+) -> Result<String, PageFailure> {
+    let thread = &talk.thread()?.id;
+    let content = format!(
+        "/api/v1/threads/{thread}/files/{}/content?session={}",
+        segment(&file.id),
+        segment(&talk.session.id)
+    );
+    let bytes = app.api.content(&content).await?;
+    let kind = HeaderValue::from_str(&file.media_type)
+        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let path = format!("/api/v1/uploads?name={}", segment(&file.name));
+    let kept: UploadInfo = app.api.hand_over(&path, kind, bytes).await?;
+    Ok(kept.id)
 }
 
 /// The new name of a thread.

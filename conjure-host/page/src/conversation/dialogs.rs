@@ -3,7 +3,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use conjure_core::chat::Message;
+use conjure_core::chat::{ArtifactRef, Content, Message};
 use conjure_core::foreign_text::clean;
 use conjure_core::log::{Entry, EntryBody};
 use conjure_store::{ThreadId, Window};
@@ -61,19 +61,29 @@ pub(crate) async fn edit(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let entry = entry(&app, &talk.thread()?.id, seq).await?;
-    let EntryBody::Message { message } = &entry.body else {
-        return Err(PageFailure::not_found(format!("entry {seq} is no message")));
-    };
+    let message = message_at(&app, &talk.thread()?.id, seq).await?;
     let at = talk.address.of_thread(&format!("edit/{seq}"));
-    let files = files_of(message);
+    let files = files_of(&message);
+    let field = Field::new("edit-text", "text", "Message")
+        .hint("It is said in a new chat that forks before this message. This one stays as it is.");
+    let field = if files.is_empty() {
+        field.required()
+    } else {
+        field
+    };
     let body = html! {
         form method="post" action=(at) data-swap="close" {
-            (Field::new("edit-text", "text", "Message").required()
-                .hint("It is said in a new chat that forks before this message. This one stays as it is.")
-                .textarea(6, &message.text()))
-            @if files > 0 {
-                p.hint #edit-files { "What it attaches is not sent again (" (counted(files)) "): attach what is needed in the new chat." }
+            (field.textarea(6, &message.text()))
+            @if !files.is_empty() {
+                p.hint #edit-files { "Files that are attached again" }
+                div.row role="group" aria-labelledby="edit-files" {
+                    @for (number, file) in files.iter().enumerate() {
+                        label.choice {
+                            input id={ "edit-file-" (number) } type="checkbox" name="file" value=(file.id) checked;
+                            " " (clean(&file.name))
+                        }
+                    }
+                }
             }
             div.row { button.primary #edit-send { "Fork and send" } }
         }
@@ -90,7 +100,8 @@ pub(crate) async fn queued(
     let talk = Talk::find(&app, &session, None).await?;
     let run = app.manager.run(&turn).await?;
     let text = run.message.as_ref().map(Message::text).unwrap_or_default();
-    let files = run.message.as_ref().map_or(0, files_of);
+    let files = run.message.as_ref();
+    let files = files.map_or(0, |message| files_of(message).len());
     let hint = match files {
         0 => "It keeps its place among what waits.".to_owned(),
         _ => format!(
@@ -155,10 +166,26 @@ pub(crate) async fn file(
     Ok(shown(&request, &talk, "Preview", &body))
 }
 
-/// How many files a message attaches.
-fn files_of(message: &Message) -> usize {
+/// The message at an entry of a thread.
+pub(crate) async fn message_at(
+    app: &PageState,
+    thread: &ThreadId,
+    seq: u64,
+) -> Result<Message, PageFailure> {
+    match entry(app, thread, seq).await?.body {
+        EntryBody::Message { message } => Ok(message),
+        _ => Err(PageFailure::not_found(format!("entry {seq} is no message"))),
+    }
+}
+
+/// The files that a message attaches.
+pub(crate) fn files_of(message: &Message) -> Vec<&ArtifactRef> {
     let parts = message.content.iter();
-    parts.filter(|part| part.as_text().is_none()).count()
+    let files = parts.filter_map(|part| match &part.content {
+        Content::Image { artifact } | Content::File { artifact } => Some(artifact),
+        _ => None,
+    });
+    files.collect()
 }
 
 fn counted(files: usize) -> String {

@@ -13,9 +13,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conjure_core::chat::ArtifactRef;
 use conjure_core::foreign_text::clean;
-use conjure_store::{ArtifactRow, Store, StoreError, ThreadId};
+use conjure_store::{ArtifactRow, Store, StoreError, Thread, ThreadId};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use super::address::{ConversationAddress, SharedPictures};
 use super::figures;
@@ -31,6 +32,9 @@ const ALL_OF_THEM: u64 = 16 * 1024 * 1024;
 /// Bytes of a picture that are read at once.
 const PIECE: usize = 256 * 1024;
 
+/// How many files are made at the same time; others wait for their turn.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
+
 /// The file's styles beside those of the page.
 const STYLE: &str = "\
 main { margin: 0 auto; max-width: 54rem; padding: 1.5rem 1rem 3rem; }\n\
@@ -44,6 +48,8 @@ details.rest { margin: 0 .8rem .8rem; }\n";
 /// # Errors
 /// [`StoreError::NoThread`], and what the database says.
 pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, StoreError> {
+    // A chat is in memory as a whole while its file is made.
+    let _turn = AT_ONCE.acquire().await.map_err(|_| StoreError::Closed)?;
     let about = store.thread(thread).await?;
     let entries = talk::behind(store, thread, 0).await?;
     let pictures = pictures(store, thread).await?;
@@ -53,17 +59,24 @@ pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, Sto
         thread: Some(thread.clone()),
         shared: Some(Arc::new(pictures)),
     };
-    let items = model::items(&entries);
-    let title = label(&about);
-    let facts = html! {
+    // All of a long chat takes a while, in which the thread would serve nobody else.
+    let made = tokio::task::spawn_blocking(move || {
+        let items = render::items(&address, &model::items(&entries));
+        document(&label(&about), &facts(&about, entries.len()), &items)
+    });
+    made.await.map_err(|_| StoreError::Closed)
+}
+
+/// What is said of a chat before it begins.
+fn facts(about: &Thread, entries: usize) -> Markup {
+    html! {
         p.shared {
-            (entries.len()) @if entries.len() == 1 { " entry, " } @else { " entries, " }
+            (entries) @if entries == 1 { " entry, " } @else { " entries, " }
             (about.last_turn) @if about.last_turn == 1 { " turn" } @else { " turns" }
             @if about.totals.usage.total() > 0 { ", " (figures::tokens(&about.totals.usage)) " tokens" }
             ". A copy to read, made by Conjure."
         }
-    };
-    Ok(document(&title, &facts, &render::items(&address, &items)))
+    }
 }
 
 fn document(title: &str, facts: &Markup, items: &Markup) -> String {
