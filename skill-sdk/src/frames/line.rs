@@ -109,6 +109,11 @@ impl CallLine {
         let _ = self.outbox.send(self.call_id, Message::Reply(reply));
     }
 
+    /// Whether it was answered or released.
+    pub(super) fn is_over(&self) -> bool {
+        self.state().over
+    }
+
     /// Ends the call without a reply, for nobody waits for one.
     pub(super) fn release(&self) {
         self.end(&mut self.state());

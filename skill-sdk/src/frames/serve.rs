@@ -111,7 +111,10 @@ impl<P: PluginRoot> Server<P> {
                     line.cancel();
                 }
             }
-            Message::Cancel(Cancel::Release) => self.release(call_id),
+            Message::Cancel(Cancel::Release) => {
+                let instance = self.release(call_id);
+                return Ok(instance.map(|it| ServedRequest(ServedWork::Drop(it))));
+            }
             Message::HostReply { id, reply } => {
                 if let Some(line) = self.line(call_id) {
                     line.host_reply(id, reply);
@@ -174,13 +177,13 @@ impl<P: PluginRoot> Server<P> {
             state.lines.insert(call_id, running);
             state.instances.get(&instance).cloned()
         };
-        Ok(Some(ServedRequest {
+        Ok(Some(ServedRequest(ServedWork::Call(BegunCall {
             server: Arc::clone(self),
             call_id,
             line,
             object,
             body,
-        }))
+        }))))
     }
 
     fn create(&self, call_id: u64, line: &Arc<CallLine>, json: &[u8]) {
@@ -241,7 +244,8 @@ impl<P: PluginRoot> Server<P> {
         }
     }
 
-    fn release(&self, call_id: u64) {
+    /// Ends a call or an instance. What is then to be dropped is the plugin's.
+    fn release(&self, call_id: u64) -> Option<Arc<PluginObject>> {
         let (running, instance) = {
             let mut state = self.state();
             (
@@ -252,9 +256,7 @@ impl<P: PluginRoot> Server<P> {
         if let Some(running) = running {
             running.end();
         }
-        if let Some(instance) = instance {
-            self.runtime.spawn_blocking(move || drop(instance));
-        }
+        instance
     }
 
     fn line(&self, call_id: u64) -> Option<Arc<CallLine>> {
@@ -286,9 +288,18 @@ struct RequestBody {
     json: Vec<u8>,
 }
 
-/// A request of the host that is to be run, and that the plugin may block in.
-#[must_use = "the host waits for its reply"]
-pub struct ServedRequest<P> {
+/// What a host asks for that is to be run, and in which the plugin may block.
+#[must_use = "the host waits for what comes of it"]
+pub struct ServedRequest<P>(ServedWork<P>);
+
+enum ServedWork<P> {
+    Call(BegunCall<P>),
+    /// The end of an instance.
+    Drop(Arc<PluginObject>),
+}
+
+/// A call that runs, or is about to.
+struct BegunCall<P> {
     server: Arc<Server<P>>,
     call_id: u64,
     line: Arc<CallLine>,
@@ -299,6 +310,23 @@ pub struct ServedRequest<P> {
 impl<P: PluginRoot> ServedRequest<P> {
     /// Runs it on the calling thread, and replies. Of an asynchronous operation, only the start.
     pub fn run(self) {
+        match self.0 {
+            ServedWork::Call(call) => call.run(),
+            ServedWork::Drop(instance) => drop(instance),
+        }
+    }
+
+    /// Replies to it without running it. An instance ends all the same.
+    pub fn refuse(self, fault: Fault) {
+        match self.0 {
+            ServedWork::Call(call) => call.server.finish(call.call_id, Err(fault)),
+            ServedWork::Drop(instance) => drop(instance),
+        }
+    }
+}
+
+impl<P: PluginRoot> BegunCall<P> {
+    fn run(self) {
         let Self {
             server,
             call_id,
@@ -306,6 +334,10 @@ impl<P: PluginRoot> ServedRequest<P> {
             object,
             body,
         } = self;
+        // Released before it was its turn.
+        if line.is_over() {
+            return;
+        }
         match (body.verb, object) {
             (Verb::Manifest, _) => {
                 let manifest = contained(|| server.root.manifest());
@@ -325,11 +357,6 @@ impl<P: PluginRoot> ServedRequest<P> {
             }
             (Verb::Start, Some(object)) => server.start(call_id, &line, &object, &body),
         }
-    }
-
-    /// Replies to it without running it.
-    pub fn refuse(self, fault: Fault) {
-        self.server.finish(self.call_id, Err(fault));
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
 use conjure_config::platform::{self, TakenStreams};
@@ -166,9 +166,9 @@ fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> R
     })?;
     server.end();
     // What does not stop is not waited for.
-    let until = Instant::now() + ENDING;
-    readers.wait_idle(ENDING);
-    runtime.shutdown_timeout(until.saturating_duration_since(Instant::now()));
+    let until = std::time::Instant::now() + ENDING;
+    readers.stop(ENDING);
+    runtime.shutdown_timeout(until.saturating_duration_since(std::time::Instant::now()));
     ended.map_err(|error| error.to_string())
 }
 

@@ -43,9 +43,12 @@ struct StreamState {
     input: OwnedFd,
     decoder: Decoder,
     buffer: Box<[u8]>,
-    /// Told once how the stream ended.
-    ended: Option<oneshot::Sender<Result<(), FrameError>>>,
+    /// Told once how the stream ended. Nothing is read after that.
+    ended: Option<oneshot::Sender<StreamEnd>>,
 }
+
+/// How a stream ended.
+type StreamEnd = Result<(), FrameError>;
 
 impl<P: PluginRoot> FrameReaders<P> {
     /// Reads `input` for a server until it ends, which the receiver is told. To be called on a tokio
@@ -56,11 +59,11 @@ impl<P: PluginRoot> FrameReaders<P> {
     pub(super) fn start(
         server: Arc<Server<P>>,
         input: OwnedFd,
-    ) -> io::Result<(Arc<Self>, oneshot::Receiver<Result<(), FrameError>>)> {
+    ) -> io::Result<(Arc<Self>, oneshot::Receiver<StreamEnd>)> {
         rustix::io::ioctl_fionbio(&input, true)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // Of the edge, so that what comes wakes one thread.
-        let flags = EventFlags::IN | EventFlags::ET;
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&epoll, &input, EventData::new_u64(0), flags)?;
         let (ended, end) = oneshot::channel();
         let readers = Arc::new(Self {
@@ -77,12 +80,13 @@ impl<P: PluginRoot> FrameReaders<P> {
             running: Mutex::new(0),
             idle: Condvar::new(),
         });
-        readers.add_thread()?;
+        readers.add_thread(None)?;
         Ok((readers, end))
     }
 
-    /// Waits until none of the threads runs a request, for so long at the most.
-    pub(super) fn wait_idle(&self, limit: Duration) {
+    /// Reads no more, and waits until none of the threads runs a request, for so long at the most.
+    pub(super) fn stop(&self, limit: Duration) {
+        lock(&self.stream).ended = None;
         let running = lock(&self.running);
         let waited = self
             .idle
@@ -90,47 +94,79 @@ impl<P: PluginRoot> FrameReaders<P> {
         drop(waited);
     }
 
-    fn add_thread(self: &Arc<Self>) -> io::Result<()> {
+    /// Adds a thread, which runs `first` before it waits for the stream. Without one, `first` is
+    /// refused.
+    fn add_thread(self: &Arc<Self>, first: Option<AcceptedRequest<P>>) -> io::Result<()> {
         let readers = Arc::clone(self);
+        let first = Arc::new(Mutex::new(first));
+        let given = Arc::clone(&first);
         let thread = std::thread::Builder::new().name("calls".to_owned());
-        thread.spawn(move || while readers.turn() {})?;
-        Ok(())
+        let started = thread.spawn(move || {
+            let _entered = readers.runtime.enter();
+            let _end = EndOnPanic(&*readers);
+            let first = lock(&given).take();
+            if let Some(request) = first {
+                request.run();
+            }
+            while readers.turn() {}
+        });
+        if let Err(error) = &started
+            && let Some(request) = lock(&first).take()
+        {
+            request.refuse(error);
+        }
+        started.map(drop)
+    }
+
+    /// Counts a request among those that run. Not after the stream can be read by another thread:
+    /// who stops the threads waits for it.
+    fn accept(self: &Arc<Self>, request: ServedRequest<P>) -> AcceptedRequest<P> {
+        *lock(&self.running) += 1;
+        AcceptedRequest {
+            request,
+            running: RunningRequest(Arc::clone(self)),
+        }
     }
 
     /// Waits for the stream, and runs what came. Whether the thread is to go on.
     fn turn(self: &Arc<Self>) -> bool {
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
+        // One that is to end is never counted: somebody else could believe that it waits.
+        let counted = |waiting| (waiting < MOST_WAITING).then_some(waiting + 1);
+        let is_needed = self
+            .waiting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, counted);
+        if is_needed.is_err() {
             return false;
         }
         let woken = self.wait();
         let is_last = self.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
         let mut stream = lock(&self.stream);
+        if stream.ended.is_none() {
+            return false;
+        }
         let read = woken.map_err(FrameError::from);
         let read = read.and_then(|is_closed| self.read(&mut stream, is_closed));
-        let mut requests = match read {
-            Ok(Some(requests)) => requests,
-            ended => {
-                if let Some(told) = stream.ended.take() {
-                    let _ = told.send(ended.map(|_| ()));
-                }
+        let request = match read {
+            Ok(TakenFrames::Request(request)) => request,
+            Ok(TakenFrames::None) => return true,
+            Ok(TakenFrames::End) => {
+                stream.end(Ok(()));
+                return false;
+            }
+            Err(error) => {
+                stream.end(Err(error));
                 return false;
             }
         };
         drop(stream);
-        let Some(request) = requests.pop() else {
-            return true;
-        };
-        for request in requests {
-            self.runtime.spawn_blocking(|| request.run());
-        }
         // Nobody would hear of what comes while this thread is the plugin's.
-        match if is_last { self.add_thread() } else { Ok(()) } {
-            Ok(()) => self.run(request),
-            Err(error) => request.refuse(Fault::new(
-                code::BUSY,
-                format!("the system gives the worker no thread more: {error}"),
-            )),
+        match if is_last {
+            self.add_thread(None)
+        } else {
+            Ok(())
+        } {
+            Ok(()) => request.run(),
+            Err(error) => request.refuse(&error),
         }
         true
     }
@@ -151,52 +187,307 @@ impl<P: PluginRoot> FrameReaders<P> {
         }
     }
 
-    /// Reads all that is there and takes it. The requests among it, or nothing once the stream ended.
+    /// Reads all that is there and takes it. Of several requests all but the last go to threads of
+    /// their own.
     fn read(
-        &self,
+        self: &Arc<Self>,
         stream: &mut StreamState,
         is_closed: bool,
-    ) -> Result<Option<Vec<ServedRequest<P>>>, FrameError> {
+    ) -> Result<TakenFrames<P>, FrameError> {
         let StreamState {
             input,
             decoder,
             buffer,
             ..
         } = stream;
-        let mut requests = Vec::new();
+        let mut last = None;
         loop {
             let count = match rustix::io::read(&*input, &mut **buffer) {
                 Ok(0) => {
                     decoder.finish()?;
-                    return Ok(None);
+                    return Ok(TakenFrames::End);
                 }
                 Ok(count) => count,
-                Err(Errno::AGAIN) => return Ok(Some(requests)),
+                Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(io::Error::from(error).into()),
             };
             decoder.push(buffer.get(..count).unwrap_or_default());
             while let Some(frame) = decoder.next_frame()? {
-                requests.extend(self.server.take(frame)?);
+                if let Some(request) = self.server.take(frame)? {
+                    self.hand_on(last.replace(request));
+                }
             }
             // That was all. Of what comes behind it a thread hears, but not of an end that is there.
             if count < BATCH && !is_closed {
-                return Ok(Some(requests));
+                break;
             }
+            // What is still to be read may be long.
+            self.hand_on(last.take());
         }
+        Ok(match last {
+            Some(request) => TakenFrames::Request(Box::new(self.accept(request))),
+            None => TakenFrames::None,
+        })
     }
 
-    fn run(&self, request: ServedRequest<P>) {
-        *lock(&self.running) += 1;
-        request.run();
-        let mut running = lock(&self.running);
+    fn hand_on(self: &Arc<Self>, request: Option<ServedRequest<P>>) {
+        if let Some(request) = request {
+            // It was refused where there is no thread for it.
+            let _ = self.add_thread(Some(self.accept(request)));
+        }
+    }
+}
+
+/// What was taken off a stream.
+enum TakenFrames<P> {
+    /// No request.
+    None,
+    /// A request that is to be run.
+    Request(Box<AcceptedRequest<P>>),
+    /// The end of the stream.
+    End,
+}
+
+impl StreamState {
+    fn end(&mut self, end: StreamEnd) {
+        if let Some(ended) = self.ended.take() {
+            let _ = ended.send(end);
+        }
+    }
+}
+
+/// A request that counts among those that run.
+struct AcceptedRequest<P> {
+    request: ServedRequest<P>,
+    running: RunningRequest<P>,
+}
+
+impl<P: PluginRoot> AcceptedRequest<P> {
+    fn run(self) {
+        // Also where it panics it runs no more.
+        let _running = self.running;
+        self.request.run();
+    }
+
+    fn refuse(self, error: &io::Error) {
+        self.request.refuse(Fault::new(
+            code::BUSY,
+            format!("the system gives the worker no thread more: {error}"),
+        ));
+    }
+}
+
+/// One more request runs, until this is dropped.
+struct RunningRequest<P>(Arc<FrameReaders<P>>);
+
+impl<P> Drop for RunningRequest<P> {
+    fn drop(&mut self) {
+        let mut running = lock(&self.0.running);
         *running -= 1;
         if *running == 0 {
-            self.idle.notify_all();
+            self.0.idle.notify_all();
+        }
+    }
+}
+
+/// Ends the stream where a thread panics: a worker that hears nothing is worse than none.
+struct EndOnPanic<'a, P>(&'a FrameReaders<P>);
+
+impl<P> Drop for EndOnPanic<'_, P> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = io::Error::other("a thread of the worker panicked");
+            lock(&self.0.stream).end(Err(error.into()));
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use conjure_abi::{CallContext, PluginObject};
+    use conjure_skill_sdk::frames::{Cancel, Message, Verb};
+    use rustix::pipe::pipe;
+    use tokio::io::{AsyncReadExt as _, DuplexStream};
+
+    use super::*;
+
+    /// Longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Its manifest comes when the test lets it.
+    struct HeldRoot {
+        begun: mpsc::SyncSender<()>,
+        let_go: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl PluginRoot for HeldRoot {
+        fn manifest(&self) -> Result<Vec<u8>, Fault> {
+            self.begun.send(()).unwrap();
+            let _ = lock(&self.let_go).recv_timeout(PATIENCE);
+            Ok(b"{}".to_vec())
+        }
+
+        fn create(&self, _: &[u8], _: CallContext) -> Result<PluginObject, Fault> {
+            Err(Fault::new(code::FAILED, "there are no instances here"))
+        }
+    }
+
+    struct Stage {
+        readers: Arc<FrameReaders<HeldRoot>>,
+        end: oneshot::Receiver<StreamEnd>,
+        input: OwnedFd,
+        replies: DuplexStream,
+        decoder: Decoder,
+        begun: mpsc::Receiver<()>,
+        let_go: mpsc::Sender<()>,
+        last: u64,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let (begins, begun) = mpsc::sync_channel(1000);
+            let (let_go, let_goes) = mpsc::channel();
+            let root = HeldRoot {
+                begun: begins,
+                let_go: Mutex::new(let_goes),
+            };
+            let (output, replies) = tokio::io::duplex(1 << 20);
+            let (reads, input) = pipe().unwrap();
+            let (readers, end) = FrameReaders::start(Server::new(root, output), reads).unwrap();
+            Self {
+                readers,
+                end,
+                input,
+                replies,
+                decoder: Decoder::new(),
+                begun,
+                let_go,
+                last: 0,
+            }
+        }
+
+        fn request(&mut self, out: &mut Vec<u8>) -> u64 {
+            self.last += 1;
+            let message = Message::Request {
+                verb: Verb::Manifest,
+                instance: 0,
+                credit: 1,
+                op: Vec::new(),
+                json: Vec::new(),
+            };
+            message.into_frame(self.last).encode(out).unwrap();
+            self.last
+        }
+
+        fn write(&self, bytes: &[u8]) {
+            assert_eq!(rustix::io::write(&self.input, bytes).unwrap(), bytes.len());
+        }
+
+        /// So many requests, in one write or each in its own, which then run at the same time.
+        async fn run_together(&mut self, count: usize, at_once: bool) {
+            let mut bytes = Vec::new();
+            for _ in 0..count {
+                self.request(&mut bytes);
+                if !at_once {
+                    self.write(&bytes);
+                    bytes.clear();
+                }
+            }
+            self.write(&bytes);
+            for _ in 0..count {
+                self.begun.recv_timeout(PATIENCE).expect("it was not begun");
+            }
+            for _ in 0..count {
+                self.let_go.send(()).unwrap();
+            }
+            for _ in 0..count {
+                self.reply().await;
+            }
+        }
+
+        async fn reply(&mut self) -> u64 {
+            let read = async {
+                loop {
+                    if let Some(frame) = self.decoder.next_frame().unwrap() {
+                        return frame.call_id;
+                    }
+                    let mut piece = [0; 4096];
+                    let count = self.replies.read(&mut piece).await.unwrap();
+                    self.decoder.push(&piece[..count]);
+                }
+            };
+            let read = tokio::time::timeout(PATIENCE, read);
+            read.await.expect("no reply comes")
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_run_at_the_same_time_and_the_stream_is_read_meanwhile() {
+        let mut stage = Stage::new();
+        for round in 0..20 {
+            stage.run_together(3 * MOST_WAITING, round % 2 == 0).await;
+        }
+        let waiting = stage.readers.waiting.load(Ordering::Acquire);
+        assert!((1..=MOST_WAITING).contains(&waiting), "{waiting}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_that_was_released_before_it_ran_is_not_run() {
+        let mut stage = Stage::new();
+        let mut bytes = Vec::new();
+        let released = stage.request(&mut bytes);
+        let release = Message::Cancel(Cancel::Release).into_frame(released);
+        release.encode(&mut bytes).unwrap();
+        stage.write(&bytes);
+        stage.run_together(1, true).await;
+        assert!(stage.begun.try_recv().is_err(), "it ran all the same");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_end_that_is_there_with_the_last_request_is_seen() {
+        let mut stage = Stage::new();
+        let mut bytes = Vec::new();
+        stage.request(&mut bytes);
+        let (input, other) = pipe().unwrap();
+        drop(input);
+        stage.write(&bytes);
+        stage.input = other;
+        let end = tokio::time::timeout(PATIENCE, &mut stage.end);
+        assert!(end.await.expect("no end comes").unwrap().is_ok());
+        stage.let_go.send(()).unwrap();
+        stage.readers.stop(PATIENCE);
+        assert_eq!(*lock(&stage.readers.running), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nothing_is_run_behind_what_is_not_the_protocol() {
+        let mut stage = Stage::new();
+        let mut bytes = Vec::new();
+        let pinned = stage.request(&mut bytes);
+        stage.write(&bytes);
+        stage.begun.recv_timeout(PATIENCE).unwrap();
+        // A number that is taken.
+        stage.write(&bytes);
+        let end = tokio::time::timeout(PATIENCE, &mut stage.end).await;
+        let end = end.expect("no end comes").unwrap();
+        assert!(matches!(end, Err(FrameError::Twice { call_id }) if call_id == pinned));
+        bytes.clear();
+        stage.request(&mut bytes);
+        stage.write(&bytes);
+        stage.let_go.send(()).unwrap();
+        assert_eq!(stage.reply().await, pinned);
+        assert!(
+            stage
+                .begun
+                .recv_timeout(Duration::from_millis(200))
+                .is_err()
+        );
+    }
 }
