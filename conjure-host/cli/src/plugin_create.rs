@@ -221,6 +221,13 @@ fn write_own_sdk(data_dir: &Path) -> Result<PathBuf, CliError> {
     if !is_whole() {
         fs::create_private_dir(data_dir).map_err(CliError::host_from)?;
         fs::create_dir_all(&all).map_err(CliError::host_from)?;
+        // One process at a time: what another has just made whole is not moved away. File systems that
+        // cannot lock a directory leave it to the check behind.
+        let lock = fs::open(&all).map_err(CliError::host_from)?;
+        let _ = lock.lock();
+        if is_whole() {
+            return dir.canonicalize().map_err(CliError::host_from);
+        }
         let new = tempfile::tempdir_in(&all).map_err(CliError::host_from)?;
         let (whole, damaged) = (new.path().join("new"), new.path().join("old"));
         for file in &files {
