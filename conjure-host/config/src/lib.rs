@@ -15,6 +15,7 @@ pub mod project_trust;
 mod sandbox;
 mod session_file;
 pub mod skill_archive;
+mod skill_files;
 pub mod skill_folders;
 
 pub use auth_name::{AuthName, AuthRef, BadAuthName, OpenAuth, is_auth_name, is_provider_name};
