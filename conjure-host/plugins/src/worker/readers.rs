@@ -80,7 +80,7 @@ impl<P: PluginRoot> FrameReaders<P> {
             running: Mutex::new(0),
             idle: Condvar::new(),
         });
-        readers.add_thread(None)?;
+        readers.add_thread(None).map_err(|(error, _)| error)?;
         Ok((readers, end))
     }
 
@@ -94,9 +94,14 @@ impl<P: PluginRoot> FrameReaders<P> {
         drop(waited);
     }
 
-    /// Adds a thread, which runs `first` before it waits for the stream. Without one, `first` is
-    /// refused.
-    fn add_thread(self: &Arc<Self>, first: Option<AcceptedRequest<P>>) -> io::Result<()> {
+    /// Adds a thread, which runs `first` before it waits for the stream.
+    ///
+    /// # Errors
+    /// The system's, and `first`.
+    fn add_thread(
+        self: &Arc<Self>,
+        first: Option<AcceptedRequest<P>>,
+    ) -> Result<(), (io::Error, Option<AcceptedRequest<P>>)> {
         let readers = Arc::clone(self);
         let first = Arc::new(Mutex::new(first));
         let given = Arc::clone(&first);
@@ -110,12 +115,10 @@ impl<P: PluginRoot> FrameReaders<P> {
             }
             while readers.turn() {}
         });
-        if let Err(error) = &started
-            && let Some(request) = lock(&first).take()
-        {
-            request.refuse(error);
+        match started {
+            Ok(_) => Ok(()),
+            Err(error) => Err((error, lock(&first).take())),
         }
-        started.map(drop)
     }
 
     /// Counts a request among those that run. Not after the stream can be read by another thread:
@@ -140,25 +143,30 @@ impl<P: PluginRoot> FrameReaders<P> {
         }
         let woken = self.wait();
         let is_last = self.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        let mut stream = lock(&self.stream);
-        if stream.ended.is_none() {
-            return false;
-        }
-        let read = woken.map_err(FrameError::from);
-        let read = read.and_then(|is_closed| self.read(&mut stream, is_closed));
-        let request = match read {
-            Ok(TakenFrames::Request(request)) => request,
-            Ok(TakenFrames::None) => return true,
-            Ok(TakenFrames::End) => {
-                stream.end(Ok(()));
-                return false;
-            }
-            Err(error) => {
-                stream.end(Err(error));
-                return false;
-            }
+        let mut taken = TakenRequests {
+            last: None,
+            refused: Vec::new(),
         };
-        drop(stream);
+        let is_open = {
+            let mut stream = lock(&self.stream);
+            if stream.ended.is_none() {
+                return false;
+            }
+            let read = woken.map_err(FrameError::from);
+            let read = read.and_then(|is_closed| self.read(&mut stream, is_closed, &mut taken));
+            let is_open = matches!(read, Ok(true));
+            if !is_open {
+                stream.end(read.map(|_| ()));
+            }
+            is_open
+        };
+        // What is dropped with a request may be the plugin's, and runs while nobody holds the stream.
+        for (error, request) in taken.refused {
+            request.refuse(&error);
+        }
+        let Some(request) = taken.last.filter(|_| is_open) else {
+            return is_open;
+        };
         // Nobody would hear of what comes while this thread is the plugin's.
         match if is_last {
             self.add_thread(None)
@@ -166,7 +174,7 @@ impl<P: PluginRoot> FrameReaders<P> {
             Ok(())
         } {
             Ok(()) => request.run(),
-            Err(error) => request.refuse(&error),
+            Err((error, _)) => request.refuse(&error),
         }
         true
     }
@@ -188,65 +196,61 @@ impl<P: PluginRoot> FrameReaders<P> {
     }
 
     /// Reads all that is there and takes it. Of several requests all but the last go to threads of
-    /// their own.
+    /// their own. Whether the stream goes on.
     fn read(
         self: &Arc<Self>,
         stream: &mut StreamState,
         is_closed: bool,
-    ) -> Result<TakenFrames<P>, FrameError> {
+        taken: &mut TakenRequests<P>,
+    ) -> Result<bool, FrameError> {
         let StreamState {
             input,
             decoder,
             buffer,
             ..
         } = stream;
-        let mut last = None;
         loop {
             let count = match rustix::io::read(&*input, &mut **buffer) {
                 Ok(0) => {
                     decoder.finish()?;
-                    return Ok(TakenFrames::End);
+                    return Ok(false);
                 }
                 Ok(count) => count,
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => return Ok(true),
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(io::Error::from(error).into()),
             };
             decoder.push(buffer.get(..count).unwrap_or_default());
             while let Some(frame) = decoder.next_frame()? {
                 if let Some(request) = self.server.take(frame)? {
-                    self.hand_on(last.replace(request));
+                    self.hand_on(taken);
+                    taken.last = Some(self.accept(request));
                 }
             }
             // That was all. Of what comes behind it a thread hears, but not of an end that is there.
             if count < BATCH && !is_closed {
-                break;
+                return Ok(true);
             }
             // What is still to be read may be long.
-            self.hand_on(last.take());
+            self.hand_on(taken);
         }
-        Ok(match last {
-            Some(request) => TakenFrames::Request(Box::new(self.accept(request))),
-            None => TakenFrames::None,
-        })
     }
 
-    fn hand_on(self: &Arc<Self>, request: Option<ServedRequest<P>>) {
-        if let Some(request) = request {
-            // It was refused where there is no thread for it.
-            let _ = self.add_thread(Some(self.accept(request)));
+    /// Gives the request that was taken last to a thread of its own.
+    fn hand_on(self: &Arc<Self>, taken: &mut TakenRequests<P>) {
+        if let Some(request) = taken.last.take()
+            && let Err((error, Some(request))) = self.add_thread(Some(request))
+        {
+            taken.refused.push((error, request));
         }
     }
 }
 
-/// What was taken off a stream.
-enum TakenFrames<P> {
-    /// No request.
-    None,
-    /// A request that is to be run.
-    Request(Box<AcceptedRequest<P>>),
-    /// The end of the stream.
-    End,
+/// Requests that were taken off a stream and have no thread yet.
+struct TakenRequests<P> {
+    last: Option<AcceptedRequest<P>>,
+    /// Those for which the system has none.
+    refused: Vec<(io::Error, AcceptedRequest<P>)>,
 }
 
 impl StreamState {
