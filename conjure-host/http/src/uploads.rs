@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
-use conjure_runtime::uploads::{Upload, UploadError};
+use conjure_runtime::uploads::{MOST_ATTACHED, Upload, UploadError};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,8 +17,6 @@ use axum::body::Bytes;
 pub(super) const PATH: &str = "/api/v1/uploads";
 /// The most characters of a name.
 const LONGEST: usize = 255;
-/// The most files of one turn.
-pub(super) const MOST: usize = 20;
 
 pub(super) fn router() -> Operations {
     Operations::new().routes(routes!(upload))
@@ -115,9 +113,9 @@ async fn upload(
 
 /// What a turn attaches, by the ids of uploads.
 pub(super) fn attached(app: &App, ids: &[String]) -> Result<Vec<Upload>, Problem> {
-    if ids.len() > MOST {
+    if ids.len() > MOST_ATTACHED {
         return Err(Problem::invalid(format!(
-            "a turn takes {MOST} attachments at most"
+            "a turn takes {MOST_ATTACHED} attachments at most"
         )));
     }
     let known = ids.iter().enumerate().map(|(at, id)| {

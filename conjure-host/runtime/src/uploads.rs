@@ -14,6 +14,8 @@ use crate::artifacts::{Artifact, Artifacts, is_lookable, media_type_of, safe_nam
 
 /// The most bytes of a file that is handed over.
 pub const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// The most files that a turn attaches over HTTP.
+pub const MOST_ATTACHED: usize = 20;
 /// The source of files that a person attached.
 pub const SOURCE: &str = "person";
 /// How long a file is kept that no turn takes.

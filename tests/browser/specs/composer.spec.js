@@ -128,6 +128,9 @@ test('a message that is said otherwise in a fork takes the files along that are 
   await expect(page.getByText('Seen one.')).toBeVisible();
   await expect(page.locator('#entries')).toContainText('kept.txt');
   await expect(page.locator('#entries')).not.toContainText('dropped.txt');
+  const fork = await server.api('GET', '/sessions/site');
+  const { items } = await server.api('GET', `/threads/${fork.thread.id}/files`);
+  expect(items.map((file) => file.name)).toEqual(['kept.txt']);
   await page.goto(`/sessions/site/threads/${thread.id}`);
   await expect(page.locator('#entries')).toContainText('dropped.txt');
 });

@@ -7,6 +7,7 @@ use axum::response::Response;
 use conjure_core::chat::ArtifactRef;
 use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::QuestionReply;
+use conjure_runtime::uploads::MOST_ATTACHED;
 use conjure_store::ThreadId;
 use maud::html;
 use serde::Deserialize;
@@ -238,19 +239,26 @@ pub(crate) async fn edit(
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, PageFailure> {
     let mut edited = MessageForm::read(sent);
-    if edited.text.trim().is_empty() && edited.files.is_empty() {
-        let words = "a message has a text; write one, or close the dialog";
-        return Err(PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words));
-    }
+    let refused = |words: &str| PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words);
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let thread = talk.thread()?;
-    // Before there is a fork: where a file is gone, nothing happens.
     let message = super::dialogs::message_at(&app, &thread.id, seq).await?;
-    for file in super::dialogs::files_of(&message) {
-        if edited.files.contains(&file.id) {
-            let again = attach_again(&app, &talk, file).await?;
-            edited.attachments.push(again);
-        }
+    let files = super::dialogs::files_of(&message).into_iter();
+    let files: Vec<_> = files.filter(|it| edited.files.contains(&it.id)).collect();
+    if edited.text.trim().is_empty() && files.is_empty() {
+        return Err(refused(
+            "a message has a text; write one, or close the dialog",
+        ));
+    }
+    if files.len() > MOST_ATTACHED {
+        return Err(refused(&format!(
+            "a message takes {MOST_ATTACHED} files at most; tick fewer of them"
+        )));
+    }
+    // Before there is a fork: where a file is gone, nothing happens.
+    for file in files {
+        let again = attach_again(&app, &talk, file).await?;
+        edited.attachments.push(again);
     }
     let before = super::dialogs::before_turn(&app, &thread.id, seq).await?;
     let session = match before {

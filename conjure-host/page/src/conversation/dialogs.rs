@@ -6,6 +6,7 @@ use axum::response::Response;
 use conjure_core::chat::{ArtifactRef, Content, Message};
 use conjure_core::foreign_text::clean;
 use conjure_core::log::{Entry, EntryBody};
+use conjure_runtime::uploads::SOURCE;
 use conjure_store::{ThreadId, Window};
 use maud::{Markup, html};
 
@@ -17,6 +18,8 @@ use crate::forms::{Field, show_dialog};
 use crate::layout::{Nav, PageFrame};
 use crate::request::PageRequest;
 
+/// How many entries before a turn are looked at for the files that it attaches.
+const MOST_ATTACHING: u64 = 500;
 /// The most bytes of a file that are previewed.
 const PREVIEW: u64 = 256 * 1024;
 
@@ -64,7 +67,9 @@ pub(crate) async fn edit(
     let message = message_at(&app, &talk.thread()?.id, seq).await?;
     let at = talk.address.of_thread(&format!("edit/{seq}"));
     let files = files_of(&message);
-    let field = Field::new("edit-text", "text", "Message")
+    // A dialog that was closed keeps what was typed into it, which is for this message alone.
+    let id = format!("edit-text-{seq}");
+    let field = Field::new(&id, "text", "Message")
         .hint("It is said in a new chat that forks before this message. This one stays as it is.");
     let field = if files.is_empty() {
         field.required()
@@ -79,7 +84,7 @@ pub(crate) async fn edit(
                 div.row role="group" aria-labelledby="edit-files" {
                     @for (number, file) in files.iter().enumerate() {
                         label.choice {
-                            input id={ "edit-file-" (number) } type="checkbox" name="file" value=(file.id) checked;
+                            input id={ "edit-file-" (seq) "-" (number) } type="checkbox" name="file" value=(file.id) checked;
                             " " (clean(&file.name))
                         }
                     }
@@ -109,7 +114,8 @@ pub(crate) async fn queued(
             counted(files)
         ),
     };
-    let field = Field::new("queued-text", "text", "Message").hint(&hint);
+    let id = format!("queued-text-{turn}");
+    let field = Field::new(&id, "text", "Message").hint(&hint);
     let field = if files == 0 { field.required() } else { field };
     let field = field.textarea(6, &text);
     let at = talk
@@ -215,7 +221,10 @@ pub(crate) async fn before_turn(
         let page = store.entries(thread, Window::Before(before), 50).await?;
         let is_begin = |entry: &&Entry| matches!(entry.body, EntryBody::TurnStarted { .. });
         if let Some(begin) = page.entries.iter().rev().find(is_begin) {
-            let last = begin.seq.saturating_sub(1);
+            let window = Window::Before(begin.seq);
+            let page = store.entries(thread, window, MOST_ATTACHING).await?;
+            let begin = attaching(&page.entries).unwrap_or(begin.seq);
+            let last = begin.saturating_sub(1);
             return Ok((last >= page.first_seq).then_some(last));
         }
         match page.entries.first() {
@@ -223,4 +232,16 @@ pub(crate) async fn before_turn(
             _ => return Ok(None),
         }
     }
+}
+
+/// Where a turn that begins behind these entries has begun to take the files in that it attaches:
+/// they are recorded before it, with what a model cannot look at.
+fn attaching(before: &[Entry]) -> Option<u64> {
+    let is_file =
+        |entry: &&Entry| matches!(&entry.body, EntryBody::File { source, .. } if source == SOURCE);
+    let of_files = before
+        .iter()
+        .rev()
+        .take_while(|entry| is_file(entry) || matches!(entry.body, EntryBody::Notice { .. }));
+    of_files.filter(is_file).last().map(|entry| entry.seq)
 }

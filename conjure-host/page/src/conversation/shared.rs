@@ -49,7 +49,7 @@ details.rest { margin: 0 .8rem .8rem; }\n";
 /// [`StoreError::NoThread`], and what the database says.
 pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, StoreError> {
     // A chat is in memory as a whole while its file is made.
-    let _turn = AT_ONCE.acquire().await.map_err(|_| StoreError::Closed)?;
+    let turn = AT_ONCE.acquire().await.map_err(|_| StoreError::Closed)?;
     let about = store.thread(thread).await?;
     let entries = talk::behind(store, thread, 0).await?;
     let pictures = pictures(store, thread).await?;
@@ -61,6 +61,8 @@ pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, Sto
     };
     // All of a long chat takes a while, in which the thread would serve nobody else.
     let made = tokio::task::spawn_blocking(move || {
+        // It goes on also where nobody waits for it any more.
+        let _turn = turn;
         let items = render::items(&address, &model::items(&entries));
         document(&label(&about), &facts(&about, entries.len()), &items)
     });
