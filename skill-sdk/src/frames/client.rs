@@ -59,7 +59,7 @@ impl Client {
                 // A runtime that ends drops its tasks.
                 let _ends = EndOnDrop(Arc::clone(&shared));
                 let reading =
-                    stream::read(reader, |frame| shared.take(frame), || shared.give_room());
+                    stream::read(reader, |frame| shared.take(frame), || shared.give_credits());
                 let ended = reading.await;
                 shared.end(ended);
             }
@@ -116,16 +116,16 @@ impl Client {
             }
             state.last += 1;
             let call_id = state.last;
-            let output = match &cx {
+            let delivery = match &cx {
                 // Its context is told of things for as long as the instance lives.
                 Some(cx) if lasts => {
                     let replies = Some(replies);
-                    CallOutput::Queued(self.shared.pump(call_id, cx.clone(), replies, true))
+                    CallDelivery::Queued(self.shared.pump(call_id, cx.clone(), replies, true))
                 }
-                _ => CallOutput::Direct(Some(replies)),
+                _ => CallDelivery::Direct(Some(replies)),
             };
             let call = ClientCall {
-                output,
+                delivery,
                 cx: cx.clone(),
                 credit: self.credit,
                 lasts,
@@ -281,14 +281,15 @@ pub(super) struct ClientCore {
 struct ClientState {
     last: u64,
     calls: HashMap<u64, ClientCall>,
-    /// The calls of which a piece was given on since the stream was read last.
-    given: Vec<u64>,
+    /// The calls that a credit is due to, once for each piece that was delivered since the stream was
+    /// read last.
+    credits_due: Vec<u64>,
     ended: Option<String>,
     violation: Option<String>,
 }
 
 struct ClientCall {
-    output: CallOutput,
+    delivery: CallDelivery,
     cx: Option<CallContext>,
     credit: u32,
     /// An instance: its context stays after the reply.
@@ -297,7 +298,7 @@ struct ClientCall {
 }
 
 /// Where what comes for a call goes.
-enum CallOutput {
+enum CallDelivery {
     /// To whom it is for, by whoever reads the stream. Nothing once the reply was taken.
     Direct(Option<oneshot::Sender<Reply>>),
     /// To a task, in its order, since whom it is for had no room.
@@ -319,9 +320,9 @@ impl ClientCore {
                     Ok(json) => RResult::ROk(json.into()),
                     Err(fault) => RResult::RErr(fault),
                 };
-                let direct = match &mut call.output {
-                    CallOutput::Direct(replies) => replies.take().map(|replies| (replies, reply)),
-                    CallOutput::Queued(queue) => {
+                let direct = match &mut call.delivery {
+                    CallDelivery::Direct(replies) => replies.take().map(|replies| (replies, reply)),
+                    CallDelivery::Queued(queue) => {
                         let _ = queue.send(CallItem::Reply(reply));
                         None
                     }
@@ -344,11 +345,11 @@ impl ClientCore {
                     return Err(FrameError::Overrun { call_id });
                 };
                 call.credit = left;
-                match (&call.output, &call.cx) {
-                    (CallOutput::Queued(queue), _) => {
+                match (&call.delivery, &call.cx) {
+                    (CallDelivery::Queued(queue), _) => {
                         let _ = queue.send(CallItem::Piece(kind, bytes));
                     }
-                    (CallOutput::Direct(_), cx) => {
+                    (CallDelivery::Direct(_), cx) => {
                         let cx = cx.clone();
                         drop(state);
                         self.emit(call_id, cx, kind, bytes);
@@ -386,31 +387,31 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Gives a piece to whom it is for, who may have no room: from then on all that comes for the call goes
-    /// through a task that waits for that.
+    /// Gives a piece to whom it is for, who may have no room: from then on all that comes for the
+    /// call goes through a task that waits for that.
     fn emit(self: &Arc<Self>, call_id: u64, cx: Option<CallContext>, kind: u32, bytes: Vec<u8>) {
         // What nobody takes gives no room for more.
         let Some(cx) = cx else { return };
         let status = cx.emit(kind, RSlice::from_slice(&bytes));
         let mut state = self.state();
         if EmitStatus::from_number(status) != EmitStatus::Full {
-            state.given.push(call_id);
+            state.credits_due.push(call_id);
             return;
         }
         if let Some(call) = state.calls.get_mut(&call_id)
-            && let CallOutput::Direct(replies) = &mut call.output
+            && let CallDelivery::Direct(replies) = &mut call.delivery
         {
             let queue = self.pump(call_id, cx, replies.take(), false);
             let _ = queue.send(CallItem::Piece(kind, bytes));
-            call.output = CallOutput::Queued(queue);
+            call.delivery = CallDelivery::Queued(queue);
         }
     }
 
-    /// Says of which calls pieces were given on. Not before all is read that came at once: what a plugin sent
+    /// Gives the credits that are due. Not before all is read that came at once: what a plugin sent
     /// without knowing of room is more than it had credits for.
-    fn give_room(&self) {
+    fn give_credits(&self) {
         let mut state = self.state();
-        for call_id in std::mem::take(&mut state.given) {
+        for call_id in std::mem::take(&mut state.credits_due) {
             if let Some(call) = state.calls.get_mut(&call_id) {
                 call.credit += 1;
                 let _ = self.outbox.send(call_id, Message::Credit { pieces: 1 });
@@ -418,8 +419,8 @@ impl ClientCore {
         }
     }
 
-    /// Starts the task of a call. It sees to it that the plugin hears of the end of what it is for, where
-    /// nobody else does.
+    /// Starts the task of a call. Where it `watches`, the plugin hears from it of the end of whom the
+    /// call is for; else from whoever waits for the reply.
     fn pump(
         self: &Arc<Self>,
         call_id: u64,

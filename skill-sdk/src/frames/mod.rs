@@ -24,7 +24,7 @@ use conjure_abi::{CallContext, Fault, PluginObject, RResult, RSlice, RootRef};
 pub use client::{Client, RemoteInstance};
 pub use codec::{Decoder, Frame, FrameError, HEAD_LEN, Kind, MAX_BYTES};
 pub use message::{Cancel, Message, Verb};
-pub use serve::{ServedRequest, Server, serve};
+pub use serve::{FrameRequest, FrameServer, serve};
 
 /// Calls and instances that one stream carries at the same time. One more is answered with
 /// [`conjure_abi::code::BUSY`].

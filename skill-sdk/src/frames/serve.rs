@@ -31,7 +31,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Send + 'static,
 {
-    let server = Server::new(root, writer);
+    let server = FrameServer::new(root, writer);
     let take = |frame| {
         if let Some(request) = server.take(frame)? {
             server.runtime.spawn_blocking(|| request.run());
@@ -54,9 +54,9 @@ where
 /// The plugin's end of a stream that its owner reads: [`serve`] without the reading.
 ///
 /// ```text
-/// bytes ─▶ Decoder ─▶ take ─▶ ServedRequest::run ─▶ the reply, on the stream
+/// bytes ─▶ Decoder ─▶ take ─▶ FrameRequest::run ─▶ the reply, on the stream
 /// ```
-pub struct Server<P> {
+pub struct FrameServer<P> {
     root: P,
     outbox: Outbox,
     runtime: Handle,
@@ -74,7 +74,7 @@ struct ServedCall {
     task: Option<AbortHandle>,
 }
 
-impl<P: PluginRoot> Server<P> {
+impl<P: PluginRoot> FrameServer<P> {
     /// A server that answers to `writer`. To be called on a tokio runtime, on which asynchronous
     /// operations are waited for.
     pub fn new(root: P, writer: impl AsyncWrite + Send + 'static) -> Arc<Self> {
@@ -91,7 +91,7 @@ impl<P: PluginRoot> Server<P> {
     ///
     /// # Errors
     /// What is wrong with the frame; the stream cannot be read on.
-    pub fn take(self: &Arc<Self>, frame: Frame) -> Result<Option<ServedRequest<P>>, FrameError> {
+    pub fn take(self: &Arc<Self>, frame: Frame) -> Result<Option<FrameRequest<P>>, FrameError> {
         let (kind, call_id) = (frame.kind, frame.call_id);
         match Message::from_frame(frame)? {
             Message::Request {
@@ -100,7 +100,7 @@ impl<P: PluginRoot> Server<P> {
                 credit,
                 op,
                 json,
-            } => return self.request(call_id, credit, instance, RequestBody { verb, op, json }),
+            } => return self.request(call_id, credit, instance, OperationBody { verb, op, json }),
             Message::Credit { pieces } => {
                 if let Some(line) = self.line(call_id) {
                     line.add_credit(pieces);
@@ -113,7 +113,7 @@ impl<P: PluginRoot> Server<P> {
             }
             Message::Cancel(Cancel::Release) => {
                 let instance = self.release(call_id);
-                return Ok(instance.map(|it| ServedRequest(ServedWork::Drop(it))));
+                return Ok(instance.map(|it| FrameRequest(RequestWork::Drop(it))));
             }
             Message::HostReply { id, reply } => {
                 if let Some(line) = self.line(call_id) {
@@ -154,8 +154,8 @@ impl<P: PluginRoot> Server<P> {
         call_id: u64,
         credit: u32,
         instance: u64,
-        body: RequestBody,
-    ) -> Result<Option<ServedRequest<P>>, FrameError> {
+        body: OperationBody,
+    ) -> Result<Option<FrameRequest<P>>, FrameError> {
         let line = CallLine::new(call_id, credit, self.outbox.clone());
         let object = {
             let mut state = self.state();
@@ -177,7 +177,7 @@ impl<P: PluginRoot> Server<P> {
             state.lines.insert(call_id, running);
             state.instances.get(&instance).cloned()
         };
-        Ok(Some(ServedRequest(ServedWork::Call(BegunCall {
+        Ok(Some(FrameRequest(RequestWork::Call(BegunCall {
             server: Arc::clone(self),
             call_id,
             line,
@@ -208,7 +208,7 @@ impl<P: PluginRoot> Server<P> {
         call_id: u64,
         line: &Arc<CallLine>,
         object: &PluginObject,
-        body: &RequestBody,
+        body: &OperationBody,
     ) {
         let started = contained(|| {
             let (op, json) = body.slices();
@@ -282,7 +282,7 @@ impl ServedCall {
 }
 
 /// What a host asks for, beside where it is to be carried out.
-struct RequestBody {
+struct OperationBody {
     verb: Verb,
     op: Vec<u8>,
     json: Vec<u8>,
@@ -290,9 +290,9 @@ struct RequestBody {
 
 /// What a host asks for that is to be run, and in which the plugin may block.
 #[must_use = "the host waits for what comes of it"]
-pub struct ServedRequest<P>(ServedWork<P>);
+pub struct FrameRequest<P>(RequestWork<P>);
 
-enum ServedWork<P> {
+enum RequestWork<P> {
     Call(BegunCall<P>),
     /// The end of an instance.
     Drop(Arc<PluginObject>),
@@ -300,27 +300,27 @@ enum ServedWork<P> {
 
 /// A call that runs, or is about to.
 struct BegunCall<P> {
-    server: Arc<Server<P>>,
+    server: Arc<FrameServer<P>>,
     call_id: u64,
     line: Arc<CallLine>,
     object: Option<Arc<PluginObject>>,
-    body: RequestBody,
+    body: OperationBody,
 }
 
-impl<P: PluginRoot> ServedRequest<P> {
+impl<P: PluginRoot> FrameRequest<P> {
     /// Runs it on the calling thread, and replies. Of an asynchronous operation, only the start.
     pub fn run(self) {
         match self.0 {
-            ServedWork::Call(call) => call.run(),
-            ServedWork::Drop(instance) => drop(instance),
+            RequestWork::Call(call) => call.run(),
+            RequestWork::Drop(instance) => drop(instance),
         }
     }
 
     /// Replies to it without running it. An instance ends all the same.
     pub fn refuse(self, fault: Fault) {
         match self.0 {
-            ServedWork::Call(call) => call.server.finish(call.call_id, Err(fault)),
-            ServedWork::Drop(instance) => drop(instance),
+            RequestWork::Call(call) => call.server.finish(call.call_id, Err(fault)),
+            RequestWork::Drop(instance) => drop(instance),
         }
     }
 }
@@ -360,7 +360,7 @@ impl<P: PluginRoot> BegunCall<P> {
     }
 }
 
-impl RequestBody {
+impl OperationBody {
     fn slices(&self) -> (RSlice<'_, u8>, RSlice<'_, u8>) {
         (RSlice::from_slice(&self.op), RSlice::from_slice(&self.json))
     }

@@ -184,11 +184,12 @@ impl OutputState {
     }
 }
 
-/// Reads frames until the stream ends. `taken` is called when all that came at once was taken.
+/// Reads frames until the stream ends. `batch_taken` is called
+/// whenever all that came at once was taken.
 pub(super) async fn read<R: AsyncRead + Unpin>(
     mut reader: R,
     mut take: impl FnMut(Frame) -> Result<(), FrameError>,
-    mut taken: impl FnMut(),
+    mut batch_taken: impl FnMut(),
 ) -> Result<(), FrameError> {
     let mut decoder = Decoder::new();
     let mut piece = vec![0; BATCH];
@@ -201,6 +202,6 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
         while let Some(frame) = decoder.next_frame()? {
             take(frame)?;
         }
-        taken();
+        batch_taken();
     }
 }

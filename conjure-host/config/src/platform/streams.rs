@@ -45,11 +45,11 @@ impl TakenStreams {
         Ok((reader(self.input)?, writer(self.output)?))
     }
 
-    /// The output for use on a runtime, and the input as it is.
+    /// The input as it is, for threads of their own, and the output for use on a runtime.
     ///
     /// # Errors
     /// The system's.
-    pub fn open_output(self) -> io::Result<(OwnedFd, OutputStream)> {
+    pub fn open_with_raw_input(self) -> io::Result<(OwnedFd, OutputStream)> {
         Ok((self.input, writer(self.output)?))
     }
 }

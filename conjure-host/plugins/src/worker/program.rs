@@ -13,9 +13,9 @@ use std::time::Duration;
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
 use conjure_config::platform::{self, TakenStreams};
 use conjure_confinement::{ConfinementGaps, WorkerConfinement};
-use conjure_skill_sdk::frames::PluginRoot;
 #[cfg(target_os = "linux")]
-use conjure_skill_sdk::frames::Server;
+use conjure_skill_sdk::frames::FrameServer;
+use conjure_skill_sdk::frames::PluginRoot;
 use rustix::process::{Resource, Rlimit, Signal};
 use tokio::runtime::Runtime;
 
@@ -154,8 +154,10 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
 #[cfg(target_os = "linux")]
 fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> Result<(), String> {
     let (server, readers, ended) = runtime.block_on(async {
-        let (input, output) = streams.open_output().map_err(|error| error.to_string())?;
-        let server = Server::new(root, output);
+        let (input, output) = streams
+            .open_with_raw_input()
+            .map_err(|error| error.to_string())?;
+        let server = FrameServer::new(root, output);
         let readers = FrameReaders::start(Arc::clone(&server), input);
         let (readers, mut end) = readers.map_err(|error| error.to_string())?;
         let ended = tokio::select! {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
-use conjure_skill_sdk::frames::{Decoder, FrameError, PluginRoot, ServedRequest, Server};
+use conjure_skill_sdk::frames::{Decoder, FrameError, FrameRequest, FrameServer, PluginRoot};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
@@ -28,7 +28,7 @@ const BATCH: usize = 64 * 1024;
 
 /// The threads that read a worker's stream and run what comes on it.
 pub(super) struct FrameReaders<P> {
-    server: Arc<Server<P>>,
+    server: Arc<FrameServer<P>>,
     runtime: Handle,
     epoll: OwnedFd,
     stream: Mutex<StreamState>,
@@ -57,7 +57,7 @@ impl<P: PluginRoot> FrameReaders<P> {
     /// # Errors
     /// The system's.
     pub(super) fn start(
-        server: Arc<Server<P>>,
+        server: Arc<FrameServer<P>>,
         input: OwnedFd,
     ) -> io::Result<(Arc<Self>, oneshot::Receiver<StreamEnd>)> {
         rustix::io::ioctl_fionbio(&input, true)?;
@@ -113,7 +113,7 @@ impl<P: PluginRoot> FrameReaders<P> {
             if let Some(request) = first {
                 request.run();
             }
-            while readers.turn() {}
+            while readers.serve_next() {}
         });
         match started {
             Ok(_) => Ok(()),
@@ -123,7 +123,7 @@ impl<P: PluginRoot> FrameReaders<P> {
 
     /// Counts a request among those that run. Not after the stream can be read by another thread:
     /// who stops the threads waits for it.
-    fn accept(self: &Arc<Self>, request: ServedRequest<P>) -> AcceptedRequest<P> {
+    fn accept(self: &Arc<Self>, request: FrameRequest<P>) -> AcceptedRequest<P> {
         *lock(&self.running) += 1;
         AcceptedRequest {
             request,
@@ -132,7 +132,7 @@ impl<P: PluginRoot> FrameReaders<P> {
     }
 
     /// Waits for the stream, and runs what came. Whether the thread is to go on.
-    fn turn(self: &Arc<Self>) -> bool {
+    fn serve_next(self: &Arc<Self>) -> bool {
         // One that is to end is never counted: somebody else could believe that it waits.
         let counted = |waiting| (waiting < MOST_WAITING).then_some(waiting + 1);
         let is_needed = self
@@ -168,13 +168,10 @@ impl<P: PluginRoot> FrameReaders<P> {
             return is_open;
         };
         // Nobody would hear of what comes while this thread is the plugin's.
-        match if is_last {
-            self.add_thread(None)
+        if is_last && let Err((error, _)) = self.add_thread(None) {
+            request.refuse(&error);
         } else {
-            Ok(())
-        } {
-            Ok(()) => request.run(),
-            Err((error, _)) => request.refuse(&error),
+            request.run();
         }
         true
     }
@@ -263,7 +260,7 @@ impl StreamState {
 
 /// A request that counts among those that run.
 struct AcceptedRequest<P> {
-    request: ServedRequest<P>,
+    request: FrameRequest<P>,
     running: RunningRequest<P>,
 }
 
@@ -313,12 +310,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::sync::mpsc;
+    use std::task::{Context, Poll};
 
     use conjure_abi::{CallContext, PluginObject};
     use conjure_skill_sdk::frames::{Cancel, Message, Verb};
     use rustix::pipe::pipe;
-    use tokio::io::{AsyncReadExt as _, DuplexStream};
+    use tokio::io::{AsyncReadExt as _, AsyncWrite, DuplexStream};
 
     use super::*;
 
@@ -331,6 +330,19 @@ mod tests {
         let_go: Mutex<mpsc::Receiver<()>>,
     }
 
+    impl HeldRoot {
+        /// One, where it says that it was asked, and how it is let go.
+        fn new() -> (Self, mpsc::Receiver<()>, mpsc::Sender<()>) {
+            let (begins, begun) = mpsc::sync_channel(1000);
+            let (let_go, let_goes) = mpsc::channel();
+            let root = Self {
+                begun: begins,
+                let_go: Mutex::new(let_goes),
+            };
+            (root, begun, let_go)
+        }
+    }
+
     impl PluginRoot for HeldRoot {
         fn manifest(&self) -> Result<Vec<u8>, Fault> {
             self.begun.send(()).unwrap();
@@ -341,6 +353,21 @@ mod tests {
         fn create(&self, _: &[u8], _: CallContext) -> Result<PluginObject, Fault> {
             Err(Fault::new(code::FAILED, "there are no instances here"))
         }
+    }
+
+    fn encode_request(call_id: u64, out: &mut Vec<u8>) {
+        let message = Message::Request {
+            verb: Verb::Manifest,
+            instance: 0,
+            credit: 1,
+            op: Vec::new(),
+            json: Vec::new(),
+        };
+        message.into_frame(call_id).encode(out).unwrap();
+    }
+
+    fn write(input: &OwnedFd, bytes: &[u8]) {
+        assert_eq!(rustix::io::write(input, bytes).unwrap(), bytes.len());
     }
 
     struct Stage {
@@ -356,20 +383,22 @@ mod tests {
 
     impl Stage {
         fn new() -> Self {
-            let (begins, begun) = mpsc::sync_channel(1000);
-            let (let_go, let_goes) = mpsc::channel();
-            let root = HeldRoot {
-                begun: begins,
-                let_go: Mutex::new(let_goes),
-            };
             let (output, replies) = tokio::io::duplex(1 << 20);
+            let mut stage = Self::with_output(output);
+            stage.replies = replies;
+            stage
+        }
+
+        fn with_output(output: impl AsyncWrite + Send + 'static) -> Self {
+            let (root, begun, let_go) = HeldRoot::new();
             let (reads, input) = pipe().unwrap();
-            let (readers, end) = FrameReaders::start(Server::new(root, output), reads).unwrap();
+            let (readers, end) =
+                FrameReaders::start(FrameServer::new(root, output), reads).unwrap();
             Self {
                 readers,
                 end,
                 input,
-                replies,
+                replies: tokio::io::duplex(1).0,
                 decoder: Decoder::new(),
                 begun,
                 let_go,
@@ -379,19 +408,12 @@ mod tests {
 
         fn request(&mut self, out: &mut Vec<u8>) -> u64 {
             self.last += 1;
-            let message = Message::Request {
-                verb: Verb::Manifest,
-                instance: 0,
-                credit: 1,
-                op: Vec::new(),
-                json: Vec::new(),
-            };
-            message.into_frame(self.last).encode(out).unwrap();
+            encode_request(self.last, out);
             self.last
         }
 
         fn write(&self, bytes: &[u8]) {
-            assert_eq!(rustix::io::write(&self.input, bytes).unwrap(), bytes.len());
+            write(&self.input, bytes);
         }
 
         /// So many requests, in one write or each in its own, which then run at the same time.
@@ -414,6 +436,17 @@ mod tests {
             for _ in 0..count {
                 self.reply().await;
             }
+        }
+
+        /// Each of them holds on to what they share.
+        async fn threads_end(&self) {
+            let end = async {
+                while Arc::strong_count(&self.readers) > 1 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let end = tokio::time::timeout(PATIENCE, end);
+            end.await.expect("a thread goes on");
         }
 
         async fn reply(&mut self) -> u64 {
@@ -456,18 +489,20 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_end_that_is_there_with_the_last_request_is_seen() {
-        let mut stage = Stage::new();
+        let (root, begun, let_go) = HeldRoot::new();
         let mut bytes = Vec::new();
-        stage.request(&mut bytes);
-        let (input, other) = pipe().unwrap();
+        encode_request(1, &mut bytes);
+        let (reads, input) = pipe().unwrap();
+        write(&input, &bytes);
         drop(input);
-        stage.write(&bytes);
-        stage.input = other;
-        let end = tokio::time::timeout(PATIENCE, &mut stage.end);
-        assert!(end.await.expect("no end comes").unwrap().is_ok());
-        stage.let_go.send(()).unwrap();
-        stage.readers.stop(PATIENCE);
-        assert_eq!(*lock(&stage.readers.running), 0);
+        let server = FrameServer::new(root, tokio::io::sink());
+        let (readers, end) = FrameReaders::start(server, reads).unwrap();
+        let end = tokio::time::timeout(PATIENCE, end).await;
+        assert!(end.expect("no end comes").unwrap().is_ok());
+        begun.recv_timeout(PATIENCE).expect("it was not begun");
+        let_go.send(()).unwrap();
+        readers.stop(PATIENCE);
+        assert_eq!(*lock(&readers.running), 0);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -487,11 +522,42 @@ mod tests {
         stage.write(&bytes);
         stage.let_go.send(()).unwrap();
         assert_eq!(stage.reply().await, pinned);
-        assert!(
-            stage
-                .begun
-                .recv_timeout(Duration::from_millis(200))
-                .is_err()
-        );
+        stage.threads_end().await;
+        assert!(stage.begun.try_recv().is_err(), "it ran all the same");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_thread_that_panics_ends_the_stream() {
+        let mut stage = Stage::with_output(PanickingOutput);
+        let mut bytes = Vec::new();
+        stage.request(&mut bytes);
+        stage.let_go.send(()).unwrap();
+        stage.write(&bytes);
+        let end = tokio::time::timeout(PATIENCE, &mut stage.end).await;
+        let error = end.expect("no end comes").unwrap().unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        stage.readers.stop(PATIENCE);
+        assert_eq!(*lock(&stage.readers.running), 0);
+    }
+
+    /// Panics on the thread that replies.
+    struct PanickingOutput;
+
+    impl AsyncWrite for PanickingOutput {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            panic!("this output panics")
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 }
