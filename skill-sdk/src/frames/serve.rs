@@ -113,7 +113,7 @@ impl<P: PluginRoot> FrameServer<P> {
             }
             Message::Cancel(Cancel::Release) => {
                 let instance = self.release(call_id);
-                return Ok(instance.map(|it| FrameRequest(RequestWork::Drop(it))));
+                return Ok(instance.map(|it| FrameRequest(FrameTask::Drop(it))));
             }
             Message::HostReply { id, reply } => {
                 if let Some(line) = self.line(call_id) {
@@ -177,7 +177,7 @@ impl<P: PluginRoot> FrameServer<P> {
             state.lines.insert(call_id, running);
             state.instances.get(&instance).cloned()
         };
-        Ok(Some(FrameRequest(RequestWork::Call(BegunCall {
+        Ok(Some(FrameRequest(FrameTask::Call(BegunCall {
             server: Arc::clone(self),
             call_id,
             line,
@@ -290,9 +290,9 @@ struct OperationBody {
 
 /// What a host asks for that is to be run, and in which the plugin may block.
 #[must_use = "the host waits for what comes of it"]
-pub struct FrameRequest<P>(RequestWork<P>);
+pub struct FrameRequest<P>(FrameTask<P>);
 
-enum RequestWork<P> {
+enum FrameTask<P> {
     Call(BegunCall<P>),
     /// The end of an instance.
     Drop(Arc<PluginObject>),
@@ -311,16 +311,16 @@ impl<P: PluginRoot> FrameRequest<P> {
     /// Runs it on the calling thread, and replies. Of an asynchronous operation, only the start.
     pub fn run(self) {
         match self.0 {
-            RequestWork::Call(call) => call.run(),
-            RequestWork::Drop(instance) => drop(instance),
+            FrameTask::Call(call) => call.run(),
+            FrameTask::Drop(instance) => drop(instance),
         }
     }
 
     /// Replies to it without running it. An instance ends all the same.
     pub fn refuse(self, fault: Fault) {
         match self.0 {
-            RequestWork::Call(call) => call.server.finish(call.call_id, Err(fault)),
-            RequestWork::Drop(instance) => drop(instance),
+            FrameTask::Call(call) => call.server.finish(call.call_id, Err(fault)),
+            FrameTask::Drop(instance) => drop(instance),
         }
     }
 }

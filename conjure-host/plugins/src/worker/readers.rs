@@ -31,7 +31,7 @@ pub(super) struct FrameReaders<P> {
     server: Arc<FrameServer<P>>,
     runtime: Handle,
     epoll: OwnedFd,
-    stream: Mutex<StreamState>,
+    stream: Mutex<WorkerInput>,
     /// How many threads wait for the stream.
     waiting: AtomicUsize,
     /// How many of them run a request.
@@ -39,7 +39,7 @@ pub(super) struct FrameReaders<P> {
     idle: Condvar,
 }
 
-struct StreamState {
+struct WorkerInput {
     input: OwnedFd,
     decoder: Decoder,
     buffer: Box<[u8]>,
@@ -70,7 +70,7 @@ impl<P: PluginRoot> FrameReaders<P> {
             server,
             runtime: Handle::current(),
             epoll,
-            stream: Mutex::new(StreamState {
+            stream: Mutex::new(WorkerInput {
                 input,
                 decoder: Decoder::new(),
                 buffer: vec![0; BATCH].into(),
@@ -196,11 +196,11 @@ impl<P: PluginRoot> FrameReaders<P> {
     /// their own. Whether the stream goes on.
     fn read(
         self: &Arc<Self>,
-        stream: &mut StreamState,
+        stream: &mut WorkerInput,
         is_closed: bool,
         taken: &mut TakenRequests<P>,
     ) -> Result<bool, FrameError> {
-        let StreamState {
+        let WorkerInput {
             input,
             decoder,
             buffer,
@@ -250,7 +250,7 @@ struct TakenRequests<P> {
     refused: Vec<(io::Error, AcceptedRequest<P>)>,
 }
 
-impl StreamState {
+impl WorkerInput {
     fn end(&mut self, end: StreamEnd) {
         if let Some(ended) = self.ended.take() {
             let _ = ended.send(end);
