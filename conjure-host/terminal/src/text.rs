@@ -192,18 +192,25 @@ impl Line {
 
     /// Adds a piece of text.
     pub(crate) fn push(&mut self, text: impl AsRef<str>, style: Style) {
-        let span = Span::new(text, style);
+        self.push_clean(&Span::new(text, style).text, style);
+    }
+
+    /// Adds a piece of a text that a span has.
+    fn push_clean(&mut self, text: &str, style: Style) {
         match self.spans.last_mut() {
-            _ if span.text.is_empty() => {}
-            Some(last) if last.style == style => last.text.push_str(&span.text),
-            _ => self.spans.push(span),
+            _ if text.is_empty() => {}
+            Some(last) if last.style == style => last.text.push_str(text),
+            _ => self.spans.push(Span {
+                text: text.to_owned(),
+                style,
+            }),
         }
     }
 
     /// Adds what another line has.
     pub(crate) fn extend(&mut self, other: &Self) {
         for span in &other.spans {
-            self.push(&span.text, span.style);
+            self.push_clean(&span.text, span.style);
         }
     }
 
@@ -294,7 +301,7 @@ impl Line {
                     break 'spans;
                 };
                 left = rest;
-                cut.push(piece, span.style);
+                cut.push_clean(piece, span.style);
             }
         }
         cut.push("…", Style::DIM);
@@ -303,7 +310,7 @@ impl Line {
 
     /// This broken between words into lines of so many columns: the first begins with `first`, the
     /// others with `rest`. A word that is wider than a line is broken where the line ends.
-    pub(crate) fn wrap(&self, columns: usize, first: &Self, rest: &Self) -> Vec<Self> {
+    pub(crate) fn wrap<'a>(&'a self, columns: usize, first: &Self, rest: &'a Self) -> Vec<Self> {
         let mut lines = Wrapping::new(columns, first, rest);
         for span in &self.spans {
             for word in span.text.split_word_bounds() {
@@ -314,7 +321,7 @@ impl Line {
     }
 
     /// This broken where lines of so many columns end, as code is.
-    pub(crate) fn chunks(&self, columns: usize, first: &Self, rest: &Self) -> Vec<Self> {
+    pub(crate) fn chunks<'a>(&'a self, columns: usize, first: &Self, rest: &'a Self) -> Vec<Self> {
         let mut lines = Wrapping::new(columns, first, rest);
         for span in &self.spans {
             lines.pieces(&span.text, span.style);
@@ -323,7 +330,7 @@ impl Line {
     }
 }
 
-/// Breaks a text.
+/// Breaks a text of spans.
 struct Wrapping<'a> {
     columns: usize,
     rest: &'a Line,
@@ -333,7 +340,7 @@ struct Wrapping<'a> {
     /// Where the text of the line begins.
     indent: usize,
     /// What goes together to the next line where it does not fit, and its width.
-    word: Vec<(String, Style)>,
+    word: Vec<(&'a str, Style)>,
     word_width: usize,
 }
 
@@ -352,23 +359,24 @@ impl<'a> Wrapping<'a> {
         }
     }
 
-    fn word(&mut self, word: &str, style: Style) {
+    fn word(&mut self, word: &'a str, style: Style) {
+        let width = word.width();
         if word.chars().all(char::is_whitespace) {
             self.flush();
             // A space at the end of a line, or before its first word, shows nothing.
             let has_words = self.width > self.indent;
-            let fits = self.width + word.width() < self.columns;
+            let fits = self.width + width < self.columns;
             let leads = !has_words && self.done.is_empty();
             if leads || (has_words && fits) {
-                self.line.push(word, style);
-                self.width += word.width();
+                self.line.push_clean(word, style);
+                self.width += width;
             } else if has_words {
                 self.next_line();
             }
             return;
         }
-        self.word_width += word.width();
-        self.word.push((word.to_owned(), style));
+        self.word_width += width;
+        self.word.push((word, style));
     }
 
     fn flush(&mut self) {
@@ -380,8 +388,15 @@ impl<'a> Wrapping<'a> {
         if self.width + word_width > self.columns && self.width > self.indent {
             self.next_line();
         }
-        for (text, style) in word {
-            self.pieces(&text, style);
+        if self.width + word_width <= self.columns {
+            for (text, style) in word {
+                self.line.push_clean(text, style);
+            }
+            self.width += word_width;
+        } else {
+            for (text, style) in word {
+                self.pieces(text, style);
+            }
         }
     }
 
@@ -391,7 +406,7 @@ impl<'a> Wrapping<'a> {
             if self.width + width > self.columns {
                 self.next_line();
             }
-            self.line.push(piece, style);
+            self.line.push_clean(piece, style);
             self.width += width;
         }
     }
