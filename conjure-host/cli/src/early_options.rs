@@ -15,7 +15,15 @@ const OPTIONS: [(&str, &str, &str); 2] = [
 ///
 /// # Errors
 /// As clap's, for an option that a verb does not have.
-pub(crate) fn check(mut program: Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+pub(crate) fn check(
+    program: impl FnOnce() -> Command,
+    matches: &ArgMatches,
+) -> Result<(), clap::Error> {
+    let given = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if !OPTIONS.iter().any(|(early, ..)| given(early)) {
+        return Ok(());
+    }
+    let mut program = program();
     program.build();
     let (mut verb, mut below) = (&mut program, matches);
     while let Some((name, next)) = below.subcommand() {
@@ -24,7 +32,6 @@ pub(crate) fn check(mut program: Command, matches: &ArgMatches) -> Result<(), cl
         };
         (verb, below) = (next_verb, next);
     }
-    let given = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
     let takes = |verb: &Command, id| verb.get_arguments().any(|arg| arg.get_id() == id);
     for (early, own, option) in OPTIONS {
         if given(early) && !takes(verb, own) {

@@ -345,7 +345,7 @@ fn words(mut words: Vec<OsString>) -> Vec<OsString> {
 impl Cli {
     fn read() -> Result<Self, clap::Error> {
         let matches = Self::command().try_get_matches_from(words(std::env::args_os().collect()))?;
-        early_options::check(Self::command(), &matches)?;
+        early_options::check(Self::command, &matches)?;
         Self::from_arg_matches(&matches)
     }
 
