@@ -5,15 +5,37 @@ use std::collections::BTreeSet;
 use conjure_core::chat::{Content, Role};
 use conjure_core::log::{Entry, EntryBody};
 use conjure_core::numerals::count;
+use conjure_store::{Store, StoreError, ThreadId, Window};
 use conjure_terminal::PastItem;
 
 /// How many turns are shown.
 const TURNS: usize = 2;
+/// Entries that are read at once.
+const PAGE: u64 = 50;
 /// The most characters of a message that are shown.
 const LONGEST: usize = 4000;
 
-/// The last of what was said, with how much there is before it.
-pub(crate) fn last(entries: &[Entry]) -> Vec<PastItem> {
+/// The last of what was said in a thread, with how much there is before it.
+pub(crate) async fn last(store: &Store, thread: &ThreadId) -> Result<Vec<PastItem>, StoreError> {
+    let mut page = store.entries(thread, Window::Last, PAGE).await?;
+    let mut entries = page.entries.clone();
+    while page.has_earlier() && questions(&entries).len() < TURNS {
+        let first = page.entries.first().map_or(0, |first| first.seq);
+        page = store.entries(thread, Window::Before(first), PAGE).await?;
+        entries.splice(0..0, page.entries.iter().cloned());
+    }
+    Ok(said(&entries))
+}
+
+/// Where a person said something.
+fn questions(entries: &[Entry]) -> Vec<usize> {
+    let is_question = |entry: &Entry| matches!(&entry.body, EntryBody::Message { message } if message.role == Role::User);
+    let entries = entries.iter().enumerate();
+    let questions = entries.filter(|(_, entry)| is_question(entry));
+    questions.map(|(at, _)| at).collect()
+}
+
+fn said(entries: &[Entry]) -> Vec<PastItem> {
     let failed: BTreeSet<&str> = entries
         .iter()
         .filter_map(|entry| match &entry.body {
@@ -21,15 +43,10 @@ pub(crate) fn last(entries: &[Entry]) -> Vec<PastItem> {
             _ => None,
         })
         .collect();
-    let is_question = |entry: &Entry| matches!(&entry.body, EntryBody::Message { message } if message.role == Role::User);
-    let questions: Vec<usize> = entries
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| is_question(entry))
-        .map(|(at, _)| at)
-        .collect();
-    let earlier = questions.len().saturating_sub(TURNS);
-    let from = questions.get(earlier).copied().unwrap_or_default();
+    let questions = questions(entries);
+    let from = questions.get(questions.len().saturating_sub(TURNS));
+    let from = from.copied().unwrap_or_default();
+    let turn = entries.get(from).map_or(0, |first| first.turn);
     let mut said = Vec::new();
     for entry in entries.iter().skip(from) {
         let EntryBody::Message { message } = &entry.body else {
@@ -53,8 +70,8 @@ pub(crate) fn last(entries: &[Entry]) -> Vec<PastItem> {
             }
         }
     }
-    if earlier > 0 {
-        let note = format!("… {} before this", count(earlier as u64, "message"));
+    if turn > 1 {
+        let note = format!("… {} before this", count(turn - 1, "turn"));
         said.insert(0, PastItem::Note(note));
     }
     said
@@ -64,5 +81,48 @@ fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::Message;
+    use conjure_store::{Location, Log as _, Options, Record};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_turns_are_shown_however_long_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Location::File(dir.path().join("conjure.db"));
+        let store = Store::open(&place, &Options::default()).await.unwrap();
+        let thread = ThreadId::fresh();
+        let mut open = store.open(&thread).await.unwrap();
+        let mut records = Vec::new();
+        for turn in 1..=4 {
+            let question = Message::user(format!("Question {turn}"));
+            let mut said = vec![question];
+            said.resize(70, Message::assistant(format!("Answer {turn}")));
+            for message in said {
+                let seq = records.len() as u64 + 1;
+                let body = EntryBody::Message { message };
+                records.push(Record::Entry(Entry {
+                    seq,
+                    turn,
+                    at_ms: 0,
+                    body,
+                }));
+            }
+        }
+        open.append(&records, false).await.unwrap();
+        let shown = last(&store, &thread).await.unwrap();
+        assert_eq!(shown.len(), 141, "{shown:?}");
+        let note = PastItem::Note("… 2 turns before this".to_owned());
+        let question = |turn: u8| PastItem::Person(format!("Question {turn}"));
+        assert_eq!(shown.first(), Some(&note));
+        assert_eq!(shown.get(1), Some(&question(3)));
+        assert_eq!(shown.get(71), Some(&question(4)));
+        let answer = PastItem::Model("Answer 4".to_owned());
+        assert_eq!(shown.last(), Some(&answer));
     }
 }

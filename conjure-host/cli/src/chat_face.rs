@@ -8,7 +8,6 @@ use std::time::Duration;
 use conjure_core::chat::{Event, QuestionAsked};
 use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
-use conjure_store::Log as _;
 use conjure_terminal::{
     ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
 };
@@ -95,6 +94,8 @@ pub(crate) async fn run(
             env!("CARGO_PKG_VERSION")
         ),
     };
+    // What comes between two frames is seen with the next one.
+    talk.chat.host().show_replies_every(conjure_terminal::FRAME);
     output::show_in(Some(updates));
     let face = tokio::spawn(converse(options, told, asked));
     let ended = Box::pin(talk.until_left(requests, signals)).await;
@@ -207,8 +208,7 @@ impl FacedChat<'_> {
     /// What was said before, and what it came to.
     async fn show_before(&mut self) -> Result<(), CliError> {
         let thread = self.chat.thread().await?;
-        let entries = self.chat.store().read_entries(&thread).await?;
-        let said = chat_before::last(&entries);
+        let said = chat_before::last(self.chat.store(), &thread).await?;
         if !said.is_empty() {
             self.was_used = true;
             self.tell(Update::Before(said)).await;

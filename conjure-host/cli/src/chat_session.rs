@@ -75,7 +75,7 @@ impl OwnChat {
         chat_rules::apply(global, &mut spec)?;
         let session = match thread {
             Some(id) => {
-                let id = known_thread(&host, id).await?;
+                let id = known_thread(&store, id).await?;
                 host.resume(spec.clone(), id).await?
             }
             None => host.session(spec.clone()).await?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use conjure_core::log::EntryBody;
 use conjure_core::numerals::count;
-use conjure_store::{Log as _, SavedSession, Store, Thread, ThreadId};
+use conjure_store::{SavedSession, Store, Thread, ThreadId, Window};
 use conjure_terminal::{Picker, PickerItem, pick};
 
 use super::chat_face::has_colors;
@@ -19,6 +19,8 @@ use super::transcript::one_line;
 pub(crate) const THREADS: &str = "threads";
 /// The most threads that are offered.
 const MOST: u64 = 1000;
+/// Entries of a thread that are read at once.
+const PAGE: u64 = 20;
 /// The most places in texts that are looked at.
 const MOST_FOUND: u64 = 200;
 
@@ -138,18 +140,24 @@ pub(crate) async fn answerer(
     store: &Store,
     thread: &ThreadId,
 ) -> Result<Option<Answerer>, CliError> {
-    let entries = store.read_entries(thread).await?;
-    Ok(entries
-        .into_iter()
-        .rev()
-        .find_map(|entry| match entry.body {
+    let mut window = Window::Last;
+    loop {
+        let page = store.entries(thread, window, PAGE).await?;
+        let has_earlier = page.has_earlier();
+        window = Window::Before(page.entries.first().map_or(0, |first| first.seq));
+        let mut newest_first = page.entries.into_iter().rev();
+        let answerer = newest_first.find_map(|entry| match entry.body {
             EntryBody::Message { message } => message.meta.map(|meta| Answerer {
                 provider: meta.provider,
                 model: meta.model,
                 auth: meta.auth_name,
             }),
             _ => None,
-        }))
+        });
+        if answerer.is_some() || !has_earlier {
+            return Ok(answerer);
+        }
+    }
 }
 
 /// Who answered last in any thread.

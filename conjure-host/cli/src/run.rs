@@ -159,7 +159,7 @@ async fn open(
     args: SessionArgs,
     thread: Option<&str>,
 ) -> Result<(Host, Session, PathBuf), CliError> {
-    let (host, _store) = open_host(global, &args).await?;
+    let (host, store) = open_host(global, &args).await?;
     let mut spec = args.spec(&host, global).await?;
     chat_rules::apply(global, &mut spec)?;
     let directory = match &spec.working_dir {
@@ -168,7 +168,7 @@ async fn open(
     };
     let session = match thread {
         Some(id) => {
-            let id = known_thread(&host, id).await?;
+            let id = known_thread(&store, id).await?;
             host.resume(spec, id).await?
         }
         None => host.session(spec).await?,
@@ -198,10 +198,10 @@ pub(crate) async fn open_host(
 }
 
 /// A thread that is there: a wrong letter must not begin another conversation.
-pub(crate) async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, CliError> {
+pub(crate) async fn known_thread(store: &Store, id: &str) -> Result<ThreadId, CliError> {
     let id = ThreadId::parse(id).map_err(SessionError::from)?;
-    host.log().read(&id).await.map_err(SessionError::from)?;
-    Ok(id)
+    let known = store.thread(&id).await.map_err(SessionError::from)?;
+    Ok(known.id)
 }
 
 /// Ends a session. A signal meanwhile says not to wait for that.
@@ -362,19 +362,26 @@ fn question(given: Option<String>, stdin_is_file: bool) -> Result<String, CliErr
 
 #[cfg(test)]
 mod tests {
+    use conjure_store::Log;
+
     use super::*;
 
     #[tokio::test]
     async fn a_thread_that_is_not_there_is_wrong_usage_and_is_not_begun() {
         let dir = tempfile::tempdir().unwrap();
-        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        let place = conjure_store::Location::File(dir.path().join("conjure.db"));
+        let options = conjure_store::Options::default();
+        let store = Store::open(&place, &options).await.unwrap();
         for id in ["no-such-thread", "../x"] {
-            assert_eq!(known_thread(&host, id).await.unwrap_err().exit, Exit::Usage);
+            assert_eq!(
+                known_thread(&store, id).await.unwrap_err().exit,
+                Exit::Usage
+            );
         }
         let there = ThreadId::fresh();
-        drop(host.log().open(&there).await.unwrap());
-        assert_eq!(known_thread(&host, there.as_str()).await.unwrap(), there);
-        assert_eq!(host.log().threads().await.unwrap(), [there]);
+        drop(Log::open(&store, &there).await.unwrap());
+        assert_eq!(known_thread(&store, there.as_str()).await.unwrap(), there);
+        assert_eq!(store.threads().await.unwrap(), [there]);
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Where a provider puts what comes in, piece by piece.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use conjure_core::chat::{Content, Part, Response, StreamEvent, Usage};
 
 type Listener = Box<dyn Fn(StreamEvent) + Send + Sync>;
+type ListenerOfMany = Box<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
 
 /// Takes the pieces of one reply: hands them to the session, and keeps what would be lost when the
 /// request is dropped.
 pub struct ReplySink {
     listener: Listener,
+    /// How long pieces that come fast may gather, and who takes them together.
+    of_many: Option<(Duration, ListenerOfMany)>,
     notice: Box<dyn Fn(String) + Send + Sync>,
     so_far: Mutex<SoFar>,
 }
@@ -32,46 +36,75 @@ impl ReplySink {
     ) -> Self {
         Self {
             listener: Box::new(listener),
+            of_many: None,
             notice: Box::new(notice),
             so_far: Mutex::new(SoFar::default()),
         }
     }
 
+    /// The same with a closure of its own for pieces that came together: a provider may let those
+    /// that come fast gather for so long.
+    #[must_use]
+    pub fn with_many(
+        mut self,
+        gathering: Duration,
+        of_many: impl Fn(Vec<StreamEvent>) + Send + Sync + 'static,
+    ) -> Self {
+        self.of_many = Some((gathering, Box::new(of_many)));
+        self
+    }
+
     /// Takes one piece.
     pub fn push(&self, event: StreamEvent) {
-        {
-            let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
-            // Providers tell what a request costs before they begin to answer it, and of a call that
-            // is being written nobody is told anything and nothing runs.
-            so_far.begun |= !matches!(
-                event,
-                StreamEvent::Usage(_) | StreamEvent::CallStarted { .. } | StreamEvent::Call { .. }
-            );
-            match &event {
-                StreamEvent::Content { delta } => match so_far.parts.last_mut() {
-                    Some(Part {
-                        content: Content::Text { text },
-                        ..
-                    }) => text.push_str(delta),
-                    _ => so_far.parts.push(Part::text(delta.clone())),
-                },
-                StreamEvent::Thinking { delta } => match so_far.parts.last_mut() {
-                    Some(Part {
-                        content: Content::Reasoning { text },
-                        ..
-                    }) => text.push_str(delta),
-                    _ => so_far.parts.push(
-                        Content::Reasoning {
-                            text: delta.clone(),
-                        }
-                        .into(),
-                    ),
-                },
-                StreamEvent::Usage(usage) => so_far.usage = *usage,
-                _ => {}
-            }
-        }
+        self.keep(&event);
         (self.listener)(event);
+    }
+
+    /// How long pieces that come fast may gather; nothing where each is to be given at once.
+    pub fn gathering(&self) -> Option<Duration> {
+        self.of_many.as_ref().map(|(gathering, _)| *gathering)
+    }
+
+    /// Takes pieces that came within a moment, for which nobody need wait for more.
+    pub fn push_together(&self, events: Vec<StreamEvent>) {
+        events.iter().for_each(|event| self.keep(event));
+        match &self.of_many {
+            Some((_, of_many)) => of_many(events),
+            None => events.into_iter().for_each(&self.listener),
+        }
+    }
+
+    fn keep(&self, event: &StreamEvent) {
+        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        // Providers tell what a request costs before they begin to answer it, and of a call that
+        // is being written nobody is told anything and nothing runs.
+        so_far.begun |= !matches!(
+            event,
+            StreamEvent::Usage(_) | StreamEvent::CallStarted { .. } | StreamEvent::Call { .. }
+        );
+        match event {
+            StreamEvent::Content { delta } => match so_far.parts.last_mut() {
+                Some(Part {
+                    content: Content::Text { text },
+                    ..
+                }) => text.push_str(delta),
+                _ => so_far.parts.push(Part::text(delta.clone())),
+            },
+            StreamEvent::Thinking { delta } => match so_far.parts.last_mut() {
+                Some(Part {
+                    content: Content::Reasoning { text },
+                    ..
+                }) => text.push_str(delta),
+                _ => so_far.parts.push(
+                    Content::Reasoning {
+                        text: delta.clone(),
+                    }
+                    .into(),
+                ),
+            },
+            StreamEvent::Usage(usage) => so_far.usage = *usage,
+            _ => {}
+        }
     }
 
     /// Tells a person something about the request, such as that it is tried again.

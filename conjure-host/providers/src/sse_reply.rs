@@ -7,6 +7,7 @@ use conjure_core::wire::{Decoded, ReplyDecoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
+use super::read_pace::{self, ReadPace};
 use super::reply_size::{self, ReplyRoom};
 
 /// How long to wait for what, and how much to take.
@@ -34,29 +35,47 @@ pub(crate) async fn read(
     let end = after(bounds.whole);
     let mut events = Vec::new();
     let mut room = ReplyRoom::default();
+    let mut pace = ReadPace::new(sink.gathering());
     let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
-        let piece = match next_piece(&mut reply, wait, end).await {
-            Ok(Some(piece)) => piece,
-            Ok(None) => break None,
-            Err(cut) => break Some(cut),
+        let gathers = pace.rest().await;
+        let mut next = next_piece(&mut reply, wait, end).await;
+        let mut pieces = 0;
+        let over = loop {
+            let piece = match next {
+                Ok(Some(piece)) => piece,
+                Ok(None) => break Some(None),
+                Err(cut) => break Some(Some(cut)),
+            };
+            total += piece.len();
+            if total > bounds.bytes {
+                break Some(Some(too_large(bounds.bytes)));
+            }
+            decoder.push(&piece, &mut events);
+            pieces += 1;
+            if !gathers || pieces == read_pace::MOST {
+                break None;
+            }
+            next = match ready_piece(&mut reply).await {
+                Some(next) => next,
+                None => break None,
+            };
         };
-        total += piece.len();
-        if total > bounds.bytes {
-            break Some(too_large(bounds.bytes));
+        show(&mut events, sink, &mut room, gathers);
+        if let Some(over) = over {
+            break over;
         }
-        wait = bounds.idle;
-        decoder.push(&piece, &mut events);
-        show(&mut events, sink, &mut room);
         if room.is_used_up() {
             break Some(too_long());
         }
+        wait = bounds.idle;
+        pace.came(pieces);
     };
     // What is behind it is not waited for, and takes no room meanwhile.
     drop(reply);
     let mut decoded = decoder.finish(&mut events);
-    show(&mut events, sink, &mut room);
+    show(&mut events, sink, &mut room, false);
     let is_cut = reply_size::cut(&mut decoded.response);
     let of_decoder = decoded.error.as_ref().and_then(|error| {
         let reason = (error.kind == TOO_LARGE).then(|| error.message.clone());
@@ -153,12 +172,7 @@ async fn next_piece(
 ) -> Result<Option<bytes::Bytes>, Cut> {
     let idle = after(wait);
     match tokio::time::timeout_at(idle.min(end), reply.chunk()).await {
-        Ok(Ok(piece)) => Ok(piece),
-        Ok(Err(error)) => Err(Cut {
-            kind: "cut",
-            reason: format!("the connection broke: {}", root_cause(&error)),
-            passes: true,
-        }),
+        Ok(piece) => piece.map_err(|error| broken(&error)),
         Err(_) if idle > end => Err(Cut {
             kind: "timeout",
             reason: "it did not end in the time that a reply has".to_owned(),
@@ -169,6 +183,30 @@ async fn next_piece(
             reason: format!("nothing came for {} s", wait.as_secs_f32()),
             passes: true,
         }),
+    }
+}
+
+/// What is next in a body where it has come already.
+async fn ready_piece(reply: &mut reqwest::Response) -> Option<Result<Option<bytes::Bytes>, Cut>> {
+    /// How often the connection, which is another task, may take its turn meanwhile.
+    const TURNS: usize = 3;
+    let turns = async {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        piece = reply.chunk() => Some(piece.map_err(|error| broken(&error))),
+        () = turns => None,
+    }
+}
+
+fn broken(error: &reqwest::Error) -> Cut {
+    Cut {
+        kind: "cut",
+        reason: format!("the connection broke: {}", root_cause(error)),
+        passes: true,
     }
 }
 
@@ -198,11 +236,13 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
     }
 }
 
-fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom) {
-    for event in events.drain(..) {
-        if let Some(event) = room.take(event) {
-            sink.push(event);
-        }
+/// Gives a session what fits: together where nothing more is to be waited for.
+fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom, are_together: bool) {
+    let fitting = events.drain(..).filter_map(|event| room.take(event));
+    if are_together {
+        sink.push_together(fitting.collect());
+    } else {
+        fitting.for_each(|event| sink.push(event));
     }
 }
 
@@ -276,6 +316,74 @@ mod tests {
         };
         let decoded = read(reply.unwrap(), decoder, &sink, &bounds).await;
         assert!(decoded.error.is_some(), "{decoded:?}");
+    }
+
+    #[tokio::test]
+    async fn pieces_that_come_fast_are_shown_together_and_all_of_them() {
+        use conjure_core::wire::{Endpoint, Wire};
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::sync::{Arc, Mutex};
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (shown, is_together) = (
+            Arc::<Mutex<String>>::default(),
+            Arc::<AtomicBool>::default(),
+        );
+        // Tells pieces until some were shown together.
+        let told = tokio::spawn({
+            let is_together = Arc::clone(&is_together);
+            async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let _ = stream.read(&mut [0; 1024]).await.unwrap();
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.unwrap();
+                let chunk = |content: &str, stop: &str| {
+                    format!(
+                        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{content}\"}},\
+                         \"finish_reason\":{stop}}}]}}\n\n"
+                    )
+                };
+                let mut told = String::new();
+                while !is_together.load(Ordering::Relaxed) {
+                    let word = format!("{} ", told.len());
+                    stream
+                        .write_all(chunk(&word, "null").as_bytes())
+                        .await
+                        .unwrap();
+                    told.push_str(&word);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                let end = chunk("end", "\"stop\"") + "data: [DONE]\n\n";
+                stream.write_all(end.as_bytes()).await.unwrap();
+                told + "end"
+            }
+        });
+        let [one, many] = [(); 2].map(|()| Arc::clone(&shown));
+        let add = |shown: &Mutex<String>, event: StreamEvent| {
+            if let StreamEvent::Content { delta } = event {
+                shown.lock().unwrap().push_str(&delta);
+            }
+        };
+        let sink = ReplySink::new(move |event| add(&one, event), |_| {});
+        let sink = sink.with_many(Duration::from_millis(7), move |events| {
+            is_together.fetch_or(events.len() > 1, Ordering::Relaxed);
+            events.into_iter().for_each(|event| add(&many, event));
+        });
+        let reply = reqwest::get(format!("http://{address}/")).await.unwrap();
+        let decoder = Wire::OpenaiChat.decoder(&Endpoint::new("openai"));
+        let bounds = ReplyBounds {
+            idle: Duration::from_secs(30),
+            bytes: 1024 * 1024,
+            ..QUICK
+        };
+        let decoded = read(reply, decoder, &sink, &bounds).await;
+        assert_eq!(decoded.error, None);
+        let told = told.await.unwrap();
+        assert_eq!(*shown.lock().unwrap(), told);
+        let partial = sink.partial().unwrap();
+        assert_eq!(partial.parts, [conjure_core::chat::Part::text(told)]);
     }
 
     #[tokio::test]

@@ -18,20 +18,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure_core::chat::FunctionCall;
 use conjure_core::cost::{Account, ThreadCost};
 use conjure_core::log::{Entry, EntryBody};
 use conjure_core::switch::SwitchReport;
-use conjure_skill_sdk::protocol::Create;
 use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
 use secrecy::SecretString;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifact, FileError, Writes};
 use crate::backend::instances::Instances;
-use crate::backend::lease::create_request;
 use crate::backend::questions::SessionClient;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{ApprovedTools, Asker, CallReport, Nobody, ToolboxError};
@@ -229,6 +228,13 @@ impl Host {
         let models = &self.shared.models;
         let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
         Ok(Account::of(&entries, &price).cost().clone())
+    }
+
+    /// Shows replies that come fast this often from now on, 7 ms apart when nothing is said. What
+    /// came meanwhile is shown at once, and costs as much as one piece does: a program that draws
+    /// less often says so.
+    pub fn show_replies_every(&self, frame: Duration) {
+        self.shared.wakes.set_frame(frame);
     }
 
     /// The entries of a thread.
@@ -576,23 +582,4 @@ impl From<ToolboxError> for SessionError {
     fn from(error: ToolboxError) -> Self {
         Self::Tools(error)
     }
-}
-
-/// The host operations that this host serves, with their versions.
-pub fn host_operations() -> Vec<String> {
-    SERVED.iter().map(|op| (*op).to_owned()).collect()
-}
-
-/// What an instance outside any session is made with.
-pub fn plugin_create(instance: Option<&str>) -> Create {
-    create_request(None, instance.map(str::to_owned), json!({}), None)
-}
-
-/// What an instance is made with that only shows whether it can be: as a session's would be, with the
-/// directory below `data_dir` that is the plugin's own.
-pub fn plugin_trial(data_dir: &Path, plugin: &str) -> Create {
-    let name = conjure_config::file_name::safe_name(plugin);
-    let own = data_dir.join("plugin-data").join(name);
-    let own = own.display().to_string();
-    create_request(None, Some("check".to_owned()), json!({}), Some(own))
 }

@@ -16,14 +16,16 @@ pub mod mcp_status;
 mod one_call;
 mod plugin_difference;
 mod plugin_services;
+mod plugin_trial;
 pub mod replay;
 pub mod session;
 mod spans;
 pub mod uploads;
 
 pub use alone::StandaloneBackend;
-pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create, plugin_trial};
+pub use host::{Host, HostBuilder, HostError};
 pub use one_call::OpenError;
 pub use plugin_difference::{PluginDifference, version_step};
 pub use plugin_services::plugin_services;
+pub use plugin_trial::{host_operations, plugin_create, plugin_trial};
 pub use spans::TARGET as SPAN_TARGET;

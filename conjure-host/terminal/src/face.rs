@@ -26,10 +26,10 @@ use crate::waiting::InputMode;
 use crate::{before, external, image, pasted};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
-const FRAME: Duration = Duration::from_millis(33);
+pub const FRAME: Duration = Duration::from_millis(33);
 /// Of how much time a frame may be drawn, as one part of so many, and the longest time between two:
 /// a long paragraph is rendered whole each time, and takes longer the more there is of it.
-const SHARE: u32 = 40;
+const SHARE: u32 = 80;
 const LONGEST: Duration = Duration::from_millis(500);
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_millis(100);

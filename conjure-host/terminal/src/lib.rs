@@ -39,7 +39,7 @@ pub use asking::{ApprovalLines, LineAnswer, decide};
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{ConversationStatus, Decision, PastItem, PersonRequest, Update};
-pub use face::{FaceOptions, converse};
+pub use face::{FRAME, FaceOptions, converse};
 pub use image::ImageProtocol;
 pub use pick::pick;
 pub use picker::{Picker, PickerItem};

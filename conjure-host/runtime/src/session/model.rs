@@ -54,9 +54,25 @@ impl ReplyPieces {
     }
 
     fn push(&self, piece: ReplyPiece) {
-        let is_first = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_first = waiting.is_empty();
+        // Whoever is woken takes all that waits by then.
+        if self.add([piece]) {
+            self.wakes.wake(&self.arrived);
+        }
+    }
+
+    /// Takes pieces that came together: nothing more is waited for.
+    fn push_together(&self, events: Vec<StreamEvent>) {
+        if !events.is_empty() {
+            self.add(events.into_iter().map(ReplyPiece::Stream));
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Adds pieces to those that wait; whether they are the first.
+    fn add(&self, pieces: impl IntoIterator<Item = ReplyPiece>) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let are_first = waiting.is_empty();
+        for piece in pieces {
             match (waiting.last_mut(), piece) {
                 (
                     Some(ReplyPiece::Stream(StreamEvent::Content { delta })),
@@ -68,12 +84,8 @@ impl ReplyPieces {
                 ) => delta.push_str(&more),
                 (_, piece) => waiting.push(piece),
             }
-            is_first
-        };
-        // Whoever is woken takes all that waits by then.
-        if is_first {
-            self.wakes.wake(&self.arrived);
         }
+        are_first
     }
 
     /// Resolves a moment after something came.
@@ -98,12 +110,14 @@ impl ActiveRequest {
         done: Reports,
         wakes: Arc<WakeCoalescer>,
     ) -> Self {
+        let frame = wakes.frame();
         let pieces = Arc::new(ReplyPieces::new(wakes));
-        let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
-        let sink = Arc::new(ReplySink::new(
+        let [stream, many, notices] = [(); 3].map(|()| Arc::clone(&pieces));
+        let sink = ReplySink::new(
             move |event| stream.push(ReplyPiece::Stream(event)),
             move |text| notices.push(ReplyPiece::Notice(text)),
-        ));
+        );
+        let sink = Arc::new(sink.with_many(frame, move |events| many.push_together(events)));
         let begun = Instant::now();
         let task = tokio::spawn({
             let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());

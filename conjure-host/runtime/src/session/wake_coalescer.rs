@@ -5,6 +5,7 @@
 //! opens a window, and at its end all sessions are woken that got something meanwhile. They then
 //! append together, and the log writes once.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,14 +15,40 @@ use tokio::sync::Notify;
 /// How long wake-ups are held back. A piece is shown at most 10 ms after it came: this, and what the
 /// log's writer waits for others and needs to write.
 const WINDOW: Duration = Duration::from_millis(5);
+/// How long pieces that come fast gather before they are shown, unless somebody says otherwise. They
+/// wait for no window then, so this is within the same 10 ms.
+const FRAME: Duration = Duration::from_millis(7);
 
 /// What holds back the wake-ups of a host's sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WakeCoalescer {
     waiting: Mutex<Vec<Arc<Notify>>>,
+    /// In microseconds.
+    frame: AtomicU64,
+}
+
+impl Default for WakeCoalescer {
+    fn default() -> Self {
+        let made = Self {
+            waiting: Mutex::default(),
+            frame: AtomicU64::default(),
+        };
+        made.set_frame(FRAME);
+        made
+    }
 }
 
 impl WakeCoalescer {
+    /// How long pieces that come fast gather.
+    pub(crate) fn frame(&self) -> Duration {
+        Duration::from_micros(self.frame.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_frame(&self, frame: Duration) {
+        let micros = u64::try_from(frame.as_micros()).unwrap_or(u64::MAX);
+        self.frame.store(micros, Ordering::Relaxed);
+    }
+
     /// Wakes somebody at the end of the open window, or of a new one; at once where a provider
     /// gives its reply on a thread without a runtime.
     pub(crate) fn wake(self: &Arc<Self>, sleeper: &Arc<Notify>) {

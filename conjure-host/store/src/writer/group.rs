@@ -80,6 +80,7 @@ impl WriterTask {
             rooms.push(append.room);
             answers.push((append.thread, append.answer, refused));
         }
+        self.is_shared = group.threads.len() > 1;
         let all_refused = answers.iter().all(|(_, _, refused)| refused.is_some());
         let written = if all_refused {
             Ok(())

@@ -38,7 +38,8 @@ const LARGEST: usize = QUEUE / 2;
 /// Transactions that nobody waits for urgently are at least so far apart: what comes meanwhile
 /// goes into one.
 const SPACING: Duration = Duration::from_millis(3);
-/// How long events without entries wait for those of other threads, which come together.
+/// How long events without entries wait for those of other threads, which come together, where
+/// there were others the last time.
 const GATHER: Duration = Duration::from_millis(1);
 /// How often a writer that is idle says that it lives.
 const BEAT: Duration = Duration::from_secs(4);
@@ -134,6 +135,7 @@ impl WriterQueue {
             next_lease: 1,
             statements: Statements::default(),
             recent: 0,
+            is_shared: false,
         };
         let urgent = Arc::clone(&queue.urgent);
         let started = tokio::runtime::Builder::new_current_thread()
@@ -322,6 +324,8 @@ struct WriterTask {
     statements: Statements,
     /// Rows that this writer added to `recent_events` since they were moved last.
     recent: usize,
+    /// Whether the newest transaction had appends of more than one thread.
+    is_shared: bool,
 }
 
 impl WriterTask {
@@ -352,7 +356,9 @@ impl WriterTask {
             let now = Instant::now();
             let begin = match &first {
                 WriterCommand::Append(append) if append.durable => now,
-                WriterCommand::Append(append) if append.rows.entries.is_empty() => {
+                WriterCommand::Append(append)
+                    if append.rows.entries.is_empty() && self.is_shared =>
+                {
                     due.max(now + GATHER)
                 }
                 WriterCommand::Append(_) => due,
