@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use conjure_core::chat::Event;
 use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::completion::{Command, CompletionList, FileIndex};
 use crate::conversation::{ConversationStatus, PersonRequest, Update};
@@ -49,7 +50,8 @@ pub struct FaceOptions {
     pub commands: Vec<Command>,
     /// How the terminal is given images; nothing where it cannot show any.
     pub images: Option<ImageProtocol>,
-    /// What is said first, with the program's own styles.
+    /// What is said first, with the program's own styles; nothing where the conversation is shown
+    /// already, as far as it came.
     pub greeting: String,
 }
 
@@ -78,6 +80,8 @@ pub(crate) struct Face {
     images: Option<ImageProtocol>,
     /// Images of the clipboard, which go when the conversation is left.
     pasted: Vec<PathBuf>,
+    /// The image that is being taken out of the clipboard.
+    pasting: Option<JoinHandle<Result<PathBuf, String>>>,
     commands: Vec<Command>,
     pub(crate) offer: Option<CompletionList>,
     /// Whether the person left what was offered for this text.
@@ -105,6 +109,9 @@ impl Face {
         requests: mpsc::Sender<PersonRequest>,
     ) -> Self {
         let mut transcript = TranscriptRenderer::new(screen.columns());
+        if options.greeting.is_empty() {
+            transcript.goes_on();
+        }
         transcript.print(&options.greeting);
         Self {
             screen,
@@ -114,6 +121,7 @@ impl Face {
             files: FileIndex::below(options.directory),
             images: options.images,
             pasted: Vec::new(),
+            pasting: None,
             commands: options.commands,
             offer: None,
             offer_left: false,
@@ -172,6 +180,7 @@ impl Face {
                         }
                     }
                 }
+                kept = finished(&mut self.pasting) => self.image_pasted(kept),
                 () = tokio::time::sleep(step) => {}
             }
             let begun = Instant::now();
@@ -295,7 +304,7 @@ impl Face {
             KeyCode::Char('c') if control => self.interrupt().await,
             KeyCode::Char('d') if control && self.editor.is_empty() => self.is_over = true,
             KeyCode::Char('z') if control => self.suspend(),
-            KeyCode::Char('v') if control => self.paste_image().await,
+            KeyCode::Char('v') if control => self.paste_image(),
             KeyCode::Char('t') if control => self.transcript.toggle_thoughts(),
             KeyCode::Char('o') if control => self.transcript.show_output(),
             KeyCode::Char('g') if control && !self.editor.is_searching() => self.external(),
@@ -422,21 +431,33 @@ impl Face {
         }
     }
 
-    /// Attaches the image that the clipboard holds.
-    async fn paste_image(&mut self) {
-        let Some(space) = self.before_mention() else {
-            let words = "an image goes with a message, not with a command or an answer";
-            self.transcript.note("note: ", Color::Yellow, words);
-            return;
-        };
-        let kept = pasted::from_clipboard().await;
+    /// Takes the image that the clipboard holds, aside: its program may be slow.
+    fn paste_image(&mut self) {
+        if self.before_mention().is_none() {
+            self.no_message();
+        } else if self.pasting.is_none() {
+            self.pasting = Some(tokio::spawn(pasted::from_clipboard()));
+        }
+    }
+
+    fn no_message(&mut self) {
+        let words = "an image goes with a message, not with a command or an answer";
+        self.transcript.note("note: ", Color::Yellow, words);
+    }
+
+    /// Attaches the image that the clipboard held.
+    fn image_pasted(&mut self, kept: Result<PathBuf, String>) {
         let mention = kept.and_then(|path| {
             let mention = pasted::mention(&path);
             self.pasted.push(path);
             mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
         });
         match mention {
-            Ok(mention) => self.editor.paste(&format!("{space}{mention}")),
+            Ok(mention) => match self.before_mention() {
+                Some(space) => self.editor.paste(&format!("{space}{mention}")),
+                // Something else is being written by now.
+                None => self.no_message(),
+            },
             Err(words) => self.transcript.note("note: ", Color::Yellow, &words),
         }
     }
@@ -464,6 +485,16 @@ impl Face {
         }
         done
     }
+}
+
+/// What a task gives, and that it is over; for ever where there is none.
+async fn finished<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result<T, String> {
+    let Some(running) = task else {
+        return std::future::pending().await;
+    };
+    let done = running.await;
+    *task = None;
+    done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 impl Drop for Face {
