@@ -9,7 +9,7 @@ use conjure_store::{Store, StoreError, ThreadId, Window};
 use conjure_terminal::PastItem;
 
 /// How many turns are shown.
-const TURNS: usize = 2;
+const TURNS: u64 = 2;
 /// Entries that are read at once.
 const PAGE: u64 = 50;
 /// The most characters of a message that are shown.
@@ -17,22 +17,26 @@ const LONGEST: usize = 4000;
 
 /// The last of what was said in a thread, with how much there is before it.
 pub(crate) async fn last(store: &Store, thread: &ThreadId) -> Result<Vec<PastItem>, StoreError> {
-    let mut page = store.entries(thread, Window::Last, PAGE).await?;
-    let mut entries = page.entries.clone();
-    while page.has_earlier() && questions(&entries).len() < TURNS {
-        let first = page.entries.first().map_or(0, |first| first.seq);
-        page = store.entries(thread, Window::Before(first), PAGE).await?;
-        entries.splice(0..0, page.entries.iter().cloned());
+    let page = store.entries(thread, Window::Last, PAGE).await?;
+    let newest = page.entries.last().map_or(0, |last| last.turn);
+    let from = newest.saturating_sub(TURNS - 1);
+    let mut pages = vec![page];
+    while let Some(page) = pages.last()
+        && let Some(first) = page.entries.first()
+        && page.has_earlier()
+        && first.turn >= from
+    {
+        let window = Window::Before(first.seq);
+        pages.push(store.entries(thread, window, PAGE).await?);
     }
-    Ok(said(&entries))
-}
-
-/// Where a person said something.
-fn questions(entries: &[Entry]) -> Vec<usize> {
-    let is_question = |entry: &Entry| matches!(&entry.body, EntryBody::Message { message } if message.role == Role::User);
-    let entries = entries.iter().enumerate();
-    let questions = entries.filter(|(_, entry)| is_question(entry));
-    questions.map(|(at, _)| at).collect()
+    let entries = pages.into_iter().rev().flat_map(|page| page.entries);
+    let entries: Vec<Entry> = entries.filter(|entry| entry.turn >= from).collect();
+    let mut said = said(&entries);
+    if from > 1 {
+        let note = format!("… {} before this", count(from - 1, "turn"));
+        said.insert(0, PastItem::Note(note));
+    }
+    Ok(said)
 }
 
 fn said(entries: &[Entry]) -> Vec<PastItem> {
@@ -43,12 +47,8 @@ fn said(entries: &[Entry]) -> Vec<PastItem> {
             _ => None,
         })
         .collect();
-    let questions = questions(entries);
-    let from = questions.get(questions.len().saturating_sub(TURNS));
-    let from = from.copied().unwrap_or_default();
-    let turn = entries.get(from).map_or(0, |first| first.turn);
     let mut said = Vec::new();
-    for entry in entries.iter().skip(from) {
+    for entry in entries {
         let EntryBody::Message { message } = &entry.body else {
             continue;
         };
@@ -69,10 +69,6 @@ fn said(entries: &[Entry]) -> Vec<PastItem> {
                 _ => {}
             }
         }
-    }
-    if turn > 1 {
-        let note = format!("… {} before this", count(turn - 1, "turn"));
-        said.insert(0, PastItem::Note(note));
     }
     said
 }

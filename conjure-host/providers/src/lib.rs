@@ -33,6 +33,7 @@ pub use http_provider::{HttpProvider, HttpProviderError, target};
 pub use known::{BUILT_IN, KNOWN, KnownProvider, UnusableProvider, not_opened, spoken};
 pub use model_facts::{ModelBook, ModelBookError, ModelFacts};
 pub use model_list::ListedModel;
+pub use read_pace::ReadTicks;
 pub use remote_files::RemoteFile;
 pub use remote_skills::{RemoteSkill, RemoteVersion, SkillPackage, SkillUpload};
 pub use reply::ReplySink;

@@ -8,55 +8,100 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Pieces that are no farther apart than a rest and this come fast.
+/// Pieces that are no farther apart than two reads and this come fast.
 const FAST: Duration = Duration::from_millis(5);
 /// For how long they must have come fast. A short reply ends before there is a rest.
 const STEADY: Duration = Duration::from_millis(100);
+/// How long is read at once at the most.
+const READING: Duration = Duration::from_millis(2);
 /// The most pieces that are read together; where there are so many the reader is what is slow.
-pub(crate) const MOST: usize = 256;
+const MOST: usize = 256;
+/// The longest time between two reads.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// When replies that come fast are read: all of a host at the same moments, so that what they say is
+/// written together.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadTicks {
+    begin: Instant,
+    every: Duration,
+}
+
+impl ReadTicks {
+    /// Moments that are so far apart, a second at the most, counted from `begin`.
+    pub fn new(begin: Instant, every: Duration) -> Self {
+        let every = every.clamp(Duration::from_millis(1), LONGEST);
+        Self { begin, every }
+    }
+
+    /// The next one.
+    fn next(&self, now: Instant) -> Instant {
+        let every = self.every.as_micros();
+        let left = every - now.duration_since(self.begin).as_micros() % every;
+        now + Duration::from_micros(u64::try_from(left).unwrap_or_default())
+    }
+}
 
 /// The pace of one reply.
 #[derive(Debug)]
 pub(crate) struct ReadPace {
-    /// How long pieces that come fast may gather.
-    rest: Option<Duration>,
+    ticks: Option<ReadTicks>,
     /// When the newest piece was read.
     newest: Option<Instant>,
     /// Since when pieces come fast.
     fast_since: Option<Instant>,
 }
 
+/// Pieces that are read, and shown, together.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    until: Instant,
+    pieces: usize,
+}
+
+impl Gathering {
+    /// A piece more was read; whether there is room for another one.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.pieces += 1;
+        self.pieces < MOST && Instant::now() < self.until
+    }
+}
+
 impl ReadPace {
-    /// A pace at which pieces that come fast gather for so long; without it each is read at once.
-    pub(crate) fn new(rest: Option<Duration>) -> Self {
+    /// A pace at which pieces that come fast are read at these moments; without them each is read at
+    /// once.
+    pub(crate) fn new(ticks: Option<ReadTicks>) -> Self {
         Self {
-            rest,
+            ticks,
             newest: None,
             fast_since: None,
         }
     }
 
-    /// So many pieces were read together.
-    pub(crate) fn came(&mut self, pieces: usize) {
+    /// Pieces were read: one, or those of a gathering.
+    pub(crate) fn came(&mut self, gathering: Option<Gathering>) {
         let now = Instant::now();
         let before = self.newest.replace(now);
-        let fast = self.rest.unwrap_or_default() + FAST;
-        let is_fast = before.is_some_and(|before| now.duration_since(before) <= fast);
+        let every = self.ticks.map_or(Duration::ZERO, |ticks| ticks.every);
+        let is_fast = before.is_some_and(|before| now.duration_since(before) <= every + FAST);
+        let is_slow_reader = gathering.is_some_and(|gathering| gathering.pieces >= MOST);
         self.fast_since = match self.fast_since {
-            Some(since) if is_fast && pieces < MOST => Some(since),
+            Some(since) if is_fast && !is_slow_reader => Some(since),
             _ => is_fast.then_some(now),
         };
     }
 
-    /// Lets pieces gather where they come fast. Whether they are to be read, and shown, together.
-    pub(crate) async fn rest(&self) -> bool {
+    /// Lets pieces gather where they come fast, until `end` at the latest. What is to be read, and
+    /// shown, together then.
+    pub(crate) async fn rest(&self, end: Instant) -> Option<Gathering> {
         let is_steady = |since: &Instant| since.elapsed() >= STEADY;
-        let since = self.fast_since.filter(is_steady);
-        let Some(rest) = self.rest.filter(|_| since.is_some()) else {
-            return false;
-        };
-        tokio::time::sleep(rest).await;
-        true
+        self.fast_since.filter(is_steady)?;
+        let tick = self.ticks?.next(Instant::now());
+        tokio::time::sleep_until(tick.min(end)).await;
+        Some(Gathering {
+            until: Instant::now() + READING,
+            pieces: 0,
+        })
     }
 }
 
@@ -64,52 +109,97 @@ impl ReadPace {
 mod tests {
     use super::*;
 
-    const REST: Duration = Duration::from_millis(7);
+    const EVERY: Duration = Duration::from_millis(5);
 
-    /// Whether there is a rest after so many pieces that are so far apart.
-    async fn rests(pieces: u32, apart: Duration) -> bool {
-        let mut pace = ReadPace::new(Some(REST));
+    fn pace() -> ReadPace {
+        ReadPace::new(Some(ReadTicks::new(Instant::now(), EVERY)))
+    }
+
+    fn never() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
+    /// A pace after so many pieces that are so far apart.
+    async fn after(mut pace: ReadPace, pieces: u32, apart: Duration) -> ReadPace {
         for _ in 0..pieces {
-            assert!(!pace.rest().await);
             tokio::time::sleep(apart).await;
-            pace.came(1);
+            pace.came(None);
         }
-        pace.rest().await
+        pace
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_pieces_that_come_fast_for_a_while_gather() {
-        assert!(rests(102, Duration::from_millis(1)).await);
-        assert!(!rests(50, Duration::from_millis(1)).await);
-        assert!(!rests(1000, Duration::from_millis(13)).await);
-        assert!(!rests(0, Duration::ZERO).await);
-        let mut pace = ReadPace::new(None);
-        for _ in 0..200 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            pace.came(1);
-        }
-        assert!(!pace.rest().await, "nobody takes them together");
+        let ms = Duration::from_millis;
+        let rests = async |pace, pieces, apart| {
+            let pace = after(pace, pieces, ms(apart)).await;
+            pace.rest(never()).await.is_some()
+        };
+        assert!(rests(pace(), 102, 1).await);
+        assert!(!rests(pace(), 50, 1).await);
+        assert!(!rests(pace(), 1000, 11).await);
+        assert!(!rests(pace(), 0, 0).await);
+        assert!(
+            !rests(ReadPace::new(None), 200, 1).await,
+            "nobody takes them"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_gap_and_too_many_pieces_end_it() {
-        let fast = async || {
-            let mut pace = ReadPace::new(Some(REST));
-            for _ in 0..102 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                pace.came(1);
-            }
-            pace
+        let mut pace = after(self::pace(), 102, Duration::from_millis(1)).await;
+        let mut gathering = pace.rest(never()).await.unwrap();
+        assert!(gathering.goes_on());
+        pace.came(Some(gathering));
+        gathering = pace
+            .rest(never())
+            .await
+            .expect("it goes on while they come");
+        let pieces = 1 + (0..MOST * 2).take_while(|_| gathering.goes_on()).count();
+        assert_eq!(pieces, MOST);
+        pace.came(Some(gathering));
+        assert!(pace.rest(never()).await.is_none());
+        pace = after(self::pace(), 102, Duration::from_millis(1)).await;
+        tokio::time::sleep((EVERY + FAST) * 2).await;
+        pace.came(None);
+        assert!(pace.rest(never()).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replies_of_a_host_are_read_at_the_same_moments_and_no_rest_passes_the_end() {
+        let ticks = ReadTicks::new(Instant::now(), EVERY);
+        let one = after(ReadPace::new(Some(ticks)), 103, Duration::from_millis(1));
+        let other = async {
+            tokio::time::sleep(Duration::from_micros(2_300)).await;
+            after(ReadPace::new(Some(ticks)), 102, Duration::from_millis(1)).await
         };
-        let mut pace = fast().await;
-        assert!(pace.rest().await);
-        pace.came(5);
-        assert!(pace.rest().await, "it goes on while they come");
-        pace.came(MOST);
-        assert!(!pace.rest().await);
-        let mut pace = fast().await;
-        tokio::time::sleep(REST + FAST * 2).await;
-        pace.came(1);
-        assert!(!pace.rest().await);
+        let (one, other) = tokio::join!(one, other);
+        let read = async |pace: &ReadPace| {
+            pace.rest(never()).await.unwrap();
+            Instant::now()
+        };
+        let (first, second) = tokio::join!(read(&one), read(&other));
+        assert_eq!(first, second);
+        let end = Instant::now() + Duration::from_millis(1);
+        one.rest(end).await.unwrap();
+        assert!(Instant::now() <= end + Duration::from_millis(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_together_ends_after_a_moment() {
+        let pace = after(self::pace(), 102, Duration::from_millis(1)).await;
+        let mut gathering = pace.rest(never()).await.unwrap();
+        assert!(gathering.goes_on());
+        tokio::time::sleep(READING).await;
+        assert!(!gathering.goes_on());
+    }
+
+    #[test]
+    fn any_distance_is_one() {
+        let begin = Instant::now();
+        for every in [Duration::ZERO, Duration::MAX] {
+            let next = ReadTicks::new(begin, every).next(begin);
+            assert!(next > begin && next <= begin + LONGEST);
+        }
     }
 }

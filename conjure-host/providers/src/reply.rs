@@ -1,9 +1,10 @@
 //! Where a provider puts what comes in, piece by piece.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use conjure_core::chat::{Content, Part, Response, StreamEvent, Usage};
+
+use crate::ReadTicks;
 
 type Listener = Box<dyn Fn(StreamEvent) + Send + Sync>;
 type ListenerOfMany = Box<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
@@ -12,8 +13,8 @@ type ListenerOfMany = Box<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
 /// request is dropped.
 pub struct ReplySink {
     listener: Listener,
-    /// How long pieces that come fast may gather, and who takes them together.
-    of_many: Option<(Duration, ListenerOfMany)>,
+    /// When pieces that come fast may be read, and who takes them together.
+    of_many: Option<(ReadTicks, ListenerOfMany)>,
     notice: Box<dyn Fn(String) + Send + Sync>,
     so_far: Mutex<SoFar>,
 }
@@ -43,14 +44,14 @@ impl ReplySink {
     }
 
     /// The same with a closure of its own for pieces that came together: a provider may let those
-    /// that come fast gather for so long.
+    /// that come fast gather until the next of these moments.
     #[must_use]
     pub fn with_many(
         mut self,
-        gathering: Duration,
+        ticks: ReadTicks,
         of_many: impl Fn(Vec<StreamEvent>) + Send + Sync + 'static,
     ) -> Self {
-        self.of_many = Some((gathering, Box::new(of_many)));
+        self.of_many = Some((ticks, Box::new(of_many)));
         self
     }
 
@@ -60,9 +61,9 @@ impl ReplySink {
         (self.listener)(event);
     }
 
-    /// How long pieces that come fast may gather; nothing where each is to be given at once.
-    pub fn gathering(&self) -> Option<Duration> {
-        self.of_many.as_ref().map(|(gathering, _)| *gathering)
+    /// When pieces that come fast may be read; nothing where each is to be given at once.
+    pub fn ticks(&self) -> Option<ReadTicks> {
+        self.of_many.as_ref().map(|(ticks, _)| *ticks)
     }
 
     /// Takes pieces that came within a moment, for which nobody need wait for more.

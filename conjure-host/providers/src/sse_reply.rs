@@ -7,7 +7,7 @@ use conjure_core::wire::{Decoded, ReplyDecoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
-use super::read_pace::{self, ReadPace};
+use super::read_pace::{Gathering, ReadPace};
 use super::reply_size::{self, ReplyRoom};
 
 /// How long to wait for what, and how much to take.
@@ -35,13 +35,12 @@ pub(crate) async fn read(
     let end = after(bounds.whole);
     let mut events = Vec::new();
     let mut room = ReplyRoom::default();
-    let mut pace = ReadPace::new(sink.gathering());
+    let mut pace = ReadPace::new(sink.ticks());
     let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
-        let gathers = pace.rest().await;
+        let mut gathering = pace.rest(end).await;
         let mut next = next_piece(&mut reply, wait, end).await;
-        let mut pieces = 0;
         let over = loop {
             let piece = match next {
                 Ok(Some(piece)) => piece,
@@ -53,8 +52,7 @@ pub(crate) async fn read(
                 break Some(Some(too_large(bounds.bytes)));
             }
             decoder.push(&piece, &mut events);
-            pieces += 1;
-            if !gathers || pieces == read_pace::MOST {
+            if !gathering.as_mut().is_some_and(Gathering::goes_on) {
                 break None;
             }
             next = match ready_piece(&mut reply).await {
@@ -62,15 +60,16 @@ pub(crate) async fn read(
                 None => break None,
             };
         };
-        show(&mut events, sink, &mut room, gathers);
-        if let Some(over) = over {
-            break over;
-        }
-        if room.is_used_up() {
-            break Some(too_long());
+        show(&mut events, sink, &mut room, gathering.is_some());
+        match over {
+            Some(None) => break None,
+            // What came before the connection broke was too much already.
+            _ if room.is_used_up() => break Some(too_long()),
+            Some(cut) => break cut,
+            None => {}
         }
         wait = bounds.idle;
-        pace.came(pieces);
+        pace.came(gathering);
     };
     // What is behind it is not waited for, and takes no room meanwhile.
     drop(reply);
@@ -171,13 +170,13 @@ async fn next_piece(
     end: Instant,
 ) -> Result<Option<bytes::Bytes>, Cut> {
     let idle = after(wait);
+    // A piece that has come is taken before a time limit is looked at, so this one is looked at first.
+    if Instant::now() >= end {
+        return Err(too_slow());
+    }
     match tokio::time::timeout_at(idle.min(end), reply.chunk()).await {
         Ok(piece) => piece.map_err(|error| broken(&error)),
-        Err(_) if idle > end => Err(Cut {
-            kind: "timeout",
-            reason: "it did not end in the time that a reply has".to_owned(),
-            passes: false,
-        }),
+        Err(_) if idle > end => Err(too_slow()),
         Err(_) => Err(Cut {
             kind: "timeout",
             reason: format!("nothing came for {} s", wait.as_secs_f32()),
@@ -199,6 +198,14 @@ async fn ready_piece(reply: &mut reqwest::Response) -> Option<Result<Option<byte
         biased;
         piece = reply.chunk() => Some(piece.map_err(|error| broken(&error))),
         () = turns => None,
+    }
+}
+
+fn too_slow() -> Cut {
+    Cut {
+        kind: "timeout",
+        reason: "it did not end in the time that a reply has".to_owned(),
+        passes: false,
     }
 }
 
@@ -254,6 +261,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::ReadTicks;
 
     /// Answers with a head that promises 100 bytes, and one byte; then nothing, for ever.
     async fn stalls(status: &'static str) -> reqwest::Response {
@@ -318,6 +326,39 @@ mod tests {
         assert!(decoded.error.is_some(), "{decoded:?}");
     }
 
+    fn ticks() -> ReadTicks {
+        ReadTicks::new(Instant::now(), Duration::from_millis(5))
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_says_a_little_for_ever_is_given_up() {
+        use conjure_core::wire::{Endpoint, Wire};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            let mut said = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            while stream.write_all(said.as_bytes()).await.is_ok() {
+                said = ": ping\n\n";
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let reply = reqwest::get(format!("http://{address}/")).await.unwrap();
+        let sink = ReplySink::new(|_| {}, |_| {}).with_many(ticks(), |_| {});
+        let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
+        let bounds = ReplyBounds {
+            idle: Duration::from_secs(30),
+            whole: Duration::from_millis(500),
+            bytes: 64 * 1024 * 1024,
+            ..QUICK
+        };
+        let reading = read(reply, decoder, &sink, &bounds);
+        let decoded = tokio::time::timeout(Duration::from_secs(30), reading);
+        let error = decoded.await.expect("it is read for ever").error.unwrap();
+        assert_eq!(error.kind, "timeout", "{error:?}");
+    }
+
     #[tokio::test]
     async fn pieces_that_come_fast_are_shown_together_and_all_of_them() {
         use conjure_core::wire::{Endpoint, Wire};
@@ -367,7 +408,7 @@ mod tests {
             }
         };
         let sink = ReplySink::new(move |event| add(&one, event), |_| {});
-        let sink = sink.with_many(Duration::from_millis(7), move |events| {
+        let sink = sink.with_many(ticks(), move |events| {
             is_together.fetch_or(events.len() > 1, Ordering::Relaxed);
             events.into_iter().for_each(|event| add(&many, event));
         });

@@ -230,9 +230,9 @@ impl Host {
         Ok(Account::of(&entries, &price).cost().clone())
     }
 
-    /// Shows replies that come fast this often from now on, 7 ms apart when nothing is said. What
-    /// came meanwhile is shown at once, and costs as much as one piece does: a program that draws
-    /// less often says so.
+    /// Shows replies that come fast this often from now on, at the most a second apart; 5 ms when
+    /// nothing is said. What came meanwhile is shown together, and costs as much as one piece does: a
+    /// program that draws less often says so.
     pub fn show_replies_every(&self, frame: Duration) {
         self.shared.wakes.set_frame(frame);
     }

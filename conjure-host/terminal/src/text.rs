@@ -388,7 +388,8 @@ impl<'a> Wrapping<'a> {
         if self.width + word_width > self.columns && self.width > self.indent {
             self.next_line();
         }
-        if self.width + word_width <= self.columns {
+        let is_ascii = word.iter().all(|(text, _)| text.is_ascii());
+        if is_ascii && self.width + word_width <= self.columns {
             for (text, style) in word {
                 self.line.push_clean(text, style);
             }

@@ -110,14 +110,14 @@ impl ActiveRequest {
         done: Reports,
         wakes: Arc<WakeCoalescer>,
     ) -> Self {
-        let frame = wakes.frame();
+        let ticks = wakes.ticks();
         let pieces = Arc::new(ReplyPieces::new(wakes));
         let [stream, many, notices] = [(); 3].map(|()| Arc::clone(&pieces));
         let sink = ReplySink::new(
             move |event| stream.push(ReplyPiece::Stream(event)),
             move |text| notices.push(ReplyPiece::Notice(text)),
         );
-        let sink = Arc::new(sink.with_many(frame, move |events| many.push_together(events)));
+        let sink = Arc::new(sink.with_many(ticks, move |events| many.push_together(events)));
         let begun = Instant::now();
         let task = tokio::spawn({
             let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());

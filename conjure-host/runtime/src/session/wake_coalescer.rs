@@ -9,20 +9,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use conjure_providers::ReadTicks;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How long wake-ups are held back. A piece is shown at most 10 ms after it came: this, and what the
 /// log's writer waits for others and needs to write.
 const WINDOW: Duration = Duration::from_millis(5);
-/// How long pieces that come fast gather before they are shown, unless somebody says otherwise. They
-/// wait for no window then, so this is within the same 10 ms.
-const FRAME: Duration = Duration::from_millis(7);
+/// How often replies that come fast are read, unless somebody says otherwise. What they say waits for
+/// no window then, so it is shown within the same 10 ms.
+const FRAME: Duration = Duration::from_millis(5);
 
 /// What holds back the wake-ups of a host's sessions.
 #[derive(Debug)]
 pub(crate) struct WakeCoalescer {
     waiting: Mutex<Vec<Arc<Notify>>>,
+    begin: Instant,
     /// In microseconds.
     frame: AtomicU64,
 }
@@ -31,6 +34,7 @@ impl Default for WakeCoalescer {
     fn default() -> Self {
         let made = Self {
             waiting: Mutex::default(),
+            begin: Instant::now(),
             frame: AtomicU64::default(),
         };
         made.set_frame(FRAME);
@@ -39,9 +43,10 @@ impl Default for WakeCoalescer {
 }
 
 impl WakeCoalescer {
-    /// How long pieces that come fast gather.
-    pub(crate) fn frame(&self) -> Duration {
-        Duration::from_micros(self.frame.load(Ordering::Relaxed))
+    /// When replies that come fast are read.
+    pub(crate) fn ticks(&self) -> ReadTicks {
+        let every = Duration::from_micros(self.frame.load(Ordering::Relaxed));
+        ReadTicks::new(self.begin, every)
     }
 
     pub(crate) fn set_frame(&self, frame: Duration) {

@@ -70,6 +70,9 @@ impl WriterTask {
         // What waits keeps its room in the queue until it is written.
         let mut rooms = Vec::with_capacity(appends.len());
         for append in appends {
+            if self.newest_lease.replace(append.lease) != Some(append.lease) {
+                self.others_came = Some(Instant::now());
+            }
             let refused = match self.place(&group, &append) {
                 Ok(change) => {
                     group.take(append.lease, append.rows, change, append.durable);
@@ -80,7 +83,6 @@ impl WriterTask {
             rooms.push(append.room);
             answers.push((append.thread, append.answer, refused));
         }
-        self.is_shared = group.threads.len() > 1;
         let all_refused = answers.iter().all(|(_, _, refused)| refused.is_some());
         let written = if all_refused {
             Ok(())

@@ -39,8 +39,10 @@ const LARGEST: usize = QUEUE / 2;
 /// goes into one.
 const SPACING: Duration = Duration::from_millis(3);
 /// How long events without entries wait for those of other threads, which come together, where
-/// there were others the last time.
+/// others came a moment ago.
 const GATHER: Duration = Duration::from_millis(1);
+/// How long that moment is.
+const RECENTLY: Duration = Duration::from_millis(50);
 /// How often a writer that is idle says that it lives.
 const BEAT: Duration = Duration::from_secs(4);
 /// How long the writer waits for a database that does not answer.
@@ -135,7 +137,8 @@ impl WriterQueue {
             next_lease: 1,
             statements: Statements::default(),
             recent: 0,
-            is_shared: false,
+            newest_lease: None,
+            others_came: None,
         };
         let urgent = Arc::clone(&queue.urgent);
         let started = tokio::runtime::Builder::new_current_thread()
@@ -324,8 +327,9 @@ struct WriterTask {
     statements: Statements,
     /// Rows that this writer added to `recent_events` since they were moved last.
     recent: usize,
-    /// Whether the newest transaction had appends of more than one thread.
-    is_shared: bool,
+    /// The lease that the newest append was of, and when another one's came before or with it.
+    newest_lease: Option<u64>,
+    others_came: Option<Instant>,
 }
 
 impl WriterTask {
@@ -357,7 +361,7 @@ impl WriterTask {
             let begin = match &first {
                 WriterCommand::Append(append) if append.durable => now,
                 WriterCommand::Append(append)
-                    if append.rows.entries.is_empty() && self.is_shared =>
+                    if append.rows.entries.is_empty() && self.is_shared(append.lease, now) =>
                 {
                     due.max(now + GATHER)
                 }
@@ -416,6 +420,13 @@ impl WriterTask {
         self.write(appends).await;
         self.open_all(openings).await;
         None
+    }
+
+    /// Whether others append too, beside who has this lease.
+    fn is_shared(&self, lease: u64, now: Instant) -> bool {
+        let is_other = self.newest_lease.is_some_and(|newest| newest != lease);
+        let came = self.others_came;
+        is_other || came.is_some_and(|came| now.duration_since(came) < RECENTLY)
     }
 
     async fn control(&mut self, command: WriterCommand) {
