@@ -12,7 +12,7 @@ use super::chat_session::{ChatSession, OwnChat};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::run::{SAVED, TurnFollower, close, ended_by, known_thread};
+use super::run::{SAVED, TurnFollower, close, ended_by};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
 use super::{chat_commands, chat_face, chat_threads};
@@ -98,13 +98,6 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
             session.answered_by(answerer.provider, answerer.model, auth);
         }
     }
-    let is_begun = match &thread {
-        Some(thread) if is_on_terminal => {
-            let thread = known_thread(&store, thread).await?;
-            chat_face::show_past(&store, &thread).await?
-        }
-        _ => false,
-    };
     drop(store);
     let mut signals = Signals::listen()?;
     let is_attended = std::io::stdin().is_terminal() && !global.json;
@@ -117,7 +110,7 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     let own = signals.unless(opened).await?;
     let chat = ChatSession::Own(Box::new(own));
     if is_on_terminal {
-        let (chat, exit) = Box::pin(chat_face::run(global, chat, is_begun, &mut signals)).await;
+        let (chat, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await;
         if let ChatSession::Own(own) = chat {
             end(*own, &mut signals).await;
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use conjure_core::chat::{Event, QuestionAsked};
 use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
-use conjure_store::{Store, ThreadId};
 use conjure_terminal::{
     ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
 };
@@ -57,31 +56,11 @@ pub(crate) fn has_colors() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What is shown first.
-fn greeting() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!("{BOLD}Conjure{RESET} {DIM}{version}  /help tells the commands{RESET}")
-}
-
-/// Shows the last of what was said in a thread, while its session is yet to be opened: of a long one
-/// that takes longer than reading this. Whether there was any.
-pub(crate) async fn show_past(store: &Store, thread: &ThreadId) -> Result<bool, CliError> {
-    let said = chat_before::last(store, thread).await?;
-    if said.is_empty() {
-        return Ok(false);
-    }
-    let shown = conjure_terminal::show_past(&greeting(), &said, has_colors());
-    shown.map_err(|error| CliError::host_from(error).context("the terminal cannot be used"))?;
-    Ok(true)
-}
-
-/// Holds a conversation until it is left, and says how to come back to it. `is_begun` says that the
-/// last of it is shown already. The session comes back whatever happened, to be closed; an error says
-/// that the terminal is gone, or the store.
+/// Holds a conversation until it is left, and says how to come back to it. The session comes back
+/// whatever happened, to be closed; an error says that the terminal is gone, or the store.
 pub(crate) async fn run(
     global: &Global,
     chat: ChatSession,
-    is_begun: bool,
     signals: &mut Signals,
 ) -> (ChatSession, Result<Exit, CliError>) {
     let directory = match chat.directory().await {
@@ -101,7 +80,7 @@ pub(crate) async fn run(
         questions: BTreeMap::new(),
         status: ConversationStatus::default(),
         is_stopping: false,
-        was_used: is_begun,
+        was_used: false,
     };
     talk.status.directory = home_relative(&talk.directory);
     let options = FaceOptions {
@@ -110,7 +89,10 @@ pub(crate) async fn run(
         directory: talk.directory.clone(),
         commands: chat_commands::COMMANDS.to_vec(),
         images: ImageProtocol::of_terminal(|name| std::env::var(name).ok()),
-        greeting: if is_begun { String::new() } else { greeting() },
+        greeting: format!(
+            "{BOLD}Conjure{RESET} {DIM}{}  /help tells the commands{RESET}",
+            env!("CARGO_PKG_VERSION")
+        ),
     };
     // What comes between two frames is seen with the next one.
     talk.chat.host().show_replies_every(conjure_terminal::FRAME);
@@ -173,10 +155,7 @@ impl FacedChat<'_> {
         mut requests: mpsc::Receiver<PersonRequest>,
         signals: &mut Signals,
     ) -> Result<Option<Signal>, CliError> {
-        if !self.was_used {
-            self.show_before().await?;
-        }
-        self.show_status().await?;
+        self.show_before().await?;
         loop {
             tokio::select! {
                 biased;
@@ -234,11 +213,6 @@ impl FacedChat<'_> {
             self.was_used = true;
             self.tell(Update::Before(said)).await;
         }
-        Ok(())
-    }
-
-    /// Who answers, and what the conversation has cost.
-    async fn show_status(&mut self) -> Result<(), CliError> {
         let (provider, model) = match &self.chat {
             ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
             ChatSession::Saved(saved) => {
@@ -472,8 +446,7 @@ impl FacedChat<'_> {
             directory: self.status.directory.clone(),
             ..ConversationStatus::default()
         };
-        self.show_before().await?;
-        self.show_status().await
+        self.show_before().await
     }
 
     /// Runs a command of the host's; Esc stops what it began.

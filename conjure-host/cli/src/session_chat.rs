@@ -48,7 +48,7 @@ pub(crate) async fn run(
         models: models(global),
     }));
     let done = if chat_face::fits(global) {
-        let (left, exit) = Box::pin(chat_face::run(global, chat, false, &mut signals)).await;
+        let (left, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await;
         chat = left;
         exit
     } else {

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 const FAST: Duration = Duration::from_millis(5);
 /// For how long they must have come fast. A short reply ends before there is a rest.
 const STEADY: Duration = Duration::from_millis(100);
-/// How long is read at once at the most.
+/// How long is read at once, and how many pieces, at the most. Where more is there the reader is what is
+/// slow, and reads on.
 const READING: Duration = Duration::from_millis(2);
-/// The most pieces that are read together; where there are so many the reader is what is slow.
 const MOST: usize = 256;
 /// The longest time between two reads.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -53,17 +53,21 @@ pub(crate) struct ReadPace {
 }
 
 /// Pieces that are read, and shown, together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gathering {
-    until: Instant,
+    /// When the first one came.
+    begun: Option<Instant>,
     pieces: usize,
+    is_full: bool,
 }
 
 impl Gathering {
     /// A piece more was read; whether there is room for another one.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.pieces += 1;
-        self.pieces < MOST && Instant::now() < self.until
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        self.is_full = self.pieces >= MOST || begun.elapsed() >= READING;
+        !self.is_full
     }
 }
 
@@ -84,7 +88,7 @@ impl ReadPace {
         let before = self.newest.replace(now);
         let every = self.ticks.map_or(Duration::ZERO, |ticks| ticks.every);
         let is_fast = before.is_some_and(|before| now.duration_since(before) <= every + FAST);
-        let is_slow_reader = gathering.is_some_and(|gathering| gathering.pieces >= MOST);
+        let is_slow_reader = gathering.is_some_and(|gathering| gathering.is_full);
         self.fast_since = match self.fast_since {
             Some(since) if is_fast && !is_slow_reader => Some(since),
             _ => is_fast.then_some(now),
@@ -98,10 +102,7 @@ impl ReadPace {
         self.fast_since.filter(is_steady)?;
         let tick = self.ticks?.next(Instant::now());
         tokio::time::sleep_until(tick.min(end)).await;
-        Some(Gathering {
-            until: Instant::now() + READING,
-            pieces: 0,
-        })
+        Some(Gathering::default())
     }
 }
 
@@ -192,6 +193,9 @@ mod tests {
         assert!(gathering.goes_on());
         tokio::time::sleep(READING).await;
         assert!(!gathering.goes_on());
+        let mut pace = pace;
+        pace.came(Some(gathering));
+        assert!(pace.rest(never()).await.is_none(), "it is behind");
     }
 
     #[test]

@@ -1,28 +1,8 @@
 //! What was said before, as it is shown when a conversation goes on.
 
-use std::io;
-
 use crate::conversation::PastItem;
-use crate::keys::output;
-use crate::pick::size;
-use crate::screen::Screen;
 use crate::text::{Color, Line, Style};
-use crate::transcript::TranscriptRenderer;
 use crate::{markdown, transcript};
-
-/// Shows what was said before a conversation goes on, while that is being opened: a greeting with the
-/// program's own styles, and the last of it. It stays above.
-///
-/// # Errors
-/// When there is no terminal, or it is gone.
-pub fn show_past(greeting: &str, said: &[PastItem], has_colors: bool) -> io::Result<()> {
-    let mut screen = Screen::new(output(), has_colors, size()?);
-    let mut transcript = TranscriptRenderer::new(screen.columns());
-    transcript.print(greeting);
-    transcript.push(lines(said, screen.columns()));
-    let (above, _) = transcript.frame(0);
-    screen.draw(&above, &[], (0, 0))
-}
 
 /// It in lines of so many columns.
 pub(crate) fn lines(said: &[PastItem], columns: usize) -> Vec<Line> {

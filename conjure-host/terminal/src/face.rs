@@ -19,6 +19,7 @@ use crate::editor::{EditOutcome, Editor};
 use crate::history::InputHistory;
 use crate::image::ImageProtocol;
 use crate::keys::Keys;
+use crate::pasted::PastedImage;
 use crate::pick::size;
 use crate::screen::Screen;
 use crate::text::Color;
@@ -50,8 +51,7 @@ pub struct FaceOptions {
     pub commands: Vec<Command>,
     /// How the terminal is given images; nothing where it cannot show any.
     pub images: Option<ImageProtocol>,
-    /// What is said first, with the program's own styles; nothing where the conversation is shown
-    /// already, as far as it came.
+    /// What is said first, with the program's own styles.
     pub greeting: String,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Face {
     files: FileIndex,
     images: Option<ImageProtocol>,
     /// Images of the clipboard, which go when the conversation is left.
-    pasted: Vec<PathBuf>,
+    pasted: Vec<PastedImage>,
     /// The image that is being taken out of the clipboard.
-    pasting: Option<JoinHandle<Result<PathBuf, String>>>,
+    pasting: Option<JoinHandle<Result<PastedImage, String>>>,
     commands: Vec<Command>,
     pub(crate) offer: Option<CompletionList>,
     /// Whether the person left what was offered for this text.
@@ -109,9 +109,6 @@ impl Face {
         requests: mpsc::Sender<PersonRequest>,
     ) -> Self {
         let mut transcript = TranscriptRenderer::new(screen.columns());
-        if options.greeting.is_empty() {
-            transcript.goes_on();
-        }
         transcript.print(&options.greeting);
         Self {
             screen,
@@ -156,6 +153,7 @@ impl Face {
                         self.input(input).await?;
                     }
                 }
+                image = finished(&mut self.pasting) => self.image_pasted(image),
                 update = updates.recv() => {
                     let Some(update) = update else { return Ok(()) };
                     self.update(update).await;
@@ -180,7 +178,6 @@ impl Face {
                         }
                     }
                 }
-                kept = finished(&mut self.pasting) => self.image_pasted(kept),
                 () = tokio::time::sleep(step) => {}
             }
             let begun = Instant::now();
@@ -377,6 +374,11 @@ impl Face {
     }
 
     async fn enter(&mut self) {
+        if self.pasting.is_some() {
+            // It goes with what is sent.
+            let image = finished(&mut self.pasting).await;
+            self.image_pasted(image);
+        }
         if self.editor.whole().trim().is_empty() {
             return;
         }
@@ -446,15 +448,18 @@ impl Face {
     }
 
     /// Attaches the image that the clipboard held.
-    fn image_pasted(&mut self, kept: Result<PathBuf, String>) {
-        let mention = kept.and_then(|path| {
-            let mention = pasted::mention(&path);
-            self.pasted.push(path);
+    fn image_pasted(&mut self, image: Result<PastedImage, String>) {
+        let mention = image.and_then(|image| {
+            let mention = pasted::mention(image.path());
+            self.pasted.push(image);
             mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
         });
         match mention {
             Ok(mention) => match self.before_mention() {
-                Some(space) => self.editor.paste(&format!("{space}{mention}")),
+                Some(space) => {
+                    self.editor.paste(&format!("{space}{mention}"));
+                    self.offers();
+                }
                 // Something else is being written by now.
                 None => self.no_message(),
             },
@@ -495,12 +500,4 @@ async fn finished<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result
     let done = running.await;
     *task = None;
     done.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-impl Drop for Face {
-    fn drop(&mut self) {
-        for image in &self.pasted {
-            conjure_config::fs::remove_file(image);
-        }
-    }
 }

@@ -36,7 +36,6 @@ mod waiting;
 mod words;
 
 pub use asking::{ApprovalLines, LineAnswer, decide};
-pub use before::show_past;
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{ConversationStatus, Decision, PastItem, PersonRequest, Update};

@@ -126,11 +126,27 @@ fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
+/// A file with an image of the clipboard, which goes with this value.
+#[derive(Debug)]
+pub(crate) struct PastedImage(PathBuf);
+
+impl PastedImage {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PastedImage {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0);
+    }
+}
+
 /// Writes the image that the clipboard holds to a file of its own, which only the person can read.
 ///
 /// # Errors
 /// In words for the person.
-pub(crate) async fn from_clipboard() -> Result<PathBuf, String> {
+pub(crate) async fn from_clipboard() -> Result<PastedImage, String> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut asked = false;
     for (program, variable, args) in PROGRAMS {
@@ -155,7 +171,7 @@ pub(crate) async fn from_clipboard() -> Result<PathBuf, String> {
         );
         let file = std::env::temp_dir().join(file);
         return match fs::write_new_private(&file, &bytes) {
-            Ok(()) => Ok(file),
+            Ok(()) => Ok(PastedImage(file)),
             Err(error) => Err(format!("the clipboard's image cannot be kept: {error}")),
         };
     }

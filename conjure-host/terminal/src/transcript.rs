@@ -63,11 +63,6 @@ impl TranscriptRenderer {
         }
     }
 
-    /// Something is above already, apart from which the next is.
-    pub(crate) fn goes_on(&mut self) {
-        self.ends_empty = false;
-    }
-
     pub(crate) fn resize(&mut self, columns: usize) {
         self.columns = columns;
     }

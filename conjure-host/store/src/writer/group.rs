@@ -70,7 +70,8 @@ impl WriterTask {
         // What waits keeps its room in the queue until it is written.
         let mut rooms = Vec::with_capacity(appends.len());
         for append in appends {
-            if self.newest_lease.replace(append.lease) != Some(append.lease) {
+            let before = self.newest_lease.replace(append.lease);
+            if before.is_some_and(|before| before != append.lease) {
                 self.others_came = Some(Instant::now());
             }
             let refused = match self.place(&group, &append) {

@@ -361,7 +361,7 @@ impl WriterTask {
             let begin = match &first {
                 WriterCommand::Append(append) if append.durable => now,
                 WriterCommand::Append(append)
-                    if append.rows.entries.is_empty() && self.is_shared(append.lease, now) =>
+                    if append.rows.entries.is_empty() && self.is_shared(now) =>
                 {
                     due.max(now + GATHER)
                 }
@@ -422,11 +422,10 @@ impl WriterTask {
         None
     }
 
-    /// Whether others append too, beside who has this lease.
-    fn is_shared(&self, lease: u64, now: Instant) -> bool {
-        let is_other = self.newest_lease.is_some_and(|newest| newest != lease);
+    /// Whether more than one thread is being appended to.
+    fn is_shared(&self, now: Instant) -> bool {
         let came = self.others_came;
-        is_other || came.is_some_and(|came| now.duration_since(came) < RECENTLY)
+        came.is_some_and(|came| now.duration_since(came) < RECENTLY)
     }
 
     async fn control(&mut self, command: WriterCommand) {
