@@ -81,7 +81,7 @@ pub(crate) struct Face {
     /// Images of the clipboard, which go when the conversation is left.
     pasted: Vec<PastedImage>,
     /// The image that is being taken out of the clipboard.
-    pasting: Option<JoinHandle<Result<PastedImage, String>>>,
+    pub(crate) pasting: Option<JoinHandle<Result<PastedImage, String>>>,
     commands: Vec<Command>,
     pub(crate) offer: Option<CompletionList>,
     /// Whether the person left what was offered for this text.

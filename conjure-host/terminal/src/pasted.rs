@@ -128,7 +128,7 @@ fn words(text: &str) -> Option<Vec<String>> {
 
 /// A file with an image of the clipboard, which goes with this value.
 #[derive(Debug)]
-pub(crate) struct PastedImage(PathBuf);
+pub(crate) struct PastedImage(pub(crate) PathBuf);
 
 impl PastedImage {
     pub(crate) fn path(&self) -> &Path {

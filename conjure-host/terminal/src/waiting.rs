@@ -237,6 +237,7 @@ mod tests {
     use crate::completion::Command;
     use crate::conversation::Update;
     use crate::face::FaceOptions;
+    use crate::pasted::PastedImage;
     use crate::screen::Screen;
     use crate::text::Line;
 
@@ -375,6 +376,26 @@ mod tests {
             asked.try_recv().ok(),
             Some(PersonRequest::Say("next".to_owned()))
         );
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_still_coming_goes_with_the_message() {
+        let (mut face, mut asked) = face();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image.png");
+        std::fs::write(&file, "an image").unwrap();
+        let (come, image) = tokio::sync::oneshot::channel();
+        face.pasting = Some(tokio::spawn(async { image.await.unwrap() }));
+        for letter in "What?".chars() {
+            press(&mut face, KeyCode::Char(letter)).await;
+        }
+        assert!(face.editor.has("What?"), "typing waits for it");
+        come.send(Ok(PastedImage(file.clone()))).unwrap();
+        press(&mut face, KeyCode::Enter).await;
+        let said = format!("What? @{}", file.display());
+        assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Say(said)));
+        drop(face);
+        assert!(!file.exists());
     }
 
     #[tokio::test]
