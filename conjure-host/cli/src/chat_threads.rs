@@ -179,3 +179,41 @@ pub(crate) fn no_model() -> CliError {
     .hint("name one: `conjure chat --provider anthropic --model claude-sonnet-4-5`")
     .hint("`conjure auth add` saves a key, `conjure models` lists what there is")
 }
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::{Message, Meta};
+    use conjure_core::log::Entry;
+    use conjure_store::{Location, Log as _, Options, Record};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_answered_last_is_found_however_long_ago_that_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Location::File(dir.path().join("conjure.db"));
+        let store = Store::open(&place, &Options::default()).await.unwrap();
+        let thread = ThreadId::fresh();
+        let mut open = store.open(&thread).await.unwrap();
+        assert!(answerer(&store, &thread).await.unwrap().is_none());
+        let answer = |model: &str| Message {
+            meta: Some(Meta {
+                model: model.to_owned(),
+                ..Meta::default()
+            }),
+            ..Message::assistant("An answer.")
+        };
+        let mut said = vec![answer("old"), answer("new")];
+        said.resize(PAGE as usize * 3, Message::user("And?"));
+        let entries = said.into_iter().zip(1..).map(|(message, seq)| Entry {
+            seq,
+            turn: 1,
+            at_ms: 0,
+            body: EntryBody::Message { message },
+        });
+        let records: Vec<Record> = entries.map(Record::Entry).collect();
+        open.append(&records, false).await.unwrap();
+        let found = answerer(&store, &thread).await.unwrap();
+        assert_eq!(found.map(|found| found.model).as_deref(), Some("new"));
+    }
+}

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 const FAST: Duration = Duration::from_millis(5);
 /// For how long they must have come fast. A short reply ends before there is a rest.
 const STEADY: Duration = Duration::from_millis(100);
-/// How long is read at once, and how many pieces, at the most. Where more is there the reader is what is
-/// slow, and reads on.
+/// How long a batch is read at the most. Where more is there the reader is what is slow, and reads on.
 const READING: Duration = Duration::from_millis(2);
+/// The most pieces of a batch, for the same reason.
 const MOST: usize = 256;
 /// The longest time between two reads.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -52,16 +52,16 @@ pub(crate) struct ReadPace {
     fast_since: Option<Instant>,
 }
 
-/// Pieces that are read, and shown, together.
+/// A batch of pieces: they are read together, and shown together.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering {
+pub(crate) struct ReadBatch {
     /// When the first one came.
     begun: Option<Instant>,
     pieces: usize,
     is_full: bool,
 }
 
-impl Gathering {
+impl ReadBatch {
     /// A piece more was read; whether there is room for another one.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.pieces += 1;
@@ -82,27 +82,27 @@ impl ReadPace {
         }
     }
 
-    /// Pieces were read: one, or those of a gathering.
-    pub(crate) fn came(&mut self, gathering: Option<Gathering>) {
+    /// Something was read: one piece, or a batch.
+    pub(crate) fn came(&mut self, batch: Option<ReadBatch>) {
         let now = Instant::now();
         let before = self.newest.replace(now);
         let every = self.ticks.map_or(Duration::ZERO, |ticks| ticks.every);
         let is_fast = before.is_some_and(|before| now.duration_since(before) <= every + FAST);
-        let is_slow_reader = gathering.is_some_and(|gathering| gathering.is_full);
+        let is_slow_reader = batch.is_some_and(|batch| batch.is_full);
         self.fast_since = match self.fast_since {
             Some(since) if is_fast && !is_slow_reader => Some(since),
             _ => is_fast.then_some(now),
         };
     }
 
-    /// Lets pieces gather where they come fast, until `end` at the latest. What is to be read, and
-    /// shown, together then.
-    pub(crate) async fn rest(&self, end: Instant) -> Option<Gathering> {
+    /// Lets pieces gather where they come fast, until `end` at the latest. The batch that is to be read
+    /// then; nothing where the next piece is read alone.
+    pub(crate) async fn rest(&self, end: Instant) -> Option<ReadBatch> {
         let is_steady = |since: &Instant| since.elapsed() >= STEADY;
         self.fast_since.filter(is_steady)?;
         let tick = self.ticks?.next(Instant::now());
         tokio::time::sleep_until(tick.min(end)).await;
-        Some(Gathering::default())
+        Some(ReadBatch::default())
     }
 }
 
@@ -149,16 +149,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_gap_and_too_many_pieces_end_it() {
         let mut pace = after(self::pace(), 102, Duration::from_millis(1)).await;
-        let mut gathering = pace.rest(never()).await.unwrap();
-        assert!(gathering.goes_on());
-        pace.came(Some(gathering));
-        gathering = pace
+        let mut batch = pace.rest(never()).await.unwrap();
+        assert!(batch.goes_on());
+        pace.came(Some(batch));
+        batch = pace
             .rest(never())
             .await
             .expect("it goes on while they come");
-        let pieces = 1 + (0..MOST * 2).take_while(|_| gathering.goes_on()).count();
+        let pieces = 1 + (0..MOST * 2).take_while(|_| batch.goes_on()).count();
         assert_eq!(pieces, MOST);
-        pace.came(Some(gathering));
+        pace.came(Some(batch));
         assert!(pace.rest(never()).await.is_none());
         pace = after(self::pace(), 102, Duration::from_millis(1)).await;
         tokio::time::sleep((EVERY + FAST) * 2).await;
@@ -166,35 +166,35 @@ mod tests {
         assert!(pace.rest(never()).await.is_none());
     }
 
+    #[test]
+    fn replies_of_a_host_are_read_at_the_same_moments() {
+        let begin = Instant::now();
+        let ticks = ReadTicks::new(begin, EVERY);
+        for micros in [0, 1, 2_300, 4_999] {
+            let now = begin + Duration::from_micros(micros);
+            assert_eq!(ticks.next(now), begin + EVERY, "{micros}");
+            assert_eq!(ticks.next(now + EVERY), begin + 2 * EVERY, "{micros}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn replies_of_a_host_are_read_at_the_same_moments_and_no_rest_passes_the_end() {
-        let ticks = ReadTicks::new(Instant::now(), EVERY);
-        let one = after(ReadPace::new(Some(ticks)), 103, Duration::from_millis(1));
-        let other = async {
-            tokio::time::sleep(Duration::from_micros(2_300)).await;
-            after(ReadPace::new(Some(ticks)), 102, Duration::from_millis(1)).await
-        };
-        let (one, other) = tokio::join!(one, other);
-        let read = async |pace: &ReadPace| {
-            pace.rest(never()).await.unwrap();
-            Instant::now()
-        };
-        let (first, second) = tokio::join!(read(&one), read(&other));
-        assert_eq!(first, second);
+    async fn no_rest_passes_the_end() {
+        let pace = after(self::pace(), 102, Duration::from_millis(1)).await;
+        pace.rest(never()).await.unwrap();
         let end = Instant::now() + Duration::from_millis(1);
-        one.rest(end).await.unwrap();
+        pace.rest(end).await.unwrap();
         assert!(Instant::now() <= end + Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn reading_together_ends_after_a_moment() {
         let pace = after(self::pace(), 102, Duration::from_millis(1)).await;
-        let mut gathering = pace.rest(never()).await.unwrap();
-        assert!(gathering.goes_on());
+        let mut batch = pace.rest(never()).await.unwrap();
+        assert!(batch.goes_on());
         tokio::time::sleep(READING).await;
-        assert!(!gathering.goes_on());
+        assert!(!batch.goes_on());
         let mut pace = pace;
-        pace.came(Some(gathering));
+        pace.came(Some(batch));
         assert!(pace.rest(never()).await.is_none(), "it is behind");
     }
 

@@ -7,14 +7,14 @@ use conjure_core::chat::{Content, Part, Response, StreamEvent, Usage};
 use crate::ReadTicks;
 
 type Listener = Box<dyn Fn(StreamEvent) + Send + Sync>;
-type ListenerOfMany = Box<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
+type BatchListener = Box<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
 
 /// Takes the pieces of one reply: hands them to the session, and keeps what would be lost when the
 /// request is dropped.
 pub struct ReplySink {
     listener: Listener,
-    /// When pieces that come fast may be read, and who takes them together.
-    of_many: Option<(ReadTicks, ListenerOfMany)>,
+    /// When pieces that come fast may be read, and who takes them in a batch.
+    on_batch: Option<(ReadTicks, BatchListener)>,
     notice: Box<dyn Fn(String) + Send + Sync>,
     so_far: Mutex<SoFar>,
 }
@@ -37,21 +37,21 @@ impl ReplySink {
     ) -> Self {
         Self {
             listener: Box::new(listener),
-            of_many: None,
+            on_batch: None,
             notice: Box::new(notice),
             so_far: Mutex::new(SoFar::default()),
         }
     }
 
-    /// The same with a closure of its own for pieces that came together: a provider may let those
-    /// that come fast gather until the next of these moments.
+    /// The same with a closure of its own for batches: a provider may let pieces that come fast gather
+    /// until the next of these moments.
     #[must_use]
-    pub fn with_many(
+    pub fn with_batches(
         mut self,
         ticks: ReadTicks,
-        of_many: impl Fn(Vec<StreamEvent>) + Send + Sync + 'static,
+        on_batch: impl Fn(Vec<StreamEvent>) + Send + Sync + 'static,
     ) -> Self {
-        self.of_many = Some((ticks, Box::new(of_many)));
+        self.on_batch = Some((ticks, Box::new(on_batch)));
         self
     }
 
@@ -63,14 +63,14 @@ impl ReplySink {
 
     /// When pieces that come fast may be read; nothing where each is to be given at once.
     pub fn ticks(&self) -> Option<ReadTicks> {
-        self.of_many.as_ref().map(|(ticks, _)| *ticks)
+        self.on_batch.as_ref().map(|(ticks, _)| *ticks)
     }
 
-    /// Takes pieces that came within a moment, for which nobody need wait for more.
-    pub fn push_together(&self, events: Vec<StreamEvent>) {
+    /// Takes a batch: pieces that gathered already, so that nobody need wait for more.
+    pub fn push_batch(&self, events: Vec<StreamEvent>) {
         events.iter().for_each(|event| self.keep(event));
-        match &self.of_many {
-            Some((_, of_many)) => of_many(events),
+        match &self.on_batch {
+            Some((_, on_batch)) => on_batch(events),
             None => events.into_iter().for_each(&self.listener),
         }
     }

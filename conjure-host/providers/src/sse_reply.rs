@@ -1,5 +1,6 @@
 //! Reads the body of a reply into a decoder, as it comes, within bounds of time and size.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
@@ -7,7 +8,7 @@ use conjure_core::wire::{Decoded, ReplyDecoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
-use super::read_pace::{Gathering, ReadPace};
+use super::read_pace::{ReadBatch, ReadPace};
 use super::reply_size::{self, ReplyRoom};
 
 /// How long to wait for what, and how much to take.
@@ -39,37 +40,37 @@ pub(crate) async fn read(
     let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
-        let mut gathering = pace.rest(end).await;
+        let mut batch = pace.rest(end).await;
         let mut next = next_piece(&mut reply, wait, end).await;
-        let over = loop {
+        let read = loop {
             let piece = match next {
                 Ok(Some(piece)) => piece,
-                Ok(None) => break Some(None),
-                Err(cut) => break Some(Some(cut)),
+                Ok(None) => break ControlFlow::Break(None),
+                Err(cut) => break ControlFlow::Break(Some(cut)),
             };
             total += piece.len();
             if total > bounds.bytes {
-                break Some(Some(too_large(bounds.bytes)));
+                break ControlFlow::Break(Some(too_large(bounds.bytes)));
             }
             decoder.push(&piece, &mut events);
-            if !gathering.as_mut().is_some_and(Gathering::goes_on) {
-                break None;
+            if !batch.as_mut().is_some_and(ReadBatch::goes_on) {
+                break ControlFlow::Continue(());
             }
             next = match ready_piece(&mut reply).await {
                 Some(next) => next,
-                None => break None,
+                None => break ControlFlow::Continue(()),
             };
         };
-        show(&mut events, sink, &mut room, gathering.is_some());
-        match over {
-            Some(None) => break None,
+        show(&mut events, sink, &mut room, batch.is_some());
+        match read {
+            ControlFlow::Break(None) => break None,
             // What came before the connection broke was too much already.
             _ if room.is_used_up() => break Some(too_long()),
-            Some(cut) => break cut,
-            None => {}
+            ControlFlow::Break(cut) => break cut,
+            ControlFlow::Continue(()) => {}
         }
         wait = bounds.idle;
-        pace.came(gathering);
+        pace.came(batch);
     };
     // What is behind it is not waited for, and takes no room meanwhile.
     drop(reply);
@@ -244,10 +245,10 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
 }
 
 /// Gives a session what fits: together where nothing more is to be waited for.
-fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom, are_together: bool) {
+fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom, is_batch: bool) {
     let fitting = events.drain(..).filter_map(|event| room.take(event));
-    if are_together {
-        sink.push_together(fitting.collect());
+    if is_batch {
+        sink.push_batch(fitting.collect());
     } else {
         fitting.for_each(|event| sink.push(event));
     }
@@ -345,7 +346,7 @@ mod tests {
             }
         });
         let reply = reqwest::get(format!("http://{address}/")).await.unwrap();
-        let sink = ReplySink::new(|_| {}, |_| {}).with_many(ticks(), |_| {});
+        let sink = ReplySink::new(|_| {}, |_| {}).with_batches(ticks(), |_| {});
         let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
         let bounds = ReplyBounds {
             idle: Duration::from_secs(30),
@@ -408,7 +409,7 @@ mod tests {
             }
         };
         let sink = ReplySink::new(move |event| add(&one, event), |_| {});
-        let sink = sink.with_many(ticks(), move |events| {
+        let sink = sink.with_batches(ticks(), move |events| {
             is_together.fetch_or(events.len() > 1, Ordering::Relaxed);
             events.into_iter().for_each(|event| add(&many, event));
         });

@@ -450,7 +450,7 @@ impl Face {
     /// Attaches the image that the clipboard held.
     fn image_pasted(&mut self, image: Result<PastedImage, String>) {
         let mention = image.and_then(|image| {
-            let mention = pasted::mention(image.path());
+            let mention = pasted::mention(&image.0);
             self.pasted.push(image);
             mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
         });

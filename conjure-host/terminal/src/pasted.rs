@@ -130,12 +130,6 @@ fn words(text: &str) -> Option<Vec<String>> {
 #[derive(Debug)]
 pub(crate) struct PastedImage(pub(crate) PathBuf);
 
-impl PastedImage {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
 impl Drop for PastedImage {
     fn drop(&mut self) {
         fs::remove_file(&self.0);

@@ -60,8 +60,8 @@ impl ReplyPieces {
         }
     }
 
-    /// Takes pieces that came together: nothing more is waited for.
-    fn push_together(&self, events: Vec<StreamEvent>) {
+    /// Takes pieces that gathered already: nothing more is waited for.
+    fn push_batch(&self, events: Vec<StreamEvent>) {
         if !events.is_empty() {
             self.add(events.into_iter().map(ReplyPiece::Stream));
             self.arrived.notify_one();
@@ -112,12 +112,12 @@ impl ActiveRequest {
     ) -> Self {
         let ticks = wakes.ticks();
         let pieces = Arc::new(ReplyPieces::new(wakes));
-        let [stream, many, notices] = [(); 3].map(|()| Arc::clone(&pieces));
+        let [stream, batches, notices] = [(); 3].map(|()| Arc::clone(&pieces));
         let sink = ReplySink::new(
             move |event| stream.push(ReplyPiece::Stream(event)),
             move |text| notices.push(ReplyPiece::Notice(text)),
         );
-        let sink = Arc::new(sink.with_many(ticks, move |events| many.push_together(events)));
+        let sink = Arc::new(sink.with_batches(ticks, move |events| batches.push_batch(events)));
         let begun = Instant::now();
         let task = tokio::spawn({
             let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());
@@ -254,4 +254,36 @@ fn finished(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySin
         meta.model.clone_from(&response.model);
     }
     meta
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn content(text: &str) -> StreamEvent {
+        StreamEvent::Content {
+            delta: text.to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_waits_for_no_window_and_a_lone_piece_does() {
+        let pieces = ReplyPieces::new(Arc::default());
+        let begun = tokio::time::Instant::now();
+        pieces.push_batch(vec![content("a"), content("b")]);
+        pieces.arrived().await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let taken = pieces.take();
+        let [ReplyPiece::Stream(StreamEvent::Content { delta })] = taken.as_slice() else {
+            panic!("{} pieces", taken.len());
+        };
+        assert_eq!(delta, "ab");
+        pieces.push_batch(Vec::new());
+        pieces.push(ReplyPiece::Stream(content("c")));
+        pieces.arrived().await;
+        assert!(begun.elapsed() > Duration::ZERO);
+        assert_eq!(pieces.take().len(), 1);
+    }
 }

@@ -4,6 +4,9 @@
 //! appends to the log and wakes who follows it. So what arrives is not told at once: the first piece
 //! opens a window, and at its end all sessions are woken that got something meanwhile. They then
 //! append together, and the log writes once.
+//!
+//! Pieces that come fast gather before they are read, at moments that all replies share: what a
+//! provider gives as a batch wakes its session at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -72,7 +72,7 @@ impl WriterTask {
         for append in appends {
             let before = self.newest_lease.replace(append.lease);
             if before.is_some_and(|before| before != append.lease) {
-                self.others_came = Some(Instant::now());
+                self.lease_changed = Some(Instant::now());
             }
             let refused = match self.place(&group, &append) {
                 Ok(change) => {

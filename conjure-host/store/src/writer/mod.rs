@@ -138,7 +138,7 @@ impl WriterQueue {
             statements: Statements::default(),
             recent: 0,
             newest_lease: None,
-            others_came: None,
+            lease_changed: None,
         };
         let urgent = Arc::clone(&queue.urgent);
         let started = tokio::runtime::Builder::new_current_thread()
@@ -327,9 +327,10 @@ struct WriterTask {
     statements: Statements,
     /// Rows that this writer added to `recent_events` since they were moved last.
     recent: usize,
-    /// The lease that the newest append was of, and when another one's came before or with it.
+    /// The lease that the newest append was of.
     newest_lease: Option<u64>,
-    others_came: Option<Instant>,
+    /// When an append of another lease than the one before it came last.
+    lease_changed: Option<Instant>,
 }
 
 impl WriterTask {
@@ -424,8 +425,8 @@ impl WriterTask {
 
     /// Whether more than one thread is being appended to.
     fn is_shared(&self, now: Instant) -> bool {
-        let came = self.others_came;
-        came.is_some_and(|came| now.duration_since(came) < RECENTLY)
+        let changed = self.lease_changed;
+        changed.is_some_and(|changed| now.duration_since(changed) < RECENTLY)
     }
 
     async fn control(&mut self, command: WriterCommand) {
