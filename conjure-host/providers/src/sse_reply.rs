@@ -171,10 +171,6 @@ async fn next_piece(
     end: Instant,
 ) -> Result<Option<bytes::Bytes>, Cut> {
     let idle = after(wait);
-    // A piece that has come is taken before a time limit is looked at, so this one is looked at first.
-    if Instant::now() >= end {
-        return Err(too_slow());
-    }
     match tokio::time::timeout_at(idle.min(end), reply.chunk()).await {
         Ok(piece) => piece.map_err(|error| broken(&error)),
         Err(_) if idle > end => Err(too_slow()),
@@ -256,6 +252,8 @@ fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom, i
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -346,11 +344,16 @@ mod tests {
             }
         });
         let reply = reqwest::get(format!("http://{address}/")).await.unwrap();
-        let sink = ReplySink::new(|_| {}, |_| {}).with_batches(ticks(), |_| {});
+        let whole = Duration::from_millis(500);
+        let (end, late) = (Instant::now() + whole, Arc::<AtomicUsize>::default());
+        let counted = Arc::clone(&late);
+        let sink = ReplySink::new(|_| {}, |_| {}).with_batches(ticks(), move |_| {
+            counted.fetch_add(usize::from(Instant::now() > end), Ordering::Relaxed);
+        });
         let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
         let bounds = ReplyBounds {
             idle: Duration::from_secs(30),
-            whole: Duration::from_millis(500),
+            whole,
             bytes: 64 * 1024 * 1024,
             ..QUICK
         };
@@ -358,14 +361,14 @@ mod tests {
         let decoded = tokio::time::timeout(Duration::from_secs(30), reading);
         let error = decoded.await.expect("it is read for ever").error.unwrap();
         assert_eq!(error.kind, "timeout", "{error:?}");
+        // What had come by then is taken, and nothing is waited for.
+        let late = late.load(Ordering::Relaxed);
+        assert!(late <= 10, "{late} batches were read behind the end");
     }
 
     #[tokio::test]
     async fn pieces_that_come_fast_are_shown_together_and_all_of_them() {
         use conjure_core::wire::{Endpoint, Wire};
-        use std::sync::atomic::{AtomicBool, Ordering};
-        use std::sync::{Arc, Mutex};
-
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (shown, is_together) = (
