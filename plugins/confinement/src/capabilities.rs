@@ -1,26 +1,32 @@
-//! What root may do that is a way around what confines it: other processes' memory, the kernel's, and
-//! mounts.
+//! What root may do in a worker: what files' owners and groups would forbid, and what an ordinary
+//! program may want. Nothing that is a way around what confines it, or a change of the machine.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-const WAYS_AROUND: [CapabilitySet; 4] = [
-    CapabilitySet::SYS_ADMIN,
-    CapabilitySet::PERFMON,
-    CapabilitySet::SYS_RAWIO,
-    CapabilitySet::SYSLOG,
+/// What stays. Which files it reaches says Landlock, which calls it makes says seccomp.
+const KEPT: [CapabilitySet; 10] = [
+    CapabilitySet::CHOWN,
+    CapabilitySet::DAC_OVERRIDE,
+    CapabilitySet::DAC_READ_SEARCH,
+    CapabilitySet::FOWNER,
+    CapabilitySet::KILL,
+    CapabilitySet::SETGID,
+    CapabilitySet::SETUID,
+    CapabilitySet::NET_BIND_SERVICE,
+    CapabilitySet::IPC_LOCK,
+    CapabilitySet::LEASE,
 ];
 
-/// The calling thread has them no more. What it starts does not get them again where it gains no
-/// privileges, as whatever this crate confines.
+/// The calling thread has no other one any more. What it starts does not get them again where it
+/// gains no privileges, as whatever this crate confines.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn give_up() -> rustix::io::Result<()> {
+    let kept = KEPT.into_iter().collect::<CapabilitySet>();
     let mut own = capabilities(None)?;
-    for capability in WAYS_AROUND {
-        own.effective.remove(capability);
-        own.permitted.remove(capability);
-        own.inheritable.remove(capability);
-    }
+    own.effective &= kept;
+    own.permitted &= kept;
+    own.inheritable &= kept;
     set_capabilities(None, own)
 }

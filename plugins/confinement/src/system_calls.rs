@@ -160,6 +160,37 @@ const SIGNALS: &[i64] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
+/// Requests to the system of a file, which is named by what is open: its attributes, its project and
+/// its version. Some work on what is only open for reading.
+const ATTRIBUTES: [u32; 5] = [
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x4004_6602, // the same of 32-bit programs
+    0x401c_5820, // FS_IOC_FSSETXATTR
+    0x4008_7602, // FS_IOC_SETVERSION
+    0x4008_6604, // the same of ext4
+];
+
+/// Calls that make a file or a directory, with the number of the argument that is its mode.
+const MAKES: &[(i64, u8)] = &[
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// Calls that open a file and may make it, with the number of the argument that has the flags; the
+/// mode is behind it. `openat2` has both in memory, where a filter cannot look: what it makes loses the
+/// bits when it is written to, since a worker has no capability that keeps them.
+const OPENS: &[(i64, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
 /// Set in the numbers of calls of the interface `x32`, which a kernel may have.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
@@ -221,6 +252,13 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
+    rules.insert(libc::SYS_ioctl, attribute_rules()?);
+    for (call, mode) in MAKES {
+        rules.insert(*call, mode_rules(*mode, None)?);
+    }
+    for (call, flags) in OPENS {
+        rules.insert(*call, mode_rules(flags + 1, Some(*flags))?);
+    }
     // Times of a file that is named; those of one that is open can be set.
     let length = SeccompCmpArgLen::Qword;
     let named = SeccompCondition::new(1, length, SeccompCmpOp::Ne, 0)?;
@@ -300,6 +338,40 @@ fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, seccompiler::Error> {
         families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
     let others = others.into_iter().collect::<Result<_, _>>()?;
     Ok(vec![SeccompRule::new(others)?])
+}
+
+/// Attributes of files; which of them, says the second argument.
+fn attribute_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    let requests = ATTRIBUTES.into_iter();
+    requests
+        .map(|request| {
+            let is_it = condition(1, SeccompCmpOp::Eq, u64::from(request))?;
+            Ok(SeccompRule::new(vec![is_it])?)
+        })
+        .collect()
+}
+
+/// Programs that run as their owner or with their group. `flags`: the argument that says whether a
+/// file is made at all; the one with the mode means nothing else.
+fn mode_rules(mode: u8, flags: Option<u8>) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    /// A file without a name is made with it, and with the flag of a directory.
+    const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+    let has = |argument, bits: u64| condition(argument, SeccompCmpOp::MaskedEq(bits), bits);
+    let made: Vec<Option<i32>> = match flags {
+        Some(_) => vec![Some(libc::O_CREAT), Some(TMPFILE)],
+        None => vec![None],
+    };
+    let mut rules = Vec::new();
+    for flag in made {
+        for bit in [libc::S_ISUID, libc::S_ISGID] {
+            let mut conditions = vec![has(mode, u64::from(bit))?];
+            if let (Some(argument), Some(flag)) = (flags, flag) {
+                conditions.push(has(argument, u64::from(flag.unsigned_abs()))?);
+            }
+            rules.push(SeccompRule::new(conditions)?);
+        }
+    }
+    Ok(rules)
 }
 
 fn condition(

@@ -5,7 +5,8 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::raw::{c_char, c_int, c_long};
+use std::os::fd::AsRawFd;
+use std::os::raw::{c_char, c_int, c_long, c_ulong};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
@@ -19,6 +20,8 @@ extern "C" {
     fn mkfifo(path: *const c_char, mode: u32) -> c_int;
     fn mknod(path: *const c_char, mode: u32, device: u64) -> c_int;
     fn fork() -> c_int;
+    fn ioctl(file: c_int, request: c_ulong, ...) -> c_int;
+    fn capget(header: *const u32, data: *mut u32) -> c_int;
     fn kill(process: c_int, signal: c_int) -> c_int;
     fn setpriority(which: c_int, who: u32, priority: c_int) -> c_int;
     fn setxattr(
@@ -89,6 +92,30 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             let path = text(path)?;
             // A block device: the first disk.
             checked(unsafe { mknod(path.as_ptr(), 0o060_600, 8 << 8) }.into())
+        }
+        ["make-file", mode, path] => {
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create(true).mode(number(mode)? as u32);
+            options.open(path).map(drop)
+        }
+        ["make-dir", mode, path] => {
+            use std::os::unix::fs::DirBuilderExt;
+            fs::DirBuilder::new().mode(number(mode)? as u32).create(path)
+        }
+        // A request to the system of a file that is open for reading, with zeros to take.
+        ["request", number_of, path] => {
+            let (file, zeros) = (fs::File::open(path)?, [0_u64; 8]);
+            checked(unsafe { ioctl(file.as_raw_fd(), number(number_of)? as c_ulong, &zeros) }.into())
+        }
+        ["capable", number_of] => {
+            let (header, mut has) = ([0x2008_0522_u32, 0], [0_u32; 6]);
+            checked(unsafe { capget(header.as_ptr(), has.as_mut_ptr()) }.into())?;
+            let bit = number(number_of)? as u32;
+            match has[(bit / 32 * 3) as usize] & (1 << (bit % 32)) {
+                0 => Err(io::Error::from_raw_os_error(1)),
+                _ => Ok(()),
+            }
         }
         ["copy", from, to] => fs::copy(from, to).map(drop),
         ["socket-file", path] => UnixListener::bind(path).map(drop),
