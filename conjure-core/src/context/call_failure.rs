@@ -92,6 +92,13 @@ pub enum CallFailureKind<'a> {
         /// with everything that it had started.
         plugin: Option<&'a str>,
     },
+    /// It ran too long and did not stop when it was told to, so the process that it ran in is ended.
+    WorkerEnded {
+        /// Its time limit, in milliseconds.
+        limit_ms: u64,
+        /// The plugin whose process that is.
+        plugin: &'a str,
+    },
     /// It ran too long, did not stop when it was told to, and was left to itself.
     Abandoned {
         /// Its time limit, in milliseconds.
@@ -233,6 +240,12 @@ impl fmt::Display for CallFailure<'_> {
                     None => out.write_str(", with everything that it had started."),
                 }
             }
+            Kind::WorkerEnded { limit_ms, plugin } => write!(
+                out,
+                "was given up after its time limit of {} s: {plugin} did not stop when it was told \
+                 to, so its process is ended, and what it kept in memory is lost.",
+                seconds(limit_ms)
+            ),
             Kind::Abandoned { limit_ms, plugin } => write!(
                 out,
                 "was given up after its time limit of {} s: {plugin} did not stop when it was told \
@@ -319,7 +332,7 @@ impl CallFailure<'_> {
                  session file."
             ),
             Kind::Busy { .. } => "It did nothing; call it again later.".to_owned(),
-            Kind::Abandoned { .. } | Kind::Cancelled => {
+            Kind::WorkerEnded { .. } | Kind::Abandoned { .. } | Kind::Cancelled => {
                 "Whether it took effect is not known; check before you call it again.".to_owned()
             }
             Kind::Broke { .. } | Kind::BadReply { .. } => {
@@ -378,7 +391,7 @@ fn seconds(milliseconds: u64) -> String {
 mod tests {
     use super::*;
 
-    const KINDS: [CallFailureKind<'static>; 25] = [
+    const KINDS: [CallFailureKind<'static>; 26] = [
         CallFailureKind::BadArguments {
             reason: "missing field `command`",
         },
@@ -434,6 +447,10 @@ mod tests {
             reason: "skill 1.0.0: all of its 4 threads are busy",
         },
         CallFailureKind::Abandoned {
+            limit_ms: 1500,
+            plugin: "skill 1.0.0",
+        },
+        CallFailureKind::WorkerEnded {
             limit_ms: 1500,
             plugin: "skill 1.0.0",
         },

@@ -16,7 +16,7 @@ use super::emit::Emit;
 use super::in_place::InPlaceSlot;
 use super::link::{InstanceLink, LinkReply};
 use super::loaded::LoadedPlugin;
-use super::services::{CallOptions, HostServices, PluginCallFailure};
+use super::services::{AfterStop, CallOptions, HostServices, PluginCallFailure};
 use super::worker::InstanceDirs;
 
 /// The most bytes that are kept of a fault's message.
@@ -154,7 +154,7 @@ impl Instance {
                 return Err(PluginCallFailure::Cancelled {
                     plugin: self.name(),
                     late: None,
-                    abandoned: false,
+                    after: AfterStop::Stopped,
                 });
             }
         }
@@ -166,20 +166,20 @@ impl Instance {
             () = options.cancel.cancelled() => CallStop::Cancelled,
             () = call.clock.expired() => CallStop::TimedOut,
         };
-        let (late, abandoned) = self.stop(&call, reply).await;
+        let (late, after) = self.stop(&call, reply).await;
         drop(ending);
         let plugin = self.name();
         Err(match stop {
             CallStop::Cancelled => PluginCallFailure::Cancelled {
                 plugin,
                 late,
-                abandoned,
+                after,
             },
             CallStop::TimedOut => PluginCallFailure::TimedOut {
                 plugin,
                 limit: options.deadline.unwrap_or_default(),
                 late,
-                abandoned,
+                after,
             },
         })
     }
@@ -227,22 +227,23 @@ impl Instance {
         }
     }
 
-    /// Tells the plugin to stop and waits for the grace. Gives what it answers, and whether its code
-    /// may go on.
+    /// Tells the plugin to stop and waits for the grace. Gives what it answers, and what becomes of its
+    /// code.
     async fn stop(
         &self,
         call: &Arc<CallRecord>,
         mut reply: BoxFuture<'static, LinkReply>,
-    ) -> (Option<Vec<u8>>, bool) {
+    ) -> (Option<Vec<u8>>, AfterStop) {
         call.cancel();
         match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
-            Ok(LinkReply::Reply(Ok(bytes))) => (self.checked(bytes).ok(), false),
+            Ok(LinkReply::Reply(Ok(bytes))) => (self.checked(bytes).ok(), AfterStop::Stopped),
             Ok(LinkReply::Reply(Err(fault))) if fault.code == code::PANIC => {
                 let panics = &self.plugin.health.late_panics;
                 panics.fetch_add(1, Ordering::Relaxed);
-                (None, false)
+                (None, AfterStop::Stopped)
             }
-            Ok(_) => (None, false),
+            Ok(LinkReply::WorkerEnded(_)) => (None, AfterStop::WorkerEnded),
+            Ok(_) => (None, AfterStop::Stopped),
             Err(_) => (None, self.link.abandon(call)),
         }
     }

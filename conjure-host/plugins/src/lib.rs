@@ -60,7 +60,9 @@ pub use open::end_process;
 pub use packaged::PackagedPlugins;
 pub use program::{PROTOCOL, ProgramDescription, is_description};
 pub use registry::{FailedPlugin, PluginRegistry, PluginSnapshot, RegistryChange, RegistryEvent};
-pub use services::{CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId};
+pub use services::{
+    AfterStop, CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId,
+};
 pub use signers::{TrustedSigner, TrustedSigners};
 pub use store::CopyStore;
 pub use target::{ANY_TARGET, LibraryTarget};

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::call::CallRecord;
 use super::pool::POOL;
+use super::services::AfterStop;
 
 /// A `start` that takes no longer hands a task to the plugin's runtime and does little more. It
 /// counts one point for doing without a thread of its own.
@@ -66,9 +67,9 @@ pub(super) trait InstanceLink: Send + Sync + 'static {
     /// Says that the instance was told to shut down.
     fn closed(&self);
 
-    /// Gives up a call that did not stop when it was told to; its request is dropped next. Whether
-    /// the plugin's code may go on.
-    fn abandon(&self, call: &CallRecord) -> bool;
+    /// Gives up a call that did not stop when it was told to; its request is dropped next. What
+    /// becomes of the plugin's code.
+    fn abandon(&self, call: &CallRecord) -> AfterStop;
 }
 
 /// An instance in this process: of a library, or of something linked into the host.
@@ -137,9 +138,9 @@ impl InstanceLink for InProcess {
         self.object.closed.store(true, Ordering::Release);
     }
 
-    fn abandon(&self, call: &CallRecord) -> bool {
+    fn abandon(&self, call: &CallRecord) -> AfterStop {
         call.abandon();
-        true
+        AfterStop::GoesOn
     }
 }
 

@@ -149,7 +149,7 @@ pub enum PluginCallFailure {
         message: String,
     },
     /// It did not answer in time.
-    #[error("{plugin}: did not answer within {limit:?}{}", ending(*abandoned))]
+    #[error("{plugin}: did not answer within {limit:?}{}", after.words())]
     TimedOut {
         /// Name and version.
         plugin: String,
@@ -157,18 +157,18 @@ pub enum PluginCallFailure {
         limit: Duration,
         /// What it answered after it was told to stop: JSON of the operation's reply.
         late: Option<Vec<u8>>,
-        /// Whether it did not stop either.
-        abandoned: bool,
+        /// What became of the plugin's code.
+        after: AfterStop,
     },
     /// It was cancelled.
-    #[error("{plugin}: the call was cancelled{}", ending(*abandoned))]
+    #[error("{plugin}: the call was cancelled{}", after.words())]
     Cancelled {
         /// Name and version.
         plugin: String,
         /// What it answered after it was told to stop: JSON of the operation's reply.
         late: Option<Vec<u8>>,
-        /// Whether it did not stop.
-        abandoned: bool,
+        /// What became of the plugin's code.
+        after: AfterStop,
     },
     /// No thread became free in time; the plugin's code never ran.
     #[error(
@@ -227,11 +227,27 @@ pub enum PluginCallFailure {
     },
 }
 
-fn ending(abandoned: bool) -> &'static str {
-    if abandoned {
-        ", did not stop when told to, and was abandoned"
-    } else {
-        ""
+/// What became of a plugin's code that was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterStop {
+    /// It stopped.
+    Stopped,
+    /// It did not, so its worker process is ended, with what the plugin kept in memory.
+    WorkerEnded,
+    /// It did not, and may go on.
+    GoesOn,
+}
+
+impl AfterStop {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Stopped => "",
+            Self::WorkerEnded => {
+                ", did not stop when told to, and its worker process is ended: what the plugin kept \
+                 in memory is lost"
+            }
+            Self::GoesOn => ", did not stop when told to, and was abandoned",
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conjure_abi::code;
-use conjure_plugins::{PluginCallFailure, PluginHealth};
+use conjure_plugins::{AfterStop, PluginCallFailure, PluginHealth};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, Empty, ExecutorInit, ExecutorReady, View, Viewed, op,
 };
@@ -297,7 +297,8 @@ async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let (asked, ()) = tokio::join!(asked, canceller);
     match asked.reply {
         Err(PluginCallFailure::Cancelled {
-            abandoned: false, ..
+            after: AfterStop::Stopped,
+            ..
         })
         | Ok(_) => {}
         Err(PluginCallFailure::Fault { code, .. }) if code != code::PANIC => {}
@@ -326,7 +327,8 @@ async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
             })?;
         }
         Err(PluginCallFailure::TimedOut {
-            abandoned: false, ..
+            after: AfterStop::Stopped,
+            ..
         }) => {}
         Err(PluginCallFailure::Fault { code, .. }) if code != code::PANIC => {}
         Err(other) => {

@@ -11,6 +11,7 @@ use conjure_skill_sdk::protocol::{Empty, Request, op};
 use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
+use super::super::services::AfterStop;
 use super::instance_worker::InstanceWorker;
 use super::openings::{Opening, Openings};
 use super::process::{CallInProcess, WorkerProcess, runtime};
@@ -105,9 +106,9 @@ impl InstanceLink for WorkerLink {
         self.0.closed.store(true, Ordering::Release);
     }
 
-    fn abandon(&self, call: &CallRecord) -> bool {
+    fn abandon(&self, call: &CallRecord) -> AfterStop {
         call.give_up();
-        false
+        AfterStop::WorkerEnded
     }
 }
 

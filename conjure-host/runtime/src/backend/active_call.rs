@@ -66,7 +66,9 @@ impl ActiveCall<'_> {
         use CallFailureKind as Kind;
         let end = match kind {
             Kind::BadArguments { .. } => CallEnd::Refused,
-            Kind::TimedOut { .. } | Kind::Abandoned { .. } => CallEnd::TimedOut,
+            Kind::TimedOut { .. } | Kind::WorkerEnded { .. } | Kind::Abandoned { .. } => {
+                CallEnd::TimedOut
+            }
             Kind::Cancelled | Kind::CancelledBefore => CallEnd::Cancelled,
             _ => CallEnd::Failed,
         };
@@ -84,7 +86,7 @@ impl ActiveCall<'_> {
     /// The same, when its plugin failed.
     pub(super) fn plugin_failed(&self, error: &conjure_plugins::PluginCallFailure) -> FailedCall {
         use CallFailureKind as Kind;
-        use conjure_plugins::PluginCallFailure as Error;
+        use conjure_plugins::{AfterStop, PluginCallFailure as Error};
         let said = error.to_string();
         let said = plain_words(&said);
         let said = said.as_ref();
@@ -99,10 +101,15 @@ impl ActiveCall<'_> {
             },
             // Of which a part may have gone by before the plugin was asked.
             Error::TimedOut {
-                abandoned: true,
+                after: AfterStop::GoesOn,
                 plugin,
                 ..
             } => Kind::Abandoned { limit_ms, plugin },
+            Error::TimedOut {
+                after: AfterStop::WorkerEnded,
+                plugin,
+                ..
+            } => Kind::WorkerEnded { limit_ms, plugin },
             Error::TimedOut { plugin, .. } => Kind::TimedOut {
                 limit_ms,
                 plugin: Some(plugin),

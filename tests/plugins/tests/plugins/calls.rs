@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use conjure_abi::{EmitKind, EmitStatus, Fault, code};
 use conjure_host::plugin::{
-    CallMeta, CallOptions, HostServices, Instance, LoadedPlugin, NoServices, PluginCallFailure,
-    PluginError, PluginId, PluginLimits, emit_channel,
+    AfterStop, CallMeta, CallOptions, HostServices, Instance, LoadedPlugin, NoServices,
+    PluginCallFailure, PluginError, PluginId, PluginLimits, emit_channel,
 };
 use conjure_plugin_tests::{Bench, envelope};
 use conjure_skill_sdk::export::Exported;
@@ -163,13 +163,10 @@ async fn a_cancelled_call_may_answer_within_its_grace() {
         cancel.cancel();
     });
     let failure = result.unwrap_err();
-    let PluginCallFailure::Cancelled {
-        late, abandoned, ..
-    } = failure
-    else {
+    let PluginCallFailure::Cancelled { late, after, .. } = failure else {
         panic!("{failure}");
     };
-    assert!(!abandoned);
+    assert_eq!(after, AfterStop::Stopped);
     assert!(
         String::from_utf8(late.unwrap())
             .unwrap()
@@ -187,7 +184,7 @@ async fn a_cancelled_call_may_answer_within_its_grace() {
             failure,
             PluginCallFailure::TimedOut {
                 late: Some(_),
-                abandoned: false,
+                after: AfterStop::Stopped,
                 ..
             }
         ),
@@ -233,7 +230,7 @@ async fn a_call_that_does_not_stop_is_abandoned_and_its_thread_counted() {
         matches!(
             failure,
             PluginCallFailure::TimedOut {
-                abandoned: true,
+                after: AfterStop::GoesOn,
                 ..
             }
         ),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conjure_host::plugin::{
-    CallOptions, Isolation, LoadedPlugin, Loader, LoaderOptions, NoServices, PluginCallFailure,
-    PluginError, PluginLimits, WorkerOptions,
+    AfterStop, CallOptions, Isolation, LoadedPlugin, Loader, LoaderOptions, NoServices,
+    PluginCallFailure, PluginError, PluginLimits, WorkerOptions,
 };
 use conjure_kit::{build_plugin, conjure_bin};
 use conjure_plugin_tests::{Bench, Plugin, envelope};
@@ -335,7 +335,7 @@ async fn other_calls_of_a_worker_come_to_their_end_when_one_does_not_stop() {
         matches!(
             hung,
             Err(PluginCallFailure::TimedOut {
-                abandoned: false,
+                after: AfterStop::WorkerEnded,
                 ..
             })
         ),

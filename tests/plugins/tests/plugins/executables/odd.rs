@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::{EmitKind, Fault, LogLevel, code};
 use conjure_host::plugin::{
-    CallMeta, CallOptions, HostServices, Instance, InstanceDirs, Isolation, NoServices,
+    AfterStop, CallMeta, CallOptions, HostServices, Instance, InstanceDirs, Isolation, NoServices,
     PluginCallFailure, PluginError, PluginId, emit_channel,
 };
 use conjure_plugin_tests::{Bench, envelope};
@@ -236,7 +236,7 @@ async fn a_cancelled_call_cleans_up_and_the_program_goes_on() {
         matches!(
             failure,
             PluginCallFailure::Cancelled {
-                abandoned: false,
+                after: AfterStop::Stopped,
                 ..
             }
         ),
