@@ -115,10 +115,24 @@ fn parent(place: &RootedPath, make: bool) -> rustix::io::Result<Option<(OwnedFd,
     Ok(None)
 }
 
+/// How the name of a file begins that is not whole yet, and how it ends; numbers are between.
+const TEMPORARY: (&str, &str) = (".conjure-", ".tmp");
+
 fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!(".conjure-{}-{number}.tmp", std::process::id())
+    let (begin, end) = TEMPORARY;
+    format!("{begin}{}-{number}{end}", std::process::id())
+}
+
+/// Whether a name is that of a file which an agent writes: it gets its own name once it is whole.
+pub(super) fn is_temporary(name: &OsStr) -> bool {
+    let (begin, end) = TEMPORARY;
+    let number = name.to_str().and_then(|name| {
+        let (process, number) = name.strip_prefix(begin)?.strip_suffix(end)?.split_once('-')?;
+        Some([process, number])
+    });
+    number.is_some_and(|both| both.iter().all(|part| part.parse::<u64>().is_ok()))
 }
 
 fn not_regular(place: &RootedPath) -> AgentError {

@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 
+use super::beneath::is_temporary;
+
 /// How many entries a walk looks at.
 const MAX_ENTRIES: usize = 10_000;
 /// How many of them are looked at without a thread of their own.
@@ -153,7 +155,7 @@ impl DirectorySnapshot {
             let Ok(mut dir) = Dir::new(fd) else { continue };
             while let Some(Ok(entry)) = dir.read() {
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
-                if name == "." || name == ".." {
+                if name == "." || name == ".." || is_temporary(name) {
                     continue;
                 }
                 if left == 0 {
@@ -243,6 +245,18 @@ mod tests {
             [".hidden", "longer", "replaced", "sub/deep/new"]
         );
         assert_eq!((changes.unnamed, changes.cut), (0, false));
+    }
+
+    #[test]
+    fn a_file_that_another_agent_writes_is_none_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = DirectorySnapshot::take(dir.path());
+        let others = [".conjure-a.tmp", ".conjure-1-x.tmp", ".conjure-1.tmp"];
+        for name in [".conjure-1-9.tmp"].iter().chain(&others) {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let changes = before.changes(dir.path());
+        assert_eq!(names(&changes), [others[1], others[2], others[0]]);
     }
 
     #[test]
