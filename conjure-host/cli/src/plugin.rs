@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_plugins::{
-    CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginError,
-    PluginFile, PluginSnapshot,
+    CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginFile,
+    PluginSnapshot,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
+use conjure_runtime::{PluginTrial, try_plugin};
 use conjure_skill_sdk::protocol::Manifest;
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, DIM, RED, RESET, Table};
+use super::output::{self, BOLD, DIM, RED, RESET, Table, YELLOW};
 use super::plugin_args::{PluginArgs, workers};
 use super::plugin_check;
 use super::plugin_create;
@@ -248,6 +249,13 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         ]);
     }
     rows.print();
+    for (plugin, settings) in &tried.unconfigured {
+        output::line(format_args!(
+            "\n{YELLOW}needs configuration:{RESET} {}: {}",
+            plugin.id(),
+            output::clean(&named_settings(settings))
+        ));
+    }
     for (_, reason) in &tried.bad {
         output::line(format_args!(
             "\n{RED}failed:{RESET} {}",
@@ -263,20 +271,34 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
     Ok(Exit::Fine)
 }
 
+/// Settings, for people.
+pub(crate) fn named_settings(settings: &[String]) -> String {
+    let named: Vec<String> = settings.iter().map(|one| format!("`{one}`")).collect();
+    named.join(", ")
+}
+
 /// The loaded plugins, by whether they make an instance that answers.
 struct Tried {
     good: Vec<Arc<LoadedPlugin>>,
+    /// Those of the good that make none without these settings.
+    unconfigured: Vec<(Arc<LoadedPlugin>, Vec<String>)>,
     bad: Vec<(Arc<LoadedPlugin>, String)>,
 }
 
 async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
     let mut tried = Tried {
         good: Vec::new(),
+        unconfigured: Vec::new(),
         bad: Vec::new(),
     };
     for plugin in snapshot.plugins() {
-        match try_instance(global, plugin).await {
-            Ok(()) => tried.good.push(Arc::clone(plugin)),
+        match try_plugin(&global.data_dir(), plugin).await {
+            Ok(trial) => {
+                tried.good.push(Arc::clone(plugin));
+                if let PluginTrial::NeedsConfig { settings } = trial {
+                    tried.unconfigured.push((Arc::clone(plugin), settings));
+                }
+            }
             Err(reason) => tried.bad.push((Arc::clone(plugin), reason.to_string())),
         }
     }
@@ -422,17 +444,8 @@ pub(crate) async fn load_and_try(
             return Err(CliError::host_from(error).context("the check ended early"));
         }
     };
-    let tried = try_instance(global, &plugin).await;
-    Ok(tried.map(|()| plugin).map_err(|error| error.to_string()))
-}
-
-/// Makes an instance as a session would, with the directory that is the plugin's own.
-async fn try_instance(global: &Global, plugin: &Arc<LoadedPlugin>) -> Result<(), PluginError> {
-    let create = conjure_runtime::plugin_trial(&global.data_dir(), &plugin.manifest().name);
-    let services = Arc::new(conjure_plugins::NoServices);
-    let instance = plugin.create(&create, services).await?;
-    instance.close(std::time::Duration::from_secs(2)).await;
-    Ok(())
+    let tried = try_plugin(&global.data_dir(), &plugin).await;
+    Ok(tried.map(|_| plugin).map_err(|error| error.to_string()))
 }
 
 pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use conjure_plugin_checks::{FindingLevel, Judgement, Licence, tools_of};
 use conjure_plugins::{LoadedPlugin, PluginFile};
 use conjure_runtime::describe::loaded_json;
+use conjure_runtime::required_settings;
 use serde_json::json;
 
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, GREEN, RED, RESET, YELLOW};
-use super::plugin::{load_and_try, refused};
+use super::plugin::{load_and_try, named_settings, refused};
 
 /// Loads a library, makes an instance, and judges its file and its tools.
 pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
@@ -102,6 +103,14 @@ fn print(
     let rows = rows.into_iter().take(if is_program { 2 } else { 4 });
     for (name, value) in rows {
         output::line(format_args!("  {name:<9} {}", output::clean(&value)));
+    }
+    let settings = required_settings(plugin.manifest());
+    if !settings.is_empty() {
+        output::line(format_args!(
+            "  {:<9} must have {}",
+            "config",
+            output::clean(&named_settings(&settings))
+        ));
     }
     for finding in &judgement.findings {
         let (color, word) = match finding.level {

@@ -1,17 +1,15 @@
 //! Plugins that are installed, upgraded, removed, put back and loaded again while the server runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use conjure_plugins::{
-    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, LockedPlugin, NoServices,
-    PluginFile, Sha256,
+    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, LockedPlugin, PluginFile, Sha256,
 };
 use conjure_runtime::describe::loaded_json;
-use conjure_runtime::{PluginDifference, plugin_trial};
+use conjure_runtime::{PluginDifference, try_plugin};
 use conjure_skill_sdk::protocol::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -313,10 +311,9 @@ async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin
         Ok::<_, Problem>((file, Arc::new(plugin.map_err(refused)?)))
     })
     .await??;
-    let create = plugin_trial(app.host.data_dir(), &plugin.manifest().name);
-    let instance = plugin.create(&create, Arc::new(NoServices)).await;
-    let instance = instance.map_err(|error| Problem::invalid(error.to_string()))?;
-    instance.close(Duration::from_secs(2)).await;
+    try_plugin(app.host.data_dir(), &plugin)
+        .await
+        .map_err(|error| Problem::invalid(error.to_string()))?;
     Ok((file, plugin))
 }
 

@@ -27,5 +27,7 @@ pub use host::{Host, HostBuilder, HostError};
 pub use one_call::OpenError;
 pub use plugin_difference::{PluginDifference, version_step};
 pub use plugin_services::plugin_services;
-pub use plugin_trial::{host_operations, plugin_create, plugin_trial};
+pub use plugin_trial::{
+    PluginTrial, host_operations, plugin_create, required_settings, try_plugin,
+};
 pub use spans::TARGET as SPAN_TARGET;

@@ -1,9 +1,12 @@
 //! What plugins are made with outside any session, and what they may ask of this host.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use conjure_skill_sdk::protocol::Create;
-use serde_json::json;
+use conjure_plugins::{LoadedPlugin, NoServices, PluginError};
+use conjure_skill_sdk::protocol::{Create, Manifest};
+use serde_json::{Value, json};
 
 use crate::backend::lease::create_request;
 use crate::backend::services::SERVED;
@@ -18,11 +21,52 @@ pub fn plugin_create(instance: Option<&str>) -> Create {
     create_request(None, instance.map(str::to_owned), json!({}), None)
 }
 
-/// What an instance is made with that only shows whether it can be: as a session's would be, with the
-/// directory below `data_dir` that is the plugin's own.
-pub fn plugin_trial(data_dir: &Path, plugin: &str) -> Create {
-    let name = conjure_config::file_name::safe_name(plugin);
+/// How long an instance that was only tried has to end.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// What a plugin did that was tried outside any session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PluginTrial {
+    /// An instance was made, and answered.
+    Answered,
+    /// Its configuration must have these settings, and without them it makes no instance.
+    NeedsConfig {
+        /// Their names.
+        settings: Vec<String>,
+    },
+}
+
+/// Makes an instance as a session would, without a configuration and with the directory below
+/// `data_dir` that is the plugin's own, and closes it.
+///
+/// # Errors
+/// When no instance that answers could be made, though the plugin asks for no configuration.
+pub async fn try_plugin(
+    data_dir: &Path,
+    plugin: &Arc<LoadedPlugin>,
+) -> Result<PluginTrial, PluginError> {
+    let manifest = plugin.manifest();
+    let name = conjure_config::file_name::safe_name(&manifest.name);
     let own = data_dir.join("plugin-data").join(name);
     let own = own.display().to_string();
-    create_request(None, Some("check".to_owned()), json!({}), Some(own))
+    let create = create_request(None, Some("check".to_owned()), json!({}), Some(own));
+    let settings = required_settings(manifest);
+    match plugin.create(&create, Arc::new(NoServices)).await {
+        Ok(instance) => {
+            instance.close(CLOSE).await;
+            Ok(PluginTrial::Answered)
+        }
+        Err(PluginError::Create { .. }) if !settings.is_empty() => {
+            Ok(PluginTrial::NeedsConfig { settings })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The settings that the configuration of a plugin must have, as its schema says.
+pub fn required_settings(manifest: &Manifest) -> Vec<String> {
+    let schema = manifest.config_schema.as_ref();
+    let required = schema.and_then(|schema| schema["required"].as_array());
+    let names = required.into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
 }

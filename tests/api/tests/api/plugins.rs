@@ -96,6 +96,15 @@ fn a_plugin_is_uploaded_removed_and_put_back_and_an_open_session_follows() {
 }
 
 #[test]
+fn a_plugin_that_must_be_configured_is_taken() {
+    let server = Server::start();
+    let library = fs::read(build_plugin("conjure-backend-ssh").unwrap()).unwrap();
+    let added = upload(&server, &library).is(200).json();
+    assert_eq!(added["loaded"]["name"], "ssh", "{added}");
+    assert_eq!(names(&server), ["ssh"]);
+}
+
+#[test]
 fn what_is_no_plugin_is_refused_and_leaves_nothing() {
     let server = Server::start();
     let refused = upload(&server, b"not a library").is(422).json();

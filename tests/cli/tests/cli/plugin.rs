@@ -269,6 +269,31 @@ fn a_file_is_inspected_without_running_it() {
 }
 
 #[test]
+fn a_plugin_that_must_be_configured_is_no_broken_one() {
+    let workspace = workspace(&[]);
+    let library = build_plugin("conjure-backend-ssh").unwrap();
+    let run = |args: &str| conjure(&workspace, args).run().unwrap();
+    let check = run(&format!("plugin check {}", library.display()));
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(
+        check.stdout.contains("\n  config    must have `host`\n"),
+        "{check:?}"
+    );
+    let added = run(&format!("plugin add {}", library.display()));
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let list = run("plugin list");
+    assert!(
+        list.stdout
+            .ends_with("\nneeds configuration: ssh 0.1.0: `host`\n"),
+        "{list:?}"
+    );
+    assert!(!list.stdout.contains("failed"), "{list:?}");
+    let listed = json(&run("plugin list --json"));
+    assert_eq!(listed["plugins"][0]["state"], "loaded");
+    assert_eq!(listed["failed"], json!([]));
+}
+
+#[test]
 fn programs_get_the_header_as_json() {
     let workspace = workspace(&[]);
     let library = library(&workspace, LOCAL);
