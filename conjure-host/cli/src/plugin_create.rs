@@ -36,6 +36,17 @@ pub(crate) struct PluginCreateArgs {
     path: Option<PathBuf>,
 }
 
+/// Crates that a new one depends on, directly or by the SDK, so that it cannot be called so.
+const DEPENDENCIES: [&str; 7] = [
+    "conjure-abi",
+    "conjure-skill-macros",
+    "conjure-skill-sdk",
+    "schemars",
+    "serde",
+    "serde-json",
+    "tokio",
+];
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Language {
     /// A library
@@ -71,6 +82,10 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
                 "`--sdk` names the SDK of Rust; that of Python is one file, which is copied",
             )),
         };
+    }
+    if DEPENDENCIES.contains(&args.name.as_str()) {
+        let message = format!("`{}` is a crate that the plugin stands on", args.name);
+        return Err(CliError::usage(message).hint("choose another name"));
     }
     let sdk = match args.sdk.as_deref() {
         Some(given) => named_sdk(given)?,

@@ -11,6 +11,16 @@ use super::exit::Exit;
 use super::output;
 use super::plugin_create::{TemplateKind, title};
 
+/// The module of a plugin. A name of one word may be one of Python's own words or modules, which the
+/// plugin's file would hide.
+fn module(name: &str, kind: &str) -> String {
+    let module = name.replace('-', "_");
+    match module.contains('_') && module != "conjure_plugin" {
+        true => module,
+        false => format!("{module}_{kind}"),
+    }
+}
+
 /// Writes the directory.
 pub(crate) fn run(
     global: &Global,
@@ -18,12 +28,12 @@ pub(crate) fn run(
     name: &str,
     dir: &Path,
 ) -> Result<Exit, CliError> {
-    let module = name.replace('-', "_");
     let (word, program, test) = match kind {
         TemplateKind::Skill => ("skill", SKILL, SKILL_TEST),
         TemplateKind::Executor => ("executor", EXECUTOR, EXECUTOR_TEST),
         TemplateKind::Backend => ("backend", BACKEND, BACKEND_TEST),
     };
+    let module = module(name, word);
     // How the result is tried at once.
     let tried = match kind {
         TemplateKind::Skill => format!("call {name}_greet --args '{{\"name\": \"Ada\"}}'"),

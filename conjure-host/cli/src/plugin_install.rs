@@ -234,7 +234,13 @@ pub(crate) fn history(global: &Global, name: Option<&str>) -> Result<Exit, CliEr
         return Ok(Exit::Fine);
     }
     if changes.is_empty() {
-        output::line("No plugin was added here yet; `conjure plugin add FILE` does.");
+        output::line(match name {
+            Some(name) => format!(
+                "Nothing was changed of a plugin `{}` here; `conjure plugin history` lists all changes.",
+                output::clean(name)
+            ),
+            None => "No plugin was added here yet; `conjure plugin add FILE` does.".to_owned(),
+        });
         return Ok(Exit::Fine);
     }
     let mut rows = Table::new(["WHEN", "PLUGIN", "CHANGE", "SHA-256"]);

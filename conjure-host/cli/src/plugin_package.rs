@@ -187,6 +187,13 @@ async fn new_password() -> Result<String, CliError> {
 pub(crate) async fn signing_key(file: &Path) -> Result<SigningKey, CliError> {
     let text = fs::read_to_string(file)
         .map_err(|error| CliError::usage_from(error).context(shown(file)))?;
+    if SignerKey::read(&text).is_ok() {
+        let message = format!(
+            "{} is the public key, which verifies what the secret one signed",
+            shown(file)
+        );
+        return Err(CliError::usage(message).hint("name the file of the secret key"));
+    }
     let password = match SigningKey::is_sealed(&text) {
         false => None,
         true => match env::var(env::SIGNING_PASSWORD) {
@@ -300,10 +307,12 @@ fn describe(global: &Global, description: &PackageDescription) {
     }
     for library in &description.libraries {
         let size = output::size(library.file.size);
-        row(
-            "for",
-            &format!("{} ({size}, {})", library.target, library.compiler),
-        );
+        // A bundle of a program was compiled by nobody.
+        let about = match library.compiler.is_empty() {
+            true => size,
+            false => format!("{size}, {}", library.compiler),
+        };
+        row("for", &format!("{} ({about})", library.target));
     }
     let files: Vec<&str> = description
         .files

@@ -49,10 +49,6 @@ impl InstalledPlugins {
 
     /// Removes kept libraries that only older changes name.
     pub(super) fn sweep(&self, name: &str) -> Result<(), InstallError> {
-        let builds = |changes: &[InstallChange]| -> HashSet<Sha256> {
-            let builds = changes.iter().flat_map(|change| [&change.from, &change.to]);
-            builds.flatten().map(|build| build.sha256).collect()
-        };
         let own = self.history(Some(name))?;
         let (old, new) = own.split_at(own.len().saturating_sub(KEPT));
         let others = self.history(None)?;
@@ -63,6 +59,23 @@ impl InstalledPlugins {
         let needed: HashSet<Sha256> = &builds(new) | &builds(&others);
         for gone in builds(old).difference(&needed) {
             fs::remove_file(self.kept(gone));
+        }
+        Ok(())
+    }
+
+    /// Removes changes that came to nothing from the history, and the builds that only they name.
+    pub(super) fn forget(&self, changes: &[&InstallChange]) -> Result<(), InstallError> {
+        let all = self.history(None)?;
+        let (gone, left): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|one| changes.contains(&one));
+        let mut text = String::new();
+        for change in &left {
+            text.push_str(&serde_json::to_string(change).map_err(io::Error::other)?);
+            text.push('\n');
+        }
+        fs::write_atomic(self.history.join("history.jsonl"), text.as_bytes())?;
+        for build in builds(&gone).difference(&builds(&left)) {
+            fs::remove_file(self.kept(build));
         }
         Ok(())
     }
@@ -78,6 +91,12 @@ impl InstalledPlugins {
     pub(super) fn kept_as(&self, sha256: &Sha256, form: BuildForm) -> PathBuf {
         self.history.join(format!("{sha256}.{}", form.extension()))
     }
+}
+
+/// The builds that changes name.
+fn builds(changes: &[InstallChange]) -> HashSet<Sha256> {
+    let builds = changes.iter().flat_map(|change| [&change.from, &change.to]);
+    builds.flatten().map(|build| build.sha256).collect()
 }
 
 /// Notes a change at the end of the history.

@@ -291,16 +291,17 @@ impl InstalledPlugins {
         })
     }
 
-    /// Takes back what a change did, as if it had not been made.
+    /// Takes back what a change did, as if it had not been made: the history knows nothing of it.
     ///
     /// # Errors
     /// As [`InstalledPlugins::rollback`] and [`InstalledPlugins::remove`].
     pub fn undo(&self, change: &InstallChange) -> Result<(), InstallError> {
-        match &change.from {
-            Some(_) => self.rollback(&change.plugin, None),
-            None => self.remove(&change.plugin),
-        }
-        .map(drop)
+        let back = match &change.from {
+            Some(_) => self.rollback(&change.plugin, None)?,
+            None => self.remove(&change.plugin)?,
+        };
+        let _lock = self.one_at_a_time()?;
+        self.forget(&[change, &back])
     }
 
     /// Has every host that watches load the plugin again, also one that it has given up on.

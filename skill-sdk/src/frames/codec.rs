@@ -93,6 +93,12 @@ pub enum FrameError {
         /// The length that it gives itself.
         len: usize,
     },
+    /// What came is text where a frame begins, such as what a program prints.
+    #[error("it printed \"{line}\"; what is meant for people belongs on its standard error")]
+    Text {
+        /// Its first line, at most 200 characters of it.
+        line: String,
+    },
     /// A frame is shorter than its own head.
     #[error("a frame gives itself the length {len}, which is less than its head")]
     TooShort {
@@ -146,6 +152,9 @@ pub enum FrameError {
     },
 }
 
+/// Characters of what a program printed that its error shows.
+const TEXT: usize = 200;
+
 impl FrameError {
     /// Whether the other side sent what is not the protocol; otherwise the stream ended or failed.
     pub fn is_violation(&self) -> bool {
@@ -189,7 +198,10 @@ impl Decoder {
             return Err(FrameError::TooShort { len });
         }
         if len > MAX_BYTES + COUNTED {
-            return Err(FrameError::TooLarge { len });
+            return Err(match printed(rest) {
+                Some(line) => FrameError::Text { line },
+                None => FrameError::TooLarge { len },
+            });
         }
         let Some((kind, behind)) = behind.split_first() else {
             return Ok(None);
@@ -222,11 +234,15 @@ impl Decoder {
     /// Says that the stream has ended.
     ///
     /// # Errors
-    /// [`FrameError::Cut`] when that was inside a frame.
+    /// [`FrameError::Cut`] when that was inside a frame, and [`FrameError::Text`] when what is left is
+    /// none.
     pub fn finish(&self) -> Result<(), FrameError> {
         let rest = self.rest();
         if rest.is_empty() {
             return Ok(());
+        }
+        if let Some(line) = printed(rest).filter(|_| rest.len() > 1) {
+            return Err(FrameError::Text { line });
         }
         let whole = match rest.split_first_chunk::<4>() {
             Some((len, _)) => {
@@ -242,4 +258,16 @@ impl Decoder {
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
+}
+
+/// The first line of bytes that begin as text does; the length of a frame that is not too large begins
+/// with none.
+fn printed(bytes: &[u8]) -> Option<String> {
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    if !bytes.iter().take(4).all(is_text) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.trim_start().lines().next().unwrap_or_default();
+    Some(line.chars().take(TEXT).collect())
 }

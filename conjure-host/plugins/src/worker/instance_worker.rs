@@ -325,6 +325,7 @@ impl InstanceWorker {
         PluginError::NotGranted {
             path: self.plugin.file.path.clone(),
             plugin: self.plugin.name(),
+            is_program: self.plugin.file.program.is_some(),
             reason,
         }
     }

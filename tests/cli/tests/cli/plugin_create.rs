@@ -263,6 +263,7 @@ fn what_there_is_no_template_for_is_said() {
     for (args, expected) in [
         ("skill other --lang python --sdk 1", "one file"),
         ("skill other --lang cobol", "cobol"),
+        ("skill conjure-skill-sdk --path other", "stands on"),
     ] {
         let refused = conjure(&workspace, &format!("plugin create {args}"))
             .run()
@@ -270,6 +271,24 @@ fn what_there_is_no_template_for_is_said() {
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains(expected), "{refused:?}");
         assert!(!workspace.work().join("other").exists());
+    }
+}
+
+#[test]
+fn a_name_that_is_one_of_pythons_own_makes_a_plugin_that_works() {
+    let workspace = workspace(&[]);
+    for name in ["json", "class", "conjure-plugin"] {
+        let run = |args: &str| conjure(&workspace, args).run().unwrap();
+        let made = run(&format!("plugin create skill {name} --lang python"));
+        assert_eq!(made.code, Some(0), "{made:?}");
+        let check = run(&format!("plugin check {name}/{name}.plugin.toml"));
+        assert_eq!(check.code, Some(0), "{check:?}");
+        let tests = std::process::Command::new("python3")
+            .args(["-B", "-m", "unittest"])
+            .current_dir(workspace.work().join(name))
+            .output()
+            .unwrap();
+        assert!(tests.status.success(), "{name}: {tests:?}");
     }
 }
 
