@@ -69,6 +69,14 @@ pub enum Event {
         /// The rule that asks.
         reason: String,
     },
+    /// It was decided about a call. One that is allowed runs when the calls before it are decided
+    /// about too; one that is denied has its result then.
+    ApprovalOver {
+        /// The call.
+        call_id: String,
+        /// Whether it may run.
+        allowed: bool,
+    },
     /// A plugin or a server asks the person something.
     Question(QuestionAsked),
     /// A question is over.

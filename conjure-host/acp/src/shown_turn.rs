@@ -130,6 +130,7 @@ impl ShownTurn {
             | Event::Approval { .. }
             | Event::Question(_)
             | Event::QuestionOver { .. }
+            | Event::ApprovalOver { .. }
             | Event::File { .. } => {}
         }
         updates

@@ -346,7 +346,7 @@ impl Ahead {
 fn settles(event: &Event, id: &str) -> bool {
     match event {
         Event::QuestionOver { id: over, .. } => over == id,
-        Event::CallStarted { call_id, .. } => call_id == id,
+        Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => call_id == id,
         Event::FunctionCallOutput(output) => output.call_id == id,
         Event::Done { .. } => true,
         _ => false,

@@ -257,6 +257,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Content { .. } => "content",
         Event::FunctionCall { .. } => "function_call",
         Event::Approval { .. } => "approval",
+        Event::ApprovalOver { .. } => "approval_over",
         Event::Question(_) => "question",
         Event::QuestionOver { .. } => "question_over",
         Event::CallStarted { .. } => "call_started",

@@ -247,7 +247,9 @@ impl Face {
             }
             Event::Question(asked) => self.waits(InputMode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),
-            Event::CallStarted { call_id, .. } => self.settle(call_id),
+            Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => {
+                self.settle(call_id);
+            }
             Event::FunctionCallOutput(output) => self.settle(&output.call_id),
             _ => {}
         }

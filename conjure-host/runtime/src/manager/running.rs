@@ -52,6 +52,7 @@ impl RunningTurn {
         match event {
             Event::Approval { call, .. } => self.asked.insert(call.id.clone()),
             Event::Question(question) => self.asked.insert(question.id.clone()),
+            Event::ApprovalOver { call_id, .. } => self.asked.remove(call_id),
             Event::QuestionOver { id, .. } => self.asked.remove(id),
             Event::CallStarted { call_id, .. } => {
                 self.spent.calls += 1;

@@ -154,9 +154,9 @@ impl Approvals {
         None
     }
 
-    /// This call waits no more: it is decided about, or its turn ends.
-    pub(super) fn take(&mut self, call_id: &str) {
-        self.waiting.remove(call_id);
+    /// This call waits no more: it is decided about, or its turn ends. Whether it did until now.
+    pub(super) fn take(&mut self, call_id: &str) -> bool {
+        self.waiting.remove(call_id).is_some()
     }
 
     /// The calls that wait.

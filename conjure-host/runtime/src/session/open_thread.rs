@@ -99,7 +99,7 @@ impl OpenThread {
             }
             ThreadEvent::Unanswered => {
                 let denied = self.approvals.deny_unanswered(&self.tools.current());
-                self.inputs(denied);
+                self.decided(denied);
             }
         }
         Ok(())
@@ -131,14 +131,20 @@ impl OpenThread {
 
     /// Decides about a call that waits.
     pub(crate) fn decide(&mut self, call_id: String, decision: ApprovalDecision) {
-        self.approvals.take(&call_id);
+        if self.approvals.take(&call_id) {
+            let allowed = matches!(decision, ApprovalDecision::Allow);
+            self.recorder.event(Event::ApprovalOver {
+                call_id: call_id.clone(),
+                allowed,
+            });
+        }
         self.input(TurnInput::Decided { call_id, decision });
     }
 
     /// Says whether somebody is there to decide.
     pub(crate) fn attend(&mut self, mode: ApprovalMode) {
         let denied = self.approvals.attend(mode, &self.tools.current());
-        self.inputs(denied);
+        self.decided(denied);
     }
 
     /// Says what holds for the next turn, in place of what held for the one before.
@@ -156,7 +162,24 @@ impl OpenThread {
     pub(crate) fn add_rule(&mut self, rule: Rule) {
         self.approvals.add_rule(rule);
         let decided = self.approvals.decide_by_rules(self.tools.current().table());
-        self.inputs(decided);
+        self.decided(decided);
+    }
+
+    /// Takes in what came of calls that waited for a person.
+    fn decided(&mut self, inputs: Vec<TurnInput>) {
+        for input in &inputs {
+            let (call_id, allowed) = match input {
+                TurnInput::Decided { call_id, decision } => {
+                    (call_id, matches!(decision, ApprovalDecision::Allow))
+                }
+                TurnInput::Refused { call_id, .. } => (call_id, false),
+                _ => continue,
+            };
+            let call_id = call_id.clone();
+            self.recorder
+                .event(Event::ApprovalOver { call_id, allowed });
+        }
+        self.inputs(inputs);
     }
 
     /// The calls that wait for a decision.
@@ -373,7 +396,9 @@ impl OpenThread {
             HostAction::AskPerson { call, reason } => {
                 return self.approvals.ask(call, reason, &self.tools.current());
             }
-            HostAction::Unask { call_id } => self.approvals.take(&call_id),
+            HostAction::Unask { call_id } => {
+                self.approvals.take(&call_id);
+            }
             HostAction::Compact { refused } => return self.compact_for_turn(refused),
             HostAction::StopCompaction => return self.model.stop_summary(),
             HostAction::Dropped { turn_id } => self.after_log.answer(self.turns.dropped(&turn_id)),
