@@ -2,6 +2,7 @@
 
 use toml::{Table, Value};
 
+use super::own_env::ServerEnv;
 use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Reads a whole file.
@@ -25,8 +26,16 @@ fn server(name: &str, fields: &Table, import: &mut ImportResult) {
         name: name.to_owned(),
         ..ImportedServer::default()
     };
-    for (field, value) in fields {
-        take(field, value, &mut server, import);
+    let mut own = ServerEnv::default();
+    for (variable, value) in fields.get("env").map(pairs).unwrap_or_default() {
+        own.add(&variable, &value);
+    }
+    // Over HTTP the address and the headers may name what `env` defines, so it comes first.
+    let is_remote = fields.contains_key("url") && !fields.contains_key("command");
+    let is_first = |field: &str| is_remote && field == "env";
+    let (first, rest): (Vec<_>, Vec<_>) = fields.iter().partition(|(field, _)| is_first(field));
+    for (field, value) in first.into_iter().chain(rest) {
+        take(field, value, &own, &mut server, import);
     }
     if server.command.is_none() && server.url.is_none() {
         import.note(
@@ -38,27 +47,32 @@ fn server(name: &str, fields: &Table, import: &mut ImportResult) {
     import.servers.push(server);
 }
 
-fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut ImportResult) {
+/// The texts of a table by their names.
+fn pairs(value: &Value) -> Vec<(String, String)> {
+    let table = value.as_table().into_iter().flatten();
+    table
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+fn take(
+    field: &str,
+    value: &Value,
+    own: &ServerEnv,
+    server: &mut ImportedServer,
+    import: &mut ImportResult,
+) {
     let name = server.name.clone();
-    let pairs = |value: &Value| -> Vec<(String, String)> {
-        let table = value.as_table().into_iter().flatten();
-        table
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .collect()
-    };
     match (field, value) {
         ("command", Value::String(command)) => {
             server.command = Some(ConfigText::Plain(command.clone()));
         }
         ("args", Value::Array(args)) => {
-            let mut before: Option<&str> = None;
-            for arg in args.iter().filter_map(Value::as_str) {
-                server.args.push(import.argument(&name, before, arg));
-                before = Some(arg);
-            }
+            let args = args.iter().filter_map(Value::as_str);
+            server.args = import.arguments(&name, own, args);
         }
         ("cwd", Value::String(dir)) => server.cwd = Some(ConfigText::Plain(dir.clone())),
-        ("url", Value::String(url)) => server.url = Some(import.address(&name, url)),
+        ("url", Value::String(url)) => server.url = Some(import.remote_address(server, url)),
         ("env", Value::Table(_)) => {
             for (variable, value) in pairs(value) {
                 let what = format!("env {variable}");
@@ -72,8 +86,7 @@ fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Im
         }
         ("http_headers", Value::Table(_)) => {
             for (header, value) in pairs(value) {
-                let what = format!("header {header}");
-                let text = import.text(&name, &what, &header, &value);
+                let text = import.header(server, &header, &value);
                 server.headers.push((header, text));
             }
         }

@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value};
 
+use super::own_env::ServerEnv;
 use super::server::{ImportResult, ImportedServer};
-use super::{bundle, registry};
+use super::{bundle, registry, timeout};
 
 /// The directory of a bundle whose manifest alone is read.
 const UNPACKED: &str = "/BUNDLE_DIRECTORY";
@@ -87,15 +88,18 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
     match (command, url) {
         (Some(command), _) => {
             server.command = Some(import.program(name, command));
-            let mut before = None;
-            for arg in args {
-                server.args.push(import.argument(name, before, arg));
-                before = Some(arg);
-            }
             // Zed's older form has all of it below `command`.
-            pairs(value.pointer("/command/env"), "env", &mut server, import);
+            let zed = value.pointer("/command/env");
+            let own = own_env([fields.get("env"), fields.get("environment"), zed]);
+            server.args = import.arguments(name, &own, args);
+            pairs(zed, "env", &mut server, import);
         }
-        (None, Some(url)) => server.url = Some(import.address(name, url)),
+        (None, Some(url)) => {
+            // The address and the headers may name what is defined here.
+            pairs(fields.get("env"), "env", &mut server, import);
+            pairs(fields.get("environment"), "env", &mut server, import);
+            server.url = Some(import.remote_address(&server, url));
+        }
         (None, None) => {
             import.note(
                 name,
@@ -105,7 +109,14 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
         }
     }
     for (field, value) in fields {
-        take(field, value, &mut server, import);
+        match (field.as_str(), value.as_i64().filter(|value| *value > 0)) {
+            ("timeout", Some(time)) => {
+                let (ms, told) = timeout::milliseconds(time, fields);
+                import.note(name, &told);
+                server.settings.push(("request_timeout_ms", ms.into()));
+            }
+            _ => take(field, value, &mut server, import),
+        }
     }
     import.servers.push(server);
 }
@@ -154,19 +165,26 @@ pub(crate) fn tidy(name: &str) -> String {
     }
 }
 
-/// The arguments of a server's program.
+/// The variables that a server's `env` defines, in whichever objects it has them.
+pub(crate) fn own_env<'a>(objects: impl IntoIterator<Item = Option<&'a Value>>) -> ServerEnv {
+    let mut own = ServerEnv::default();
+    let objects = objects.into_iter().flatten().filter_map(Value::as_object);
+    for (name, value) in objects.flatten() {
+        own.add(name, &written(value).unwrap_or_default());
+    }
+    own
+}
+
+/// The arguments of a server's program. It expands the variables of `own` by itself.
 pub(crate) fn arguments<'a>(
     args: impl Iterator<Item = &'a Value>,
+    own: &ServerEnv,
     server: &mut ImportedServer,
     import: &mut ImportResult,
 ) {
-    let name = server.name.clone();
     let args: Vec<String> = args.filter_map(written).collect();
-    let mut before: Option<&str> = None;
-    for arg in &args {
-        server.args.push(import.argument(&name, before, arg));
-        before = Some(arg);
-    }
+    let args = args.iter().map(String::as_str);
+    server.args = import.arguments(&server.name, own, args);
 }
 
 /// The variables (`env`) or headers (`header`) of a server.
@@ -184,13 +202,13 @@ pub(crate) fn pairs(
             import.note(&name, &format!("the {kind} `{key}` is no text"));
             continue;
         };
-        let text = import.text(&name, &format!("{what} {key}"), key, &value);
-        let list = if what == "env" {
-            &mut server.env
+        if what == "env" {
+            let text = import.text(&name, &format!("env {key}"), key, &value);
+            server.env.push((key.clone(), text));
         } else {
-            &mut server.headers
-        };
-        list.push((key.clone(), text));
+            let text = import.header(server, key, &value);
+            server.headers.push((key.clone(), text));
+        }
     }
 }
 
@@ -207,6 +225,8 @@ fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Im
     let name = server.name.clone();
     match (field, value) {
         ("type" | "transport" | "command" | "args" | "url" | "serverUrl" | "httpUrl", _) => {}
+        // Over HTTP they were read before the address.
+        ("env" | "environment", Value::Object(_)) if server.url.is_some() => {}
         ("cwd", Value::String(dir)) => server.cwd = Some(import.path(&name, "`cwd`", dir)),
         ("env" | "environment", Value::Object(_)) => pairs(Some(value), "env", server, import),
         ("headers", Value::Object(_)) => pairs(Some(value), "header", server, import),
@@ -219,14 +239,6 @@ fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut Im
             server.settings.push(("enabled", false.into()));
         }
         ("disabled" | "enabled", Value::Bool(_)) => {}
-        ("timeout", Value::Number(ms)) if ms.as_i64().is_some_and(|ms| ms > 0) => {
-            let ms = ms.as_i64().unwrap_or_default();
-            import.note(
-                &name,
-                &format!("its `timeout` is taken for {ms} ms without an answer"),
-            );
-            server.settings.push(("request_timeout_ms", ms.into()));
-        }
         ("oauth", Value::Object(oauth)) => self::oauth(oauth, server, import),
         ("autoApprove" | "alwaysAllow" | "trust" | "autoapprove", _) => import.note(
             &name,

@@ -3,15 +3,20 @@
 //! Reads text and nothing else; starts nothing. What holds a secret is named and not copied, and
 //! what is not understood is told.
 
+mod argument;
 mod bundle;
 mod codex;
 mod json;
 mod line;
+mod own_env;
 mod registry;
 mod secret;
+mod secret_name;
+mod secret_value;
 mod server;
 #[cfg(test)]
 mod tests;
+mod timeout;
 mod typed;
 mod variables;
 mod yaml;

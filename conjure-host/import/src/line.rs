@@ -1,6 +1,7 @@
 //! Lines `claude mcp add …`, `claude mcp add-json …` and `codex mcp add …`.
 
 use super::json;
+use super::own_env::ServerEnv;
 use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Reads one line or several.
@@ -45,7 +46,11 @@ fn split(line: &str) -> Result<Vec<String>, String> {
                         Some(end) if end == c => break,
                         Some('\\') if c == '"' => word.extend(chars.next()),
                         Some(inside) => word.push(inside),
-                        None => return Err(format!("a {c} is not closed: {line}")),
+                        None => {
+                            let begin: Vec<&str> = line.split_whitespace().take(3).collect();
+                            let begin = begin.join(" ");
+                            return Err(format!("a {c} is not closed in `{begin} …`"));
+                        }
                     }
                 }
             }
@@ -142,45 +147,43 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
         Some("http" | "stdio" | "streamable-http") | None => {}
         Some(other) => import.note(name, &format!("the transport `{other}` is not understood")),
     }
-    if matches!(line.transport, Some("http" | "sse" | "streamable-http")) {
+    let is_http = matches!(line.transport, Some("http" | "sse" | "streamable-http"));
+    let is_remote = is_http || (is_address && line.transport.is_none());
+    if is_remote {
+        // The address and the headers may name what is defined here.
+        variables(&line.env, &mut server, import);
+    }
+    if is_http {
         if !is_address {
-            return Err(format!("`{name}`: `{target}` is no address"));
+            return Err(format!(
+                "`{name}`: its address does not begin with `http://` or `https://`"
+            ));
         }
-        server.url = Some(import.address(name, target));
+        server.url = Some(import.remote_address(&server, target));
         if !args.is_empty() {
-            import.note(name, &format!("`{}` is left out", args.join(" ")));
+            import.note(name, "what stands behind its address is left out");
         }
     } else {
-        if is_address && line.transport.is_none() {
+        if is_remote {
             import.note(
                 name,
                 "its command is an address, which is taken for a server over HTTP",
             );
-            server.url = Some(import.address(name, target));
+            server.url = Some(import.remote_address(&server, target));
         } else {
             server.command = Some(import.program(name, target));
         }
-        let mut before = None;
-        for arg in args {
-            server.args.push(import.argument(name, before, arg));
-            before = Some(*arg);
-        }
+        server.args = import.arguments(name, &own_env(&line.env), args.iter().copied());
     }
-    for pair in &line.env {
-        let Some((variable, value)) = pair.split_once('=') else {
-            import.note(name, &format!("`-e {pair}` is not NAME=value"));
-            continue;
-        };
-        let text = import.text(name, &format!("env {variable}"), variable, value);
-        server.env.push((variable.to_owned(), text));
+    if !is_remote {
+        variables(&line.env, &mut server, import);
     }
     for header in &line.headers {
         let Some((header, value)) = header.split_once(':') else {
-            import.note(name, &format!("the header `{header}` has no colon"));
+            import.note(name, "a header has no colon, and is left out");
             continue;
         };
-        let what = format!("header {}", header.trim());
-        let text: ConfigText = import.text(name, &what, header.trim(), value.trim());
+        let text = import.header(&server, header.trim(), value.trim());
         server.headers.push((header.trim().to_owned(), text));
     }
     if let Some(id) = line.client_id {
@@ -198,6 +201,29 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
     }
     import.servers.push(server);
     Ok(())
+}
+
+/// The variables of a line, each `NAME=value`.
+fn variables(pairs: &[&str], server: &mut ImportedServer, import: &mut ImportResult) {
+    let name = server.name.clone();
+    for pair in pairs {
+        let Some((variable, value)) = pair.split_once('=') else {
+            // It may be a secret without its name, and is not repeated.
+            import.note(&name, "a variable is not NAME=value, and is left out");
+            continue;
+        };
+        let text = import.text(&name, &format!("env {variable}"), variable, value);
+        server.env.push((variable.to_owned(), text));
+    }
+}
+
+/// What the variables of a line define.
+fn own_env(pairs: &[&str]) -> ServerEnv {
+    let mut own = ServerEnv::default();
+    for (name, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
+        own.add(name, value);
+    }
+    own
 }
 
 /// `codex mcp add NAME [--env NAME=VALUE]… (--url URL [--bearer-token-env-var NAME] | COMMAND…)`.
@@ -247,24 +273,16 @@ fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String>
         import.note(name, &format!("the option `{option}` is not understood"));
     }
     match (url, command.split_first()) {
-        (Some(url), _) => server.url = Some(import.address(name, url)),
+        (Some(url), _) => {
+            variables(&env, &mut server, import);
+            server.url = Some(import.remote_address(&server, url));
+        }
         (None, Some((program, args))) => {
             server.command = Some(ConfigText::Plain((*program).to_owned()));
-            let mut before = None;
-            for arg in args {
-                server.args.push(import.argument(name, before, arg));
-                before = Some(*arg);
-            }
+            server.args = import.arguments(name, &own_env(&env), args.iter().copied());
+            variables(&env, &mut server, import);
         }
         (None, None) => return Err(format!("`{name}` has neither a command nor `--url`")),
-    }
-    for pair in env {
-        let Some((variable, value)) = pair.split_once('=') else {
-            import.note(name, &format!("the variable `{pair}` has no value"));
-            continue;
-        };
-        let text = import.text(name, &format!("env {variable}"), variable, value);
-        server.env.push((variable.to_owned(), text));
     }
     if let Some(variable) = token {
         let bearer = "Bearer ".to_owned();

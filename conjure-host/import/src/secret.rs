@@ -1,57 +1,12 @@
-//! What in a configuration is a secret: by the name that it has, by how it looks, or because it
+//! What in a configuration is a secret: by the name that it has, by what it holds, or because it
 //! stands for a variable.
 //!
 //! A value that is taken for one by mistake costs a line to set; one that is missed is written
 //! down. So this errs on the careful side.
 
+use super::secret_name::is_name;
+use super::secret_value::{holds_secret, prefixed};
 use super::variables::{self, Variables};
-
-/// Parts of names that secrets have.
-const NAMES: &[&str] = &[
-    "token",
-    "key",
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "credential",
-    "auth",
-    "cookie",
-    "bearer",
-    "dsn",
-    "private",
-    "session",
-    "pat",
-];
-/// How tokens begin that are known by that.
-const BEGINNINGS: &[&str] = &[
-    "sk-",
-    "sk_",
-    "pk_",
-    "rk_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "ghu_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "xapp-",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "eyJ",
-    "ya29.",
-    "npm_",
-    "hf_",
-    "lin_api_",
-    "ntn_",
-    "figd_",
-    "secret_",
-];
-/// A text of so many letters and digits without a space is no word.
-const LONG: usize = 24;
 
 /// What a value is.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,6 +30,7 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
     if let Some(text) = rest
         .strip_prefix("${input:")
         .and_then(|rest| rest.strip_suffix('}'))
+        .filter(|text| !text.contains('}'))
     {
         return ValueKind::Secret {
             prefix,
@@ -99,7 +55,7 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
         };
     }
     if let Some(found) = variables::of(rest) {
-        return with_variables(name, value, prefix, found);
+        return with_variables(name, rest, prefix, found);
     }
     if let Some(from) = variable(rest) {
         return ValueKind::Secret {
@@ -108,7 +64,7 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
             note: None,
         };
     }
-    if !rest.is_empty() && (is_name(name) || !prefix.is_empty() || looks_like_one(rest)) {
+    if !rest.is_empty() && (is_name(name) || !prefix.is_empty() || holds_secret(rest)) {
         return ValueKind::Secret {
             prefix,
             from: None,
@@ -118,13 +74,15 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
     ValueKind::Plain
 }
 
-/// What a value with variables is: a secret by its name or theirs, or a variable as it is.
-fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> ValueKind {
-    if !found.unknown.is_empty() {
+/// What a text with variables is: a secret by its name or theirs or by what stands around them, or
+/// variables as they are.
+fn with_variables(name: &str, text: &str, prefix: String, found: Variables) -> ValueKind {
+    let holds = holds_secret(&variables::stand_in(text, &|_| false));
+    if !found.unknown.is_empty() && !holds {
         return ValueKind::Unknown(found);
     }
     let is_named = is_name(name) || found.names.iter().any(|name| is_name(name));
-    let is_secret = !found.names.is_empty() && (is_named || !prefix.is_empty());
+    let is_secret = holds || (!found.names.is_empty() && (is_named || !prefix.is_empty()));
     // A variable alone may hold anything.
     let may_be = found.is_whole && !found.has_default && !found.names.is_empty();
     if !is_secret && !may_be {
@@ -134,9 +92,8 @@ fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> 
         return ValueKind::Secret {
             prefix: String::new(),
             from: None,
-            note: Some(format!(
-                "`{value}` is put together of variables; set the whole of it"
-            )),
+            // The text itself may hold a secret, and is not repeated.
+            note: Some("it is put together of variables; set the whole of it".to_owned()),
         };
     }
     let note = "where the variable is not set the other program has a default for it";
@@ -145,18 +102,6 @@ fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> 
         from: found.names.into_iter().next(),
         note: found.has_default.then(|| note.to_owned()),
     }
-}
-
-/// An address without its variables.
-pub(crate) fn without_variables(url: &str) -> String {
-    let mut out = String::new();
-    let mut rest = url;
-    while let Some((before, after)) = rest.split_once("${") {
-        out.push_str(before);
-        rest = after.split_once('}').map_or("", |(_, after)| after);
-    }
-    out.push_str(rest);
-    out
 }
 
 /// The name of a secret.
@@ -178,64 +123,10 @@ pub(crate) fn name(server: &str, label: &str) -> String {
 }
 
 /// The variable that a value stands for without braces: `$NAME`.
-fn variable(value: &str) -> Option<String> {
+pub(crate) fn variable(value: &str) -> Option<String> {
     let inner = value.strip_prefix('$')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     (!inner.is_empty() && inner.chars().all(is_name)).then(|| inner.to_owned())
-}
-
-/// Whether an address has a secret in it.
-pub(crate) fn is_in_address(url: &str) -> bool {
-    if url.contains("${") {
-        return true;
-    }
-    let (before, query) = url.split_once('?').unwrap_or((url, ""));
-    let authority = before.split_once("://").map_or(before, |(_, rest)| rest);
-    let authority = authority.split('/').next().unwrap_or_default();
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let in_query = pairs
-        .into_iter()
-        .any(|(name, value)| !value.is_empty() && (is_name(name) || looks_like_one(value)));
-    let in_path = before.split('/').skip(3).any(looks_like_one);
-    authority.contains('@') || in_query || in_path
-}
-
-/// A value without the scheme that stands before it, such as `Bearer `.
-pub(crate) fn prefixed(value: &str) -> (String, &str) {
-    for scheme in ["Bearer ", "bearer ", "Basic ", "Token ", "token "] {
-        if let Some(rest) = value.strip_prefix(scheme) {
-            return (scheme.to_owned(), rest);
-        }
-    }
-    (String::new(), value)
-}
-
-/// Whether a name is one that secrets have.
-pub(crate) fn is_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let mut parts = lower.split(|c: char| !c.is_ascii_alphanumeric());
-    parts.any(|part| {
-        NAMES.iter().any(|known| match *known {
-            // Within other words these mean something else.
-            "key" | "pat" | "auth" | "session" => {
-                part == *known || (part.ends_with(known) && *known == "key" && part.len() > 3)
-            }
-            known => part.contains(known),
-        })
-    }) || lower.contains("authorization")
-}
-
-fn looks_like_one(value: &str) -> bool {
-    if BEGINNINGS.iter().any(|begin| value.starts_with(begin)) && value.len() >= 12 {
-        return true;
-    }
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
-    let has = |test: fn(char) -> bool| value.chars().any(test);
-    value.len() >= LONG
-        && value.chars().all(is_part)
-        && has(|c| c.is_ascii_digit())
-        && has(|c| c.is_ascii_alphabetic())
-        && !value.contains("..")
 }
 
 #[cfg(test)]
@@ -278,6 +169,9 @@ mod tests {
             ("ANY", "a-${API_KEY}"),
             ("ANY", "${SECRET:-none}"),
             ("ANY", "${{ secrets.X }}"),
+            ("DB_PASS", "x"),
+            ("DATABASE_URL", "postgresql://u:hunter2@h/db"),
+            ("HEADERS", "{\"Authorization\": \"Bearer x\"}"),
         ] {
             assert!(is_secret(name, value), "{name}={value}");
         }
@@ -287,6 +181,7 @@ mod tests {
             ("KEYBOARD", "de"),
             ("AUTHOR", "me"),
             ("TOKEN", ""),
+            ("PWD", "/srv"),
             ("ANY", "@modelcontextprotocol/server-memory"),
             ("ANY", "https://example.org/a/b/c/d/e/f/g"),
         ] {
@@ -295,13 +190,28 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_hold_one() {
-        assert!(is_in_address("https://u:p@x.example/mcp"));
-        assert!(is_in_address("https://x.example/mcp?api_key=1"));
-        assert!(is_in_address(
-            "https://x.example/s/0123456789abcdef0123456789/mcp"
-        ));
-        assert!(!is_in_address("https://x.example/mcp?region=eu"));
+    fn what_stands_around_variables_is_judged_too() {
+        for (name, value) in [
+            ("ANY", "postgres://u:hunter2@${HOST}/db"),
+            ("ANY", "postgres://u:hunter2@${input:host}/db"),
+            ("ANY", "${URL:-postgres://u:hunter2@h/db}"),
+            ("ANY", "https://x.example/mcp?token=${T}"),
+            ("ANY", "Server=${HOST};Password=hunter2"),
+        ] {
+            assert!(is_secret(name, value), "{name}={value}");
+        }
+        let address = find("ANY", "https://${HOST}:${PORT:-80}/mcp");
+        let expand = "https://${env:HOST}:${env:PORT:-80}/mcp";
+        assert_eq!(address, ValueKind::Expand(expand.to_owned()));
+    }
+
+    #[test]
+    fn a_note_does_not_repeat_what_is_secret() {
+        let ValueKind::Secret { note, .. } = find("ANY", "postgres://u:hunter2@${HOST}/db") else {
+            panic!("it is no secret");
+        };
+        let note = note.unwrap();
+        assert!(!note.contains("hunter2"), "{note}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! told.
 
 use super::secret::{self, ValueKind};
+use super::secret_name::is_name;
+use super::secret_value::is_secret_address;
 use super::variables::{self, Variables};
 
 /// A value as it is written down.
@@ -111,44 +113,6 @@ impl ImportResult {
         ConfigText::Secret { name, prefix }
     }
 
-    /// An argument of a program; `before` is the one before it.
-    pub(crate) fn argument(
-        &mut self,
-        server: &str,
-        before: Option<&str>,
-        value: &str,
-    ) -> ConfigText {
-        if value.contains("://") && secret::is_in_address(value) {
-            return self.address(server, value);
-        }
-        // What names itself: `--option=value`, `NAME=value`, `Header: value`.
-        let named = [('=', ""), (':', " ")].iter().find_map(|(sign, space)| {
-            let (name, own) = value.split_once(*sign)?;
-            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            let is_name = !name.is_empty() && name.chars().all(is_part) && !own.starts_with("//");
-            is_name.then(|| (name, own.trim_start(), format!("{name}{sign}{space}")))
-        });
-        if let Some((name, own, beginning)) = named {
-            return match secret::find(name, own) {
-                ValueKind::Plain => ConfigText::Plain(value.to_owned()),
-                ValueKind::Expand(text) => ConfigText::Expand(format!("{beginning}{text}")),
-                ValueKind::Unknown(found) => {
-                    self.unknown(server, &format!("the value of `{name}`"), &found);
-                    ConfigText::Plain(value.to_owned())
-                }
-                ValueKind::Secret { prefix, from, .. } => {
-                    let what = format!("the value of `{name}`");
-                    self.secret(server, &what, name, format!("{beginning}{prefix}"), from)
-                }
-            };
-        }
-        let is_option = |word: &&str| word.starts_with('-') && !word.contains(['=', ':']);
-        match before.filter(is_option).filter(|_| !value.starts_with('-')) {
-            Some(option) => self.text(server, &format!("the value of `{option}`"), option, value),
-            None => self.text(server, "an argument", "ARG", value),
-        }
-    }
-
     /// Variables that mean nothing here, so that all of a text's stay as they are.
     pub(crate) fn unknown(&mut self, server: &str, what: &str, found: &Variables) {
         let listed = |names: &[String]| {
@@ -186,17 +150,18 @@ impl ImportResult {
 
     /// The address of a server: all of it is the secret when it has one in it.
     pub(crate) fn address(&mut self, server: &str, url: &str) -> ConfigText {
-        if let Some(found) = variables::of(url)
-            && !found.names.iter().any(|name| secret::is_name(name))
-            && !secret::is_in_address(&secret::without_variables(url))
-        {
-            return self.path(server, "its address", url);
-        }
-        if secret::is_in_address(url) {
+        let is_secret = match variables::of(url) {
+            Some(found) => {
+                let around = variables::stand_in(url, &|_| false);
+                found.names.iter().any(|name| is_name(name)) || is_secret_address(&around)
+            }
+            None => is_secret_address(url),
+        };
+        if is_secret {
             let what = "the whole address, which has a secret in it,";
             return self.secret(server, what, "URL", String::new(), None);
         }
-        ConfigText::Plain(url.to_owned())
+        self.path(server, "its address", url)
     }
 
     /// The servers as tables of the last backend.

@@ -395,3 +395,200 @@ fn all_variables_of_a_text_that_stays_as_it_is_are_told() {
         assert!(notes.contains(variable), "{variable}: {notes}");
     }
 }
+
+#[test]
+fn passwords_are_found_in_values_wherever_they_stand() {
+    for value in [
+        "postgresql://user:hunter2@localhost/db",
+        "mongodb+srv://u:hunter2@c/db",
+        "redis://:hunter2@h:1",
+        "http://u:hunter2@h:1",
+        "Server=h;Database=d;Password=hunter2;",
+        "DRIVER={x};UID=sa;PWD=hunter2",
+        "{\"Authorization\": \"Bearer hunter2\"}",
+        "postgresql://user:hunter2@${HOST}/db",
+        "${URL:-postgresql://user:hunter2@h/db}",
+    ] {
+        for server in [
+            json!({ "command": "x", "env": { "ANY": value } }),
+            json!({ "command": "x", "args": [value] }),
+            json!({ "command": "x", "args": ["--any", value] }),
+            json!({ "command": "x", "args": [format!("--any={value}")] }),
+            json!({ "command": "x", "args": ["-e", format!("ANY={value}")] }),
+            json!({ "url": "https://x.example", "headers": { "X-Any": value } }),
+        ] {
+            let text = json!({ "mcpServers": { "s": server } }).to_string();
+            let written = settings(&text).to_string();
+            assert!(!written.contains("hunter2"), "{text}: {written}");
+            assert!(!notes(&text).contains("hunter2"), "{text}");
+            assert_eq!(secrets(&text).len(), 1, "{text}");
+        }
+    }
+}
+
+#[test]
+fn one_value_is_a_secret_in_args_and_in_env() {
+    let text = r#"{ "mcpServers": { "dsn": {
+        "command": "pg", "args": ["postgresql://user:hunter2@localhost/db"],
+        "env": { "DATABASE_URL": "postgresql://user:hunter2@localhost/db", "DB_PASS": "hunter2",
+                 "PWD": "/srv" } } } }"#;
+    let expected = json!({ "dsn": {
+        "command": "pg",
+        "args": [{ "secret": "MCP_DSN_URL" }],
+        "env": {
+            "DATABASE_URL": { "secret": "MCP_DSN_DATABASE_URL" },
+            "DB_PASS": { "secret": "MCP_DSN_DB_PASS" },
+            "PWD": "/srv",
+        },
+    } });
+    assert_eq!(settings(text), expected);
+}
+
+#[test]
+fn a_connection_string_is_called_after_its_option() {
+    let text = r#"{ "mcpServers": { "s": { "command": "x",
+        "args": ["--connection-string", "Server=h;Password=hunter2"] } } }"#;
+    let secret = json!({ "secret": "MCP_S_CONNECTION_STRING" });
+    assert_eq!(settings(text)["s"]["args"][1], secret);
+}
+
+#[test]
+fn parameters_of_an_address_may_be_secrets() {
+    for name in ["code", "key", "api_key", "token", "sig", "password", "auth"] {
+        let url = format!("https://h.example/mcp?region=eu&{name}=hunter2");
+        let text = json!({ "servers": { "r": { "url": url } } }).to_string();
+        let expected = json!({ "r": { "url": { "secret": "MCP_R_URL" } } });
+        assert_eq!(settings(&text), expected, "{name}");
+    }
+    let text = r#"{ "mcp": { "r": { "url": "https://h.example/mcp?k={env:API_KEY}" } } }"#;
+    let expected = json!({ "r": { "url": { "secret": "MCP_R_URL" } } });
+    assert_eq!(settings(text), expected);
+}
+
+/// The settings of a server that names a variable of its own `env`, in a form of configuration.
+fn of_mcp_remote() -> Value {
+    json!({ "remote": {
+        "command": "npx",
+        "args": ["mcp-remote", "https://z/mcp", "--header", "Authorization:${AUTH_HEADER}"],
+        "env": { "AUTH_HEADER": { "secret": "MCP_REMOTE_AUTH_HEADER", "prefix": "Bearer " } },
+    } })
+}
+
+#[test]
+fn a_program_expands_variables_of_its_own_env() {
+    let json = r#"{ "mcpServers": { "remote": { "command": "npx",
+        "args": ["mcp-remote", "https://z/mcp", "--header", "Authorization:${AUTH_HEADER}"],
+        "env": { "AUTH_HEADER": "Bearer tok_9876543210abcdef" } } } }"#;
+    let toml = r#"
+[mcp_servers.remote]
+command = "npx"
+args = ["mcp-remote", "https://z/mcp", "--header", "Authorization:${AUTH_HEADER}"]
+env = { AUTH_HEADER = "Bearer tok_9876543210abcdef" }
+"#;
+    let yaml = "
+extensions:
+  remote:
+    type: stdio
+    cmd: npx
+    args: [mcp-remote, 'https://z/mcp', --header, 'Authorization:${AUTH_HEADER}']
+    envs: { AUTH_HEADER: Bearer tok_9876543210abcdef }
+";
+    let line = "claude mcp add remote -e 'AUTH_HEADER=Bearer tok_9876543210abcdef' -- npx \
+                mcp-remote https://z/mcp --header 'Authorization:${AUTH_HEADER}'";
+    let codex = "codex mcp add remote --env 'AUTH_HEADER=Bearer tok_9876543210abcdef' -- npx \
+                 mcp-remote https://z/mcp --header 'Authorization:${AUTH_HEADER}'";
+    for text in [json, toml, yaml, line, codex] {
+        assert_eq!(settings(text), of_mcp_remote(), "{text}");
+        assert_eq!(secrets(text), ["MCP_REMOTE_AUTH_HEADER"], "{text}");
+    }
+}
+
+#[test]
+fn a_variable_that_env_only_hands_on_stays_a_secret() {
+    let text = r#"{ "mcpServers": { "s": { "command": "x", "args": ["--api-key", "${API_KEY}"],
+        "env": { "API_KEY": "${API_KEY}" } } } }"#;
+    let expected = json!({ "s": {
+        "command": "x",
+        "args": ["--api-key", { "secret": "MCP_S_API_KEY" }],
+        "env": { "API_KEY": { "secret": "MCP_S_API_KEY_2" } },
+    } });
+    assert_eq!(settings(text), expected);
+    assert_eq!(
+        read(text).unwrap().secrets[0].from.as_deref(),
+        Some("API_KEY")
+    );
+}
+
+#[test]
+fn variables_beside_those_of_its_own_env_are_told() {
+    let text = r#"{ "mcpServers": { "s": { "command": "x", "args": ["${A}/${workspaceFolder}"],
+        "env": { "A": "1" } } } }"#;
+    assert_eq!(
+        settings(text)["s"]["args"],
+        json!(["${A}/${workspaceFolder}"])
+    );
+    assert!(notes(text).contains("has `${workspaceFolder}` beside"));
+}
+
+#[test]
+fn over_http_headers_name_the_secret_of_env() {
+    let text = r#"{ "mcpServers": { "r": { "url": "https://${REGION}.example/mcp",
+        "headers": { "Authorization": "${AUTH_HEADER}", "X-Key": "k ${KEY}", "X-Two": "${KEY};v" },
+        "env": { "AUTH_HEADER": "Bearer abc", "KEY": "hunter2", "REGION": "eu" } } } }"#;
+    let expected = json!({ "r": {
+        "url": "https://eu.example/mcp",
+        "headers": {
+            "Authorization": { "secret": "MCP_R_AUTH_HEADER", "prefix": "Bearer " },
+            "X-Key": { "secret": "MCP_R_KEY", "prefix": "k " },
+            "X-Two": { "secret": "MCP_R_X_TWO" },
+        },
+        "env": {
+            "AUTH_HEADER": { "secret": "MCP_R_AUTH_HEADER", "prefix": "Bearer " },
+            "KEY": { "secret": "MCP_R_KEY" },
+            "REGION": "eu",
+        },
+    } });
+    assert_eq!(settings(text), expected);
+    let names = ["MCP_R_AUTH_HEADER", "MCP_R_KEY", "MCP_R_X_TWO"];
+    assert_eq!(secrets(text), names);
+    assert!(notes(text).contains("header X-Two is put together of a secret"));
+    let goose = "
+extensions:
+  far:
+    type: streamable_http
+    uri: https://x.example/mcp
+    headers: { Authorization: 'Bearer ${FAR_TOKEN}' }
+    env_keys: [FAR_TOKEN, OTHER]
+";
+    let secret = json!({ "secret": "MCP_FAR_FAR_TOKEN", "prefix": "Bearer " });
+    assert_eq!(settings(goose)["far"]["headers"]["Authorization"], secret);
+    assert_eq!(secrets(goose), ["MCP_FAR_FAR_TOKEN"]);
+}
+
+#[test]
+fn the_unit_of_a_timeout_is_that_of_its_program() {
+    for (fields, ms, told) in [
+        ("\"timeout\": 60, \"autoApprove\": []", 60_000, "60 seconds"),
+        (
+            "\"disabled\": false, \"timeout\": 1800",
+            1_800_000,
+            "1800 seconds",
+        ),
+        ("\"timeout\": 60", 60_000, "60 seconds"),
+        ("\"timeout\": 30000", 30_000, "30000 ms"),
+    ] {
+        let text = format!("{{\"mcpServers\": {{\"s\": {{\"command\": \"x\", {fields}}}}}}}");
+        assert_eq!(settings(&text)["s"]["request_timeout_ms"], ms, "{text}");
+        let notes = notes(&text);
+        assert!(notes.contains(&format!("taken for {told}")), "{notes}");
+    }
+}
+
+#[test]
+fn what_a_note_leaves_out_is_not_repeated() {
+    let text = "claude mcp add -t http -e hunter2 -H hunter2 s https://x.example/mcp -- hunter2";
+    assert_eq!(read(text).unwrap().notes.len(), 3);
+    assert!(!notes(text).contains("hunter2"));
+    let open = read("claude mcp add s -e 'TOKEN=hunter2").unwrap_err();
+    assert!(!open.contains("hunter2"), "{open}");
+}

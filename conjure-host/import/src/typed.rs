@@ -9,7 +9,9 @@ use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::json;
 use super::secret;
+use super::secret_value::{is_secret_address, prefixed};
 use super::server::{ConfigText, ImportResult};
 
 /// The longest name of a saved secret, less room for a number.
@@ -59,7 +61,7 @@ pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<TypedSe
         take(place.pointer, &place.name, "", value);
     }
     for (value, place) in texts(settings.get("headers"), "/headers") {
-        let (prefix, rest) = secret::prefixed(value);
+        let (prefix, rest) = prefixed(value);
         take(place.pointer, &place.name, &prefix, rest);
     }
     if let Some(value) = settings
@@ -74,17 +76,18 @@ pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<TypedSe
         );
     }
     if let Some(url) = settings.get("url").and_then(Value::as_str)
-        && secret::is_in_address(url)
+        && (url.contains("${") || is_secret_address(url))
     {
         take("/url".to_owned(), "URL", "", url);
     }
+    let own = json::own_env([settings.get("env")]);
     let args = settings.get("args").and_then(Value::as_array);
     let mut before_it: Option<&str> = None;
     for (at, arg) in args.into_iter().flatten().enumerate() {
         let arg = arg.as_str();
         if let Some(arg) = arg
             && let ConfigText::Secret { prefix, .. } =
-                ImportResult::default().argument(server, before_it, arg)
+                ImportResult::default().argument(server, &own, before_it, arg)
         {
             // What is written in another way than the prefix has it is a secret as a whole.
             let (prefix, secret) = match arg.strip_prefix(&prefix) {
@@ -217,6 +220,16 @@ mod tests {
             "a:b"
         ]);
         assert_eq!(typed(plain), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_argument_that_names_a_variable_of_env_stays() {
+        let settings = json!({
+            "args": ["--header", "Authorization:${AUTH}"], "env": { "AUTH": "Bearer abc" },
+        });
+        let (settings, taken) = sealed(&settings, &[]);
+        assert_eq!(taken, ["Bearer abc"]);
+        assert_eq!(settings["args"][1], "Authorization:${AUTH}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! them: `{ expand = "…" }` with `${workspaceFolder}`, `${userHome}`, `${env:NAME}` and
 //! `${env:NAME:-default}`.
 
+use super::secret_value::REFERENCE;
+
 /// Known to the other program only, and not variables of any environment.
 const OTHERS: &[&str] = &[
     "CLAUDE_PLUGIN_ROOT",
@@ -38,23 +40,85 @@ pub(crate) struct Variables {
     pub(crate) is_whole: bool,
 }
 
+/// A piece of a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TextPiece<'a> {
+    Text(&'a str),
+    /// What stands between the braces of a variable: its name, and a default behind `:-`.
+    Variable(&'a str),
+}
+
 /// The variables of a value; nothing when it has none.
 pub(crate) fn of(value: &str) -> Option<Variables> {
+    let pieces = pieces(value);
     let mut found = Variables::default();
+    for piece in &pieces {
+        match piece {
+            TextPiece::Text(text) => found.expand.push_str(text),
+            TextPiece::Variable(inner) => found.take(inner),
+        }
+    }
+    found.is_whole = matches!(pieces.as_slice(), [TextPiece::Variable(_)]);
+    let mut pieces = pieces.iter();
+    let has_one = pieces.any(|piece| matches!(piece, TextPiece::Variable(_)));
+    has_one.then_some(found)
+}
+
+/// A value in its pieces.
+pub(crate) fn pieces(value: &str) -> Vec<TextPiece<'_>> {
+    let mut pieces = Vec::new();
     let mut rest = value;
-    let mut count = 0;
     // OpenCode writes `{env:NAME}`.
     while let Some((before, after)) = next(rest) {
         let Some(end) = end(after) else { break };
-        let (name, after) = after.split_at(end);
-        found.expand.push_str(before);
-        found.take(name);
-        count += 1;
+        let (inner, after) = after.split_at(end);
+        if !before.is_empty() {
+            pieces.push(TextPiece::Text(before));
+        }
+        pieces.push(TextPiece::Variable(inner));
         rest = after.get(1..).unwrap_or_default();
-        found.is_whole = count == 1 && before.is_empty() && rest.is_empty();
     }
-    found.expand.push_str(rest);
-    (count > 0).then_some(found)
+    if !rest.is_empty() {
+        pieces.push(TextPiece::Text(rest));
+    }
+    pieces
+}
+
+/// The name of a variable, and its default.
+pub(crate) fn name_and_default(inner: &str) -> (&str, Option<&str>) {
+    match inner.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inner, None),
+    }
+}
+
+/// A value with something in place of its variables, so that what stands around them can be judged:
+/// a default as it is, [`REFERENCE`] for a variable that `is_elsewhere` and for one that is none of
+/// the environment, and a letter for any other.
+pub(crate) fn stand_in(value: &str, is_elsewhere: &dyn Fn(&str) -> bool) -> String {
+    let mut out = String::new();
+    for piece in pieces(value) {
+        match piece {
+            TextPiece::Text(text) => out.push_str(text),
+            TextPiece::Variable(inner) => {
+                let (name, default) = name_and_default(inner);
+                let of_environment = name.strip_prefix("env:").unwrap_or(name);
+                match default.filter(|default| !default.is_empty()) {
+                    Some(default) => out.push_str(&stand_in(default, is_elsewhere)),
+                    None if is_elsewhere(name) || !is_of_environment(of_environment) => {
+                        out.push(REFERENCE);
+                    }
+                    None => out.push('x'),
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Whether a variable is one of the environment.
+fn is_of_environment(variable: &str) -> bool {
+    is_name(variable) && !is_own(variable) && !OTHERS.contains(&variable)
 }
 
 /// What is before the next variable, and what comes behind its brace.
@@ -85,10 +149,7 @@ fn end(text: &str) -> Option<usize> {
 
 impl Variables {
     fn take(&mut self, name: &str) {
-        let (variable, default) = match name.split_once(":-") {
-            Some((variable, default)) => (variable, Some(default)),
-            None => (name, None),
-        };
+        let (variable, default) = name_and_default(name);
         let variable = variable.strip_prefix("env:").unwrap_or(variable);
         if !OTHERS.contains(&variable) && (is_own(variable) || is_name(variable)) {
             self.known.push(format!("${{{name}}}"));
@@ -165,5 +226,21 @@ mod tests {
         assert_eq!(of("$A {x} ${open"), None);
         let unknown = of("${file}:${config:a.b}").unwrap().unknown;
         assert_eq!(unknown, ["${file}", "${config:a.b}"]);
+    }
+
+    #[test]
+    fn what_stands_around_variables_can_be_judged() {
+        let is_elsewhere = |name: &str| name == "OWN";
+        for (value, judged) in [
+            ("a", "a"),
+            ("a${X}b{env:Y}", "axbx"),
+            ("${X:-a${Y:-b}}", "ab"),
+            ("k=${X:-}", "k=x"),
+            ("${OWN}:${env:OWN}", "*:x"),
+            ("${workspaceFolder}/${file}/${input:a}", "*/*/*"),
+        ] {
+            let judged = judged.replace('*', &REFERENCE.to_string());
+            assert_eq!(stand_in(value, &is_elsewhere), judged, "{value}");
+        }
     }
 }

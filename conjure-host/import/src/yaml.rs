@@ -73,7 +73,7 @@ fn name_of(value: &Value, at: usize) -> String {
     name.map_or_else(|| format!("server-{}", at + 1), json::tidy)
 }
 
-/// An extension of goose. Variables of `env_keys` are in its keyring; here they are secrets.
+/// An extension of goose.
 fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
     // An older form has the settings below `config`.
     let inner = extension.get("config").filter(|inner| inner.is_object());
@@ -88,8 +88,11 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
         "stdio" => match text("cmd") {
             Some(command) => {
                 server.command = Some(import.program(&name, command));
+                let mut own = json::own_env([settings.get("envs")]);
+                env_keys(settings).for_each(|key| own.add(key, ""));
                 let args = settings.get("args").and_then(Value::as_array);
-                json::arguments(args.into_iter().flatten(), &mut server, import);
+                json::arguments(args.into_iter().flatten(), &own, &mut server, import);
+                goose_env(settings, &mut server, import);
             }
             None => return import.note(&name, "it has no `cmd`, and is left out"),
         },
@@ -98,7 +101,10 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
                 json::old_transport(&name, import);
             }
             match text("uri") {
-                Some(uri) => server.url = Some(import.address(&name, uri)),
+                Some(uri) => {
+                    goose_env(settings, &mut server, import);
+                    server.url = Some(import.remote_address(&server, uri));
+                }
                 None => return import.note(&name, "it has no `uri`, and is left out"),
             }
         }
@@ -107,16 +113,7 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
             return import.note(&name, &text);
         }
     }
-    json::pairs(settings.get("envs"), "env", &mut server, import);
     json::pairs(settings.get("headers"), "header", &mut server, import);
-    let keys = settings.get("env_keys").and_then(Value::as_array);
-    for key in keys.into_iter().flatten().filter_map(Value::as_str) {
-        let is_there = server.env.iter().any(|(known, _)| known == key);
-        if !is_there && server.command.is_some() {
-            let secret = import.secret(&name, &format!("env {key}"), key, String::new(), None);
-            server.env.push((key.to_owned(), secret));
-        }
-    }
     let enabled = extension.get("enabled").or_else(|| settings.get("enabled"));
     if enabled == Some(&Value::Bool(false)) {
         server.settings.push(("enabled", false.into()));
@@ -134,6 +131,34 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
         import.note(&name, text);
     }
     import.servers.push(server);
+}
+
+/// The variables of an extension. Those of `env_keys` are in goose's keyring; here they are secrets,
+/// over HTTP only where the address or a header names them.
+fn goose_env(settings: &Value, server: &mut ImportedServer, import: &mut ImportResult) {
+    json::pairs(settings.get("envs"), "env", server, import);
+    for key in env_keys(settings) {
+        let is_there = server.env.iter().any(|(known, _)| known == key);
+        if !is_there && (server.command.is_some() || is_named(settings, key)) {
+            let what = format!("env {key}");
+            let secret = import.secret(&server.name, &what, key, String::new(), None);
+            server.env.push((key.to_owned(), secret));
+        }
+    }
+}
+
+fn env_keys(settings: &Value) -> impl Iterator<Item = &str> {
+    let keys = settings.get("env_keys").and_then(Value::as_array);
+    keys.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether the address or a header of an extension names a variable.
+fn is_named(settings: &Value, variable: &str) -> bool {
+    let headers = settings.get("headers").and_then(Value::as_object);
+    let headers = headers.into_iter().flatten().map(|(_, value)| value);
+    let mut texts = headers.chain(settings.get("uri")).filter_map(Value::as_str);
+    let (braced, bare) = (format!("${{{variable}}}"), format!("${variable}"));
+    texts.any(|text| text.contains(&braced) || text.contains(&bare))
 }
 
 /// A server of Continue.

@@ -249,3 +249,64 @@ codex mcp add far --url https://x.example/mcp --bearer-token-env-var FAR_TOKEN
       export CONJURE_SECRET_MCP_FAR_TOKEN="$FAR_TOKEN"  # the token of `far`
     "#);
 }
+
+#[test]
+fn a_variable_of_its_own_env_is_for_the_program_and_cline_counts_seconds() {
+    assert_snapshot!(import(r#"{ "mcpServers": {
+        "remote": { "command": "npx",
+                    "args": ["mcp-remote", "https://z/mcp", "--header", "Authorization:${AUTH_HEADER}"],
+                    "env": { "AUTH_HEADER": "Bearer tok_9876543210abcdef" },
+                    "timeout": 60, "autoApprove": [] },
+        "dsn": { "command": "pg", "args": ["postgresql://user:hunter2@localhost/db"],
+                 "env": { "DATABASE_URL": "postgresql://user:hunter2@localhost/db" } }
+    } }"#), @r#"
+    exit code 0
+    --- stdout
+    [[backend]]
+    kind = "mcp"
+
+    [backend.config.servers.remote]
+    command = "npx"
+    args = ["mcp-remote", "https://z/mcp", "--header", "Authorization:${AUTH_HEADER}"]
+    env = { AUTH_HEADER = { secret = "MCP_REMOTE_AUTH_HEADER", prefix = "Bearer " } }
+    request_timeout_ms = 60000
+
+    [backend.config.servers.dsn]
+    command = "pg"
+    args = [{ secret = "MCP_DSN_URL" }]
+    env = { DATABASE_URL = { secret = "MCP_DSN_DATABASE_URL" } }
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_REMOTE_AUTH_HEADER=…  # env AUTH_HEADER of `remote`
+      export CONJURE_SECRET_MCP_DSN_URL=…  # the whole address, which has a secret in it, of `dsn`
+      export CONJURE_SECRET_MCP_DSN_DATABASE_URL=…  # env DATABASE_URL of `dsn`
+    note `remote`: its `timeout` is taken for 60 seconds without an answer, as Cline counts it
+    note `remote`: `autoApprove` is not taken over: `policy.allow` says what runs without asking
+    "#);
+}
+
+#[test]
+fn no_password_of_another_program_gets_into_a_session_file() {
+    let workspace = workspace(&[]);
+    let servers = r#"{ "mcpServers": {
+        "s": { "command": "x",
+               "args": ["postgresql://user:hunter2@localhost/db",
+                        "--connection-string", "Server=h;Password=hunter2"],
+               "env": { "DATABASE_URL": "postgresql://user:hunter2@localhost/db",
+                        "MONGODB_URI": "mongodb+srv://u:hunter2@c/db",
+                        "REDIS_URL": "redis://:hunter2@h:1",
+                        "PROXY": "http://u:hunter2@h:1",
+                        "DB_PASS": "hunter2",
+                        "CONN": "Server=h;Password=hunter2;",
+                        "OPENAPI_MCP_HEADERS": "{\"Authorization\": \"Bearer hunter2\"}" } },
+        "r": { "url": "https://h/mcp?code=hunter2" } } }"#;
+    workspace.write("mcp.json", servers).unwrap();
+    let output = conjure(&workspace, "mcp import mcp.json --write session.toml").run();
+    let told = output.unwrap().snapshot();
+    assert!(told.contains("session.toml has s, r"), "{told}");
+    assert!(!told.contains("hunter2"), "{told}");
+    let file = workspace.read("session.toml").unwrap();
+    assert!(!file.contains("hunter2"), "{file}");
+    assert_eq!(file.matches("secret = ").count(), 10, "{file}");
+}

@@ -1,0 +1,113 @@
+//! The arguments of a server's program: which of them are secrets, and what they are called after.
+
+use super::own_env::ServerEnv;
+use super::secret::{self, ValueKind};
+use super::secret_value::{is_connection, is_in_location_of};
+use super::server::{ConfigText, ImportResult};
+
+/// An argument that names itself: `--option=value`, `NAME=value` or `Header: value`.
+struct NamedArgument<'a> {
+    name: &'a str,
+    value: &'a str,
+    /// What stands before the value.
+    beginning: String,
+}
+
+impl ImportResult {
+    /// The arguments of a program. It expands the variables of `own` by itself.
+    pub(crate) fn arguments<'a>(
+        &mut self,
+        server: &str,
+        own: &ServerEnv,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<ConfigText> {
+        let mut texts = Vec::new();
+        let mut before = None;
+        for arg in args {
+            texts.push(self.argument(server, own, before, arg));
+            before = Some(arg);
+        }
+        texts
+    }
+
+    /// An argument of a program; `before` is the one before it.
+    pub(crate) fn argument(
+        &mut self,
+        server: &str,
+        own: &ServerEnv,
+        before: Option<&str>,
+        value: &str,
+    ) -> ConfigText {
+        let is_option = |word: &&str| word.starts_with('-') && !word.contains(['=', ':']);
+        let option = before.filter(is_option).filter(|_| !value.starts_with('-'));
+        if own.is_left_to_program(option, value) {
+            self.tell_others(server, &own.others(value));
+            return ConfigText::Plain(value.to_owned());
+        }
+        if value.contains("://") && (value.contains("${") || is_in_location_of(value)) {
+            return self.address(server, value);
+        }
+        if let Some(named) = named(value) {
+            return self.named(server, &named, value);
+        }
+        match option {
+            Some(option) => self.text(server, &format!("the value of `{option}`"), option, value),
+            None => self.text(server, "an argument", "ARG", value),
+        }
+    }
+
+    fn named(&mut self, server: &str, named: &NamedArgument<'_>, whole: &str) -> ConfigText {
+        let NamedArgument {
+            name,
+            value,
+            beginning,
+        } = named;
+        let what = format!("the value of `{name}`");
+        match secret::find(name, value) {
+            ValueKind::Plain => ConfigText::Plain(whole.to_owned()),
+            ValueKind::Expand(text) => ConfigText::Expand(format!("{beginning}{text}")),
+            ValueKind::Unknown(found) => {
+                self.unknown(server, &what, &found);
+                ConfigText::Plain(whole.to_owned())
+            }
+            ValueKind::Secret { prefix, from, .. } => {
+                self.secret(server, &what, name, format!("{beginning}{prefix}"), from)
+            }
+        }
+    }
+
+    /// Tells of variables that nobody expands, for they stand beside some that the program expands.
+    fn tell_others(&mut self, server: &str, others: &[String]) {
+        if others.is_empty() {
+            return;
+        }
+        let text = format!(
+            "an argument has {} beside variables of its `env`, which the program expands itself; \
+             it is written down as it is, so put a value in its place",
+            others.join(", "),
+        );
+        self.note(server, &text);
+    }
+}
+
+fn named(text: &str) -> Option<NamedArgument<'_>> {
+    if is_connection(text) {
+        return None;
+    }
+    [('=', ""), (':', " ")].iter().find_map(|(sign, space)| {
+        let (name, value) = text.split_once(*sign)?;
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let is_name = !name.is_empty() && name.chars().all(is_part);
+        let is_value = match sign {
+            // `package==1.0` has a version.
+            '=' => !value.starts_with('='),
+            // `jdbc:` and `https:` are parts of what follows.
+            _ => !value.contains("://"),
+        };
+        (is_name && is_value && !value.starts_with("//")).then(|| NamedArgument {
+            name,
+            value: value.trim_start(),
+            beginning: format!("{name}{sign}{space}"),
+        })
+    })
+}
