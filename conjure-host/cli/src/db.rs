@@ -1,10 +1,10 @@
 //! `conjure db`: the database itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use conjure_config::AuthRef;
-use conjure_store::Store;
+use conjure_store::{Check, Store, StoreError, UnreadRows};
 use serde_json::json;
 
 use super::args::Global;
@@ -95,11 +95,7 @@ enum Application {
 pub(crate) async fn run(global: &Global, args: DbArgs) -> Result<Exit, CliError> {
     match args.verb {
         DbVerb::Check => check(global).await,
-        DbVerb::Backup { to } => {
-            global.store().await?.backup(&to).await?;
-            told(global, "backup", &to);
-            Ok(Exit::Fine)
-        }
+        DbVerb::Backup { to } => backup(global, &to).await,
         DbVerb::Export { to } => {
             global.store().await?.export(&to).await?;
             told(global, "export", &to);
@@ -134,8 +130,57 @@ async fn import(global: &Global, args: ImportDatabaseArgs) -> Result<Exit, CliEr
     Ok(Exit::Fine)
 }
 
+/// Copies the database; of a damaged one what can be read, and says what cannot be.
+async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
+    let data_dir = global.data_dir();
+    let unread = match conjure_store::open(&data_dir).await {
+        Ok(store) => store.backup(to).await?,
+        Err(StoreError::Corrupt { .. }) => {
+            let location = conjure_store::location(&data_dir)?;
+            Store::salvage(&location, to).await?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if unread.is_empty() {
+        told(global, "backup", to);
+        return Ok(Exit::Fine);
+    }
+    if global.json {
+        let unread: Vec<_> = unread
+            .iter()
+            .map(|UnreadRows { table, rows }| json!({ "table": table, "rows": rows }))
+            .collect();
+        output::json(&json!({ "backup": to, "unread": unread }));
+    } else {
+        for UnreadRows { table, rows } in &unread {
+            line(match rows {
+                Some(rows) => format!("{table}: up to {rows} rows could not be read"),
+                None => format!("{table}: its last rows could not be read"),
+            });
+        }
+        aside(format_args!(
+            "The database is damaged. What can be read of it is in {}; `conjure db check` with that in \
+             its place says what is missing.",
+            to.display()
+        ));
+    }
+    Ok(Exit::No)
+}
+
+/// Checks the database. One that is too damaged to be opened is one that is checked, too.
+async fn checked(global: &Global) -> Result<Check, StoreError> {
+    match conjure_store::open(&global.data_dir()).await {
+        Ok(store) => store.check().await,
+        Err(StoreError::Corrupt { reason, .. }) => Ok(Check {
+            problems: vec![format!("the database cannot be opened: {reason}")],
+            ..Check::default()
+        }),
+        Err(error) => Err(error),
+    }
+}
+
 async fn check(global: &Global) -> Result<Exit, CliError> {
-    let check = global.store().await?.check().await?;
+    let check = checked(global).await?;
     if global.json {
         output::json(&json!({
             "sound": check.is_sound(),
@@ -197,7 +242,7 @@ async fn roll_back(global: &Global, yes: bool) -> Result<Exit, CliError> {
     Ok(Exit::Fine)
 }
 
-fn told(global: &Global, what: &str, file: &std::path::Path) {
+fn told(global: &Global, what: &str, file: &Path) {
     if global.json {
         output::json(&json!({ what: file }));
     } else {

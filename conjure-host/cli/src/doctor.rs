@@ -1,16 +1,25 @@
 //! `conjure doctor`: what works on this machine, what does not, and what to do about it.
+//!
+//! A database or a directory of data that cannot be used is a finding as others are: what is left is
+//! looked at without it.
 
-use crate::diagnosis::{Health, HealthFinding, examine};
+use conjure_providers::auths::{Auths, KeySources};
+use conjure_runtime::{Host, HostError};
+use conjure_store::{Location, Options, Store, StoreError};
 use serde_json::json;
+
+use crate::diagnosis::{DAMAGED, Health, HealthFinding, examine};
 
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, line};
+use super::person::Terminal;
 use super::plugin_args::PluginArgs;
-use super::sessions::SavedSessions;
 use super::signals::Signals;
 
+/// The area of findings about the database.
+const DATABASE: &str = "database";
 /// Looks at the database, keys, sessions, plugins, container engines and MCP servers.
 #[derive(clap::Args)]
 pub(crate) struct DoctorArgs {
@@ -20,14 +29,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let looking = async {
-        let sessions = SavedSessions::with_plugins(global, &args.plugins).await?;
-        let manager = sessions.manager();
-        let auths = global.auths();
-        let findings = examine(manager.host(), manager.store(), &auths).await;
-        sessions.close().await;
-        Ok(findings)
-    };
+    let looking = Box::pin(look(global, &args.plugins));
     let findings: Vec<HealthFinding> = signals.unless(looking).await?;
     let is_well = findings.iter().all(|finding| finding.state < Health::Ill);
     if global.json {
@@ -36,6 +38,115 @@ pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliEr
         print(&findings);
     }
     Ok(if is_well { Exit::Fine } else { Exit::No })
+}
+
+/// Looks at everything that can be looked at.
+async fn look(global: &Global, plugins: &PluginArgs) -> Result<Vec<HealthFinding>, CliError> {
+    let mut findings = Vec::new();
+    let opened = conjure_store::open(&global.data_dir()).await;
+    let is_there = opened.is_ok();
+    let store = match opened {
+        Ok(store) => store,
+        Err(error) => {
+            findings.push(unopened(&error));
+            Store::open(&Location::Memory, &Options::default()).await?
+        }
+    };
+    let keys = KeySources::from_env(global.data_dir());
+    let auths = Auths::over(store.clone(), keys);
+    let examined = match made_ready(global, plugins, &store, &auths).await {
+        Ok(host) => examine(&host, &store, &auths).await,
+        Err(error) => {
+            findings.push(not_ready(global, &error));
+            without_data_dir(global, plugins, &store, &auths).await
+        }
+    };
+    // The database that stands in for one that cannot be opened is sound, which helps nobody.
+    let examined = examined
+        .into_iter()
+        .filter(|finding| is_there || finding.area != DATABASE);
+    findings.extend(examined);
+    findings.sort_by_key(|finding| finding.area != DATABASE);
+    store.close().await;
+    Ok(findings)
+}
+
+async fn made_ready(
+    global: &Global,
+    plugins: &PluginArgs,
+    store: &Store,
+    auths: &Auths,
+) -> Result<Host, HostError> {
+    let builder = plugins.host(global).auths(auths.clone());
+    builder.log(store.clone()).asker(Terminal).build().await
+}
+
+/// Looks with an empty directory of data instead of one that cannot be used; finds nothing where not
+/// even that can be made.
+async fn without_data_dir(
+    global: &Global,
+    plugins: &PluginArgs,
+    store: &Store,
+    auths: &Auths,
+) -> Vec<HealthFinding> {
+    let Ok(dir) = tempfile::tempdir() else {
+        return Vec::new();
+    };
+    let builder = plugins.host(global).auths(auths.clone());
+    let builder = builder.log(store.clone()).asker(Terminal);
+    match builder.data_dir(dir.path()).build().await {
+        Ok(host) => examine(&host, store, auths).await,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The database cannot be opened.
+fn unopened(error: &StoreError) -> HealthFinding {
+    let remedy = match error {
+        StoreError::Corrupt { .. } => Some(DAMAGED),
+        StoreError::Full { .. } => Some("make room on the disk of the database"),
+        StoreError::ReadOnly { .. } => {
+            Some("let this user write the database's file and its directory")
+        }
+        StoreError::Io { .. } => Some(
+            "see that the data directory can be made and belongs to this user, or name another with \
+             `--data-dir`",
+        ),
+        StoreError::Newer { .. } => {
+            Some("use the newer program, or `conjure db rollback` with it first")
+        }
+        // It says itself what to do.
+        _ => None,
+    };
+    ill(DATABASE, "check", error.to_string(), remedy)
+}
+
+/// No host can be made with the directory of data.
+fn not_ready(global: &Global, error: &HostError) -> HealthFinding {
+    let remedy = match error {
+        HostError::Store(_) => Some(
+            "see that the data directory can be written and belongs to this user, or name another with \
+             `--data-dir`",
+        ),
+        _ => None,
+    };
+    let dir = global.data_dir().display().to_string();
+    ill("plugin", &dir, error.to_string(), remedy)
+}
+
+fn ill(
+    area: &'static str,
+    subject: &str,
+    found: String,
+    remedy: Option<&'static str>,
+) -> HealthFinding {
+    HealthFinding {
+        area,
+        subject: subject.to_owned(),
+        state: Health::Ill,
+        found,
+        remedy: remedy.map(str::to_owned),
+    }
 }
 
 fn print(findings: &[HealthFinding]) {

@@ -105,7 +105,7 @@ pub(crate) async fn import(global: &Global, args: &ImportThreadArgs) -> Result<E
         Some(text) => id(text)?,
         None => ThreadId::fresh(),
     };
-    store.import_thread(&args.file, &thread).await?;
+    store.import_whole_thread(&args.file, &thread).await?;
     if global.json {
         output::json(&json!({ "thread": thread }));
     } else {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::ExposeSecret as _;
 
 use crate::database::Database;
+use crate::salvage::{UnreadRows, salvage};
 use crate::sql::DatabaseKind;
 use crate::transfer::{SecretHandling, write_all};
 use crate::{Location, Store, StoreError, files};
@@ -14,13 +15,20 @@ const COPYING: &str = "back the database up";
 impl Store {
     /// Writes the whole database, sealed secrets included, to a new file: an SQLite file of its
     /// own, or of a PostgreSQL database JSON lines; as it is at one moment, while others go on
-    /// writing.
+    /// writing. Of a damaged SQLite file what can be read, then not at one moment. Which rows could
+    /// not be read.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
-    /// database says. No file is left behind then.
-    pub async fn backup(&self, path: &Path) -> Result<(), StoreError> {
-        copy(self.db(), path).await
+    /// [`StoreError::Io`] when the file is there already or cannot be written,
+    /// [`StoreError::NothingReadable`], and what the database says. No file is left behind then.
+    pub async fn backup(&self, path: &Path) -> Result<Vec<UnreadRows>, StoreError> {
+        let copied = copy(self.db(), path).await;
+        match (copied, self.db().file()) {
+            (Err(StoreError::Corrupt { .. } | StoreError::Disk { .. }), Some(from)) => {
+                salvage(from, path).await
+            }
+            (copied, _) => copied.map(|()| Vec::new()),
+        }
     }
 }
 
@@ -106,6 +114,7 @@ async fn copy(db: &Database, path: &Path) -> Result<(), StoreError> {
     copied
 }
 
-async fn sync(path: &Path) -> std::io::Result<()> {
+/// Has a file on the disk.
+pub(crate) async fn sync(path: &Path) -> std::io::Result<()> {
     tokio::fs::File::open(path).await?.sync_all().await
 }

@@ -1,6 +1,7 @@
 //! Whether a database is what it should be.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use conjure_core::chat::Event;
 use conjure_core::log::EntryBody;
@@ -41,6 +42,27 @@ impl Check {
         self.problems.is_empty()
     }
 
+    /// The result of a step. A part of the database that is too damaged for the step is what the check
+    /// found, and the next step goes on; other failures end the check.
+    fn done<T>(
+        &mut self,
+        step: impl Display,
+        done: Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match done {
+            Ok(done) => Ok(Some(done)),
+            Err(
+                error @ (StoreError::Corrupt { .. }
+                | StoreError::Disk { .. }
+                | StoreError::Database { .. }),
+            ) => {
+                self.wrong(format!("{step}: {}", error.reason()));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn wrong(&mut self, what: String) {
         if self.problems.len() < TOLD {
             self.problems.push(what);
@@ -55,7 +77,8 @@ impl Store {
     /// every blob's hash. Changes nothing.
     ///
     /// # Errors
-    /// What the database says when it cannot even be read; what is found wrong is in the result.
+    /// What the database says when it cannot be asked, such as when another program holds it; what is
+    /// found wrong, also what is too damaged to be read, is in the result.
     pub async fn check(&self) -> Result<Check, StoreError> {
         let mut check = Check::default();
         let tx = self.db().snapshot(CHECKING).await?;
@@ -71,13 +94,11 @@ impl Store {
         if self.db().backend() == DatabaseKind::Postgres {
             return Ok(());
         }
-        for row in self.rows(tx, "PRAGMA quick_check").await? {
-            let said: String = column(&row, "quick_check")?;
-            if said != "ok" {
-                check.wrong(said);
-            }
-        }
-        for row in self.rows(tx, "PRAGMA foreign_key_check").await? {
+        let looked = pages(tx, check).await;
+        check.done("the pages cannot all be checked", looked)?;
+        let rows = self.rows(tx, "PRAGMA foreign_key_check").await;
+        let rows = check.done("the references between tables cannot be checked", rows)?;
+        for row in rows.into_iter().flatten() {
             let (table, to): (String, String) = (column(&row, "table")?, column(&row, "parent")?);
             check.wrong(format!("a row of `{table}` refers to nothing in `{to}`"));
         }
@@ -86,26 +107,20 @@ impl Store {
 
     async fn numbers(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         let sql = "SELECT id FROM threads WHERE removed = FALSE ORDER BY id";
-        for row in self.rows(tx, sql).await? {
+        let rows = self.rows(tx, sql).await;
+        let rows = check.done("the list of threads cannot be read", rows)?;
+        for row in rows.into_iter().flatten() {
             let thread = ThreadId::stored(column(&row, "id")?);
             check.threads += 1;
-            let shown = VisibleEntries::read(tx, &thread).await?;
-            let sql = "SELECT COUNT(*) AS n FROM entries \
-                       WHERE thread_id = $1 AND seq > $2 AND seq <= $3";
-            let counts = shown.rows(tx, sql).await?;
-            for (stretch, count) in shown.stretches.iter().rev().zip(&counts) {
-                let (there, all) = (number(count, "n")?, stretch.upto - stretch.above);
-                if there != all {
-                    check.wrong(format!(
-                        "thread {thread} shows {there} of the {all} entries behind {} in {}",
-                        stretch.above, stretch.thread
-                    ));
-                }
-            }
+            let counted = count(tx, &thread, check).await;
+            let step = format!("the entries of thread {thread} cannot be counted");
+            check.done(step, counted)?;
         }
         let sql = "SELECT t.id AS id FROM threads t JOIN entries e ON e.thread_id = t.id \
                    WHERE e.seq > t.last_seq OR e.seq <= t.fork_from_seq GROUP BY t.id ORDER BY t.id";
-        for row in self.rows(tx, sql).await? {
+        let rows = self.rows(tx, sql).await;
+        let rows = check.done("the numbers of entries cannot be checked", rows)?;
+        for row in rows.into_iter().flatten() {
             let thread: String = column(&row, "id")?;
             check.wrong(format!(
                 "thread {thread} has entries outside of its numbers"
@@ -118,7 +133,9 @@ impl Store {
              ORDER BY thread_id, epoch, first_seq",
             all_events(tx.backend())
         );
-        for row in self.rows(tx, &sql).await? {
+        let rows = self.rows(tx, &sql).await;
+        let rows = check.done("the numbers of events cannot be checked", rows)?;
+        for row in rows.into_iter().flatten() {
             let thread: String = column(&row, "thread_id")?;
             let (epoch, first) = (number(&row, "epoch")?, number(&row, "first_seq")?);
             check.wrong(format!(
@@ -129,67 +146,54 @@ impl Store {
     }
 
     async fn bodies(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
-        let all_events = all_events(tx.backend());
-        let mut tx = tx.lock().await;
-        let sql = "SELECT thread_id, seq, body FROM entries";
-        let rows = tx.connection().stream(sql, Vec::new());
-        let mut rows = rows.map_err(StoreError::of(CHECKING))?;
-        while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
-            check.entries += 1;
-            let (thread, seq): (String, i64) = (column(&row, "thread_id")?, column(&row, "seq")?);
-            let whose = || format!("entry {seq} of thread {thread}");
-            if let Err(error) = body::read::<EntryBody>(column(&row, "body")?, whose) {
-                check.wrong(error.to_string());
-            }
+        let read = entries(tx, check).await;
+        let read = check.done("the entries cannot all be read", read)?;
+        if read.is_none() {
+            self.unreadable_threads(tx, check).await?;
         }
-        drop(rows);
-        let sql = format!("SELECT thread_id, epoch, first_seq, last_seq, body FROM {all_events}");
-        let rows = tx.connection().stream(&sql, Vec::new());
-        let mut rows = rows.map_err(StoreError::of(CHECKING))?;
-        while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
-            let thread: String = column(&row, "thread_id")?;
-            let first: i64 = column(&row, "first_seq")?;
-            let (epoch, last): (i64, i64) = (column(&row, "epoch")?, column(&row, "last_seq")?);
-            let whose = || format!("events {epoch}.{first} to {last} of thread {thread}");
-            match body::read::<Vec<Event>>(column(&row, "body")?, whose) {
-                Ok(events) => {
-                    check.events += events.len() as u64;
-                    if i64::try_from(events.len()).ok() != Some(last + 1 - first) {
-                        check.wrong(format!("{} are {} events", whose(), events.len()));
-                    }
-                }
-                Err(error) => check.wrong(error.to_string()),
-            }
+        let read = events(tx, check).await;
+        check.done("the events cannot all be read", read)?;
+        Ok(())
+    }
+
+    /// Tells in which threads entries cannot be read, where the table cannot be read in one go.
+    async fn unreadable_threads(
+        &self,
+        tx: &SqlTransaction,
+        check: &mut Check,
+    ) -> Result<(), StoreError> {
+        let rows = self.rows(tx, "SELECT id FROM threads ORDER BY id").await;
+        let rows = check.done("the list of threads cannot be read", rows)?;
+        for row in rows.into_iter().flatten() {
+            let thread: String = column(&row, "id")?;
+            let mut last = 0;
+            let read = read_entries(tx, &thread, &mut last).await;
+            let step = format!("thread {thread} cannot be read behind its entry {last}");
+            check.done(step, read)?;
         }
         Ok(())
     }
 
     async fn hashes(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
-        let mut blobs = HashMap::new();
-        for row in self
+        let rows = self
             .rows(tx, "SELECT sha256, size, upload FROM blobs")
-            .await?
-        {
+            .await;
+        let rows = check.done("the list of blobs cannot be read", rows)?;
+        let mut blobs = HashMap::new();
+        for row in rows.into_iter().flatten() {
             let (sha256, upload): (String, String) =
                 (column(&row, "sha256")?, column(&row, "upload")?);
             blobs.insert(upload, (sha256, number(&row, "size")?));
         }
         for (upload, (sha256, size)) in blobs {
             check.blobs += 1;
-            let (mut hash, mut bytes) = (Sha256::new(), 0);
-            let mut tx = tx.lock().await;
-            let sql = "SELECT bytes FROM blob_pieces WHERE upload = $1 ORDER BY number";
-            let rows = tx.connection().stream(sql, vec![upload.into()]);
-            let mut rows = rows.map_err(StoreError::of(CHECKING))?;
-            while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
-                let piece: Vec<u8> = column(&row, "bytes")?;
-                bytes += piece.len() as u64;
-                hash.update(&piece);
-            }
-            if bytes != size || hex(&hash.finalize()) != sha256 {
-                check.wrong(format!(
+            let hashed = hash_pieces(tx, upload).await;
+            let step = format!("blob {sha256} cannot be read");
+            match check.done(step, hashed)? {
+                Some((hash, bytes)) if bytes != size || hash != sha256 => check.wrong(format!(
                     "blob {sha256} does not hold the bytes of that hash"
-                ));
+                )),
+                _ => {}
             }
         }
         Ok(())
@@ -199,4 +203,109 @@ impl Store {
         let rows = tx.all(sql, Vec::new()).await;
         rows.map_err(StoreError::of(CHECKING))
     }
+}
+
+/// SQLite's own look at the pages, its lists and its indexes.
+async fn pages(tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
+    let mut tx = tx.lock().await;
+    let rows = tx.connection().stream("PRAGMA quick_check", Vec::new());
+    let mut rows = rows.map_err(StoreError::of(CHECKING))?;
+    while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
+        let said: String = column(&row, "quick_check")?;
+        if said != "ok" {
+            check.wrong(said);
+        }
+    }
+    Ok(())
+}
+
+/// Counts the entries that a thread shows.
+async fn count(
+    tx: &SqlTransaction,
+    thread: &ThreadId,
+    check: &mut Check,
+) -> Result<(), StoreError> {
+    let shown = VisibleEntries::read(tx, thread).await?;
+    let sql = "SELECT COUNT(*) AS n FROM entries \
+               WHERE thread_id = $1 AND seq > $2 AND seq <= $3";
+    let counts = shown.rows(tx, sql).await?;
+    for (stretch, count) in shown.stretches.iter().rev().zip(&counts) {
+        let (there, all) = (number(count, "n")?, stretch.upto - stretch.above);
+        if there != all {
+            check.wrong(format!(
+                "thread {thread} shows {there} of the {all} entries behind {} in {}",
+                stretch.above, stretch.thread
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the bodies of all entries.
+async fn entries(tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
+    let mut tx = tx.lock().await;
+    let sql = "SELECT thread_id, seq, body FROM entries";
+    let rows = tx.connection().stream(sql, Vec::new());
+    let mut rows = rows.map_err(StoreError::of(CHECKING))?;
+    while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
+        check.entries += 1;
+        let (thread, seq): (String, i64) = (column(&row, "thread_id")?, column(&row, "seq")?);
+        let whose = || format!("entry {seq} of thread {thread}");
+        if let Err(error) = body::read::<EntryBody>(column(&row, "body")?, whose) {
+            check.wrong(error.reason());
+        }
+    }
+    Ok(())
+}
+
+/// Reads the entries of a thread; `last` is the last of them that could be read.
+async fn read_entries(tx: &SqlTransaction, thread: &str, last: &mut i64) -> Result<(), StoreError> {
+    let mut tx = tx.lock().await;
+    let sql = "SELECT seq, body FROM entries WHERE thread_id = $1 ORDER BY seq";
+    let rows = tx.connection().stream(sql, vec![thread.into()]);
+    let mut rows = rows.map_err(StoreError::of(CHECKING))?;
+    while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
+        *last = column(&row, "seq")?;
+    }
+    Ok(())
+}
+
+/// Reads the bodies of all events.
+async fn events(tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
+    let all_events = all_events(tx.backend());
+    let mut tx = tx.lock().await;
+    let sql = format!("SELECT thread_id, epoch, first_seq, last_seq, body FROM {all_events}");
+    let rows = tx.connection().stream(&sql, Vec::new());
+    let mut rows = rows.map_err(StoreError::of(CHECKING))?;
+    while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
+        let thread: String = column(&row, "thread_id")?;
+        let first: i64 = column(&row, "first_seq")?;
+        let (epoch, last): (i64, i64) = (column(&row, "epoch")?, column(&row, "last_seq")?);
+        let whose = || format!("events {epoch}.{first} to {last} of thread {thread}");
+        match body::read::<Vec<Event>>(column(&row, "body")?, whose) {
+            Ok(events) => {
+                check.events += events.len() as u64;
+                if i64::try_from(events.len()).ok() != Some(last + 1 - first) {
+                    check.wrong(format!("{} are {} events", whose(), events.len()));
+                }
+            }
+            Err(error) => check.wrong(error.reason()),
+        }
+    }
+    Ok(())
+}
+
+/// The hash of a blob's pieces, and how many bytes they are.
+async fn hash_pieces(tx: &SqlTransaction, upload: String) -> Result<(String, u64), StoreError> {
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut tx = tx.lock().await;
+    let sql = "SELECT bytes FROM blob_pieces WHERE upload = $1 ORDER BY number";
+    let rows = tx.connection().stream(sql, vec![upload.into()]);
+    let mut rows = rows.map_err(StoreError::of(CHECKING))?;
+    while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
+        let piece: Vec<u8> = column(&row, "bytes")?;
+        bytes += piece.len() as u64;
+        hash.update(&piece);
+    }
+    Ok((hex(&hash.finalize()), bytes))
 }

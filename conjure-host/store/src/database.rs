@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{
-    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-};
+use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, broadcast};
 
@@ -19,10 +17,9 @@ use crate::signals::SharedWatch;
 use crate::sql::{
     DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
 };
-use crate::{Location, StoreError, ThreadId, files, thread_marks};
+use crate::sqlite_file::{BUSY, FileAccess, sqlite};
+use crate::{Location, StoreError, ThreadId, thread_marks};
 
-/// How long a statement waits for another program's transaction.
-const BUSY: Duration = Duration::from_secs(5);
 /// How long one waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(15);
 /// Connections that read.
@@ -32,14 +29,13 @@ const READERS: u32 = 4;
 const AHEAD: usize = 4;
 /// Connections that nobody used for so long are closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// What is left of the write-ahead log when it has been taken into the file, in bytes at most.
-const WAL_KEPT: &str = "16777216";
 
 /// An open database.
 pub(crate) struct Database {
     backend: DatabaseKind,
     /// The file, where it is one.
     file: Option<PathBuf>,
+    access: FileAccess,
     /// How a PostgreSQL server is reached.
     server: Option<PgConnectOptions>,
     /// Who looks for what other processes write.
@@ -68,17 +64,19 @@ struct Writing {
 impl Database {
     pub(crate) async fn connect(location: &Location) -> Result<Self, StoreError> {
         let mut server = None;
+        let mut access = FileAccess::ReadWrite;
         let (backend, read, write) = match location {
             Location::File(path) => {
-                prepare(path)?;
+                access = FileAccess::prepare(path)?;
+                let options = access.options(path);
                 let readers = whole(SqlitePoolOptions::new())
                     .max_connections(READERS)
                     .idle_timeout(IDLE)
                     .acquire_timeout(ACQUIRE)
                     .test_before_acquire(false)
-                    .connect_lazy_with(sqlite().filename(path).pragma("query_only", "ON"));
+                    .connect_lazy_with(options.clone().pragma("query_only", "ON"));
                 let write = whole(one_connection())
-                    .connect_with(sqlite().filename(path))
+                    .connect_with(options)
                     .await
                     .map_err(connecting)?;
                 (
@@ -128,6 +126,7 @@ impl Database {
         Ok(Self {
             backend,
             file,
+            access,
             server,
             watching: SharedWatch::default(),
             marked: broadcast::Sender::new(thread_marks::BEHIND),
@@ -153,6 +152,11 @@ impl Database {
     /// The file, where it is one.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Whether nothing of it can be written, since its file, directory or disk cannot be.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.access == FileAccess::ReadOnly
     }
 
     /// How a server is reached that tells of what is written.
@@ -313,7 +317,7 @@ impl Database {
             return copied.map(drop).map_err(StoreError::of(what));
         };
         // A connection of its own, so that nobody waits for it.
-        let own = one_connection().connect_with(sqlite().filename(source));
+        let own = one_connection().connect_with(self.access.options(source));
         let own = Pool::Sqlite(own.await.map_err(connecting)?);
         let copied = own.execute(sql, values).await;
         own.close().await;
@@ -474,23 +478,8 @@ pub(crate) fn for_update(backend: DatabaseKind) -> &'static str {
     }
 }
 
-fn sqlite() -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .create_if_missing(true)
-        .auto_vacuum(SqliteAutoVacuum::Incremental)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(BUSY)
-        // What is deleted for good is overwritten.
-        .pragma("secure_delete", "ON")
-        .pragma("journal_size_limit", WAL_KEPT)
-        .statement_cache_capacity(200)
-        .thread_name(|number| format!("store-{number}"))
-        .disable_statement_logging()
-}
-
-fn one_connection() -> SqlitePoolOptions {
+/// One connection, which is kept.
+pub(crate) fn one_connection() -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(1)
         .min_connections(1)
@@ -518,13 +507,4 @@ fn whole(pool: SqlitePoolOptions) -> SqlitePoolOptions {
 
 pub(crate) fn connecting(error: sqlx::Error) -> StoreError {
     StoreError::of("open the database")(SqlError::Connect(error))
-}
-
-/// Makes the directory and the file, both for their owner only. SQLite gives the files beside it
-/// the same mode.
-fn prepare(path: &Path) -> Result<(), StoreError> {
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        files::create_private_dir(dir)?;
-    }
-    files::own(path)
 }

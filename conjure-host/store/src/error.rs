@@ -54,13 +54,32 @@ pub enum StoreError {
     },
     /// The database is damaged.
     #[error(
-        "cannot {what}: the database is damaged ({reason}). Check it, and restore a backup where \
-         the check finds damage"
+        "cannot {what}: the database is damaged ({reason}). `conjure db check` says where, and \
+         `conjure db backup` saves what can be read; then put a backup in its place"
     )]
     Corrupt {
         /// What was tried.
         what: &'static str,
         /// The database's words, or what is wrong with which row.
+        reason: String,
+    },
+    /// Nothing of a damaged database can be saved.
+    #[error(
+        "nothing of `{}` can be read: {reason}. It is no database, or its beginning is damaged. Move \
+         it away, and put a backup in its place", path.display()
+    )]
+    NothingReadable {
+        /// The file.
+        path: PathBuf,
+        /// The database's words.
+        reason: String,
+    },
+    /// The disk fails.
+    #[error("cannot {what}: the database says: {reason}. See that its disk works and has room")]
+    Disk {
+        /// What was tried.
+        what: &'static str,
+        /// The database's words.
         reason: String,
     },
     /// The database does not answer.
@@ -104,6 +123,15 @@ pub enum StoreError {
         line: usize,
         /// Why.
         reason: String,
+    },
+    /// A file that should hold a thread holds no record.
+    #[error(
+        "`{}` holds no record of a thread; name a file that `conjure thread export` wrote",
+        path.display()
+    )]
+    NoRecords {
+        /// The file.
+        path: PathBuf,
     },
     /// Somebody else writes this thread.
     #[error("thread {thread} is open in {owner}; close it there, or fork it")]
@@ -266,6 +294,20 @@ impl StoreError {
         move |error| classify(what, &error)
     }
 
+    /// Why, without what was tried and what to do, where these are told apart.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Full { reason, .. }
+            | Self::ReadOnly { reason, .. }
+            | Self::Locked { reason, .. }
+            | Self::Corrupt { reason, .. }
+            | Self::Disk { reason, .. }
+            | Self::Unreachable { reason, .. }
+            | Self::Database { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -306,6 +348,7 @@ fn classify(what: &'static str, error: &SqlError) -> StoreError {
                 FaultKind::ReadOnly => StoreError::ReadOnly { what, reason },
                 FaultKind::Locked => StoreError::Locked { what, reason },
                 FaultKind::Corrupt => StoreError::Corrupt { what, reason },
+                FaultKind::Disk => StoreError::Disk { what, reason },
                 FaultKind::Unreachable => StoreError::Unreachable { what, reason },
                 FaultKind::Other => StoreError::Database { what, reason },
             }
@@ -324,6 +367,7 @@ enum FaultKind {
     ReadOnly,
     Locked,
     Corrupt,
+    Disk,
     Unreachable,
     Other,
 }
@@ -337,6 +381,7 @@ fn of_sqlite(code: &str) -> FaultKind {
         (8, _) => FaultKind::ReadOnly,
         (5 | 6, _) => FaultKind::Locked,
         (11 | 26, _) => FaultKind::Corrupt,
+        (10, _) => FaultKind::Disk,
         (14, _) => FaultKind::Unreachable,
         _ => FaultKind::Other,
     }

@@ -1,9 +1,16 @@
 //! Files and directories that only their owner may read.
 
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
 use std::path::Path;
 
+use rustix::fs::{Access, access, statvfs};
+
 use crate::StoreError;
+
+const OPENING: &str = "open the database";
+/// What opening a database takes of a disk, in bytes: SQLite makes a file of 32 KiB beside it.
+const ROOM: u64 = 64 * 1024;
 
 /// Makes a directory with its parents. One that is there keeps its mode.
 pub(crate) fn create_private_dir(dir: &Path) -> Result<(), StoreError> {
@@ -26,14 +33,25 @@ pub(crate) fn create_private(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Makes a file where there is none, and takes it from others where they might read it.
+///
+/// [`StoreError::ReadOnly`] where it can be read at most, [`StoreError::Full`] where there is no room
+/// to make it.
 pub(crate) fn own(path: &Path) -> Result<(), StoreError> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly {
-            what: "open the database",
+        ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly {
+            what: OPENING,
+            reason: error.to_string(),
+        },
+        ErrorKind::PermissionDenied if is_readable(path) => StoreError::ReadOnly {
+            what: OPENING,
+            reason: error.to_string(),
+        },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full {
+            what: OPENING,
             reason: error.to_string(),
         },
         _ => StoreError::io("open", path)(error),
@@ -49,4 +67,27 @@ pub(crate) fn own(path: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Whether a file is there and can be read.
+pub(crate) fn is_readable(path: &Path) -> bool {
+    File::open(path).is_ok()
+}
+
+/// Whether files can be made beside this one.
+pub(crate) fn is_dir_writable(path: &Path) -> bool {
+    access(dir_of(path), Access::WRITE_OK).is_ok()
+}
+
+/// Whether the disk of a file has room for opening a database. Where that cannot be told it has.
+pub(crate) fn has_room(path: &Path) -> bool {
+    let Ok(about) = statvfs(dir_of(path)) else {
+        return true;
+    };
+    about.f_bavail.saturating_mul(about.f_frsize) >= ROOM
+}
+
+fn dir_of(path: &Path) -> &Path {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new("."))
 }

@@ -55,7 +55,8 @@ pub struct Excerpt {
 
 impl Store {
     /// What was said with all of these words, in any order and in upper or lower case; the last word
-    /// may go on. The newest first, at most `limit`. Nothing is found without a word.
+    /// may go on. The newest first, at most `limit`. Nothing is found without a word. Where the index
+    /// cannot be written, such as on a full disk, what it has is searched.
     ///
     /// # Errors
     /// What the database says.
@@ -64,7 +65,7 @@ impl Store {
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        while self.index_more().await? {}
+        self.index_all().await?;
         let backend = self.db().backend();
         let (hits, order) = match backend {
             DatabaseKind::Sqlite => (
@@ -87,6 +88,25 @@ impl Store {
             .all(&sql, [question(&words, backend).into(), limit.into()])
             .await?;
         rows.iter().map(|row| found(row, &words)).collect()
+    }
+
+    /// Brings the index up to date as far as there is room.
+    async fn index_all(&self) -> Result<(), StoreError> {
+        loop {
+            match self.index_more().await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(
+                    error @ (StoreError::Full { .. }
+                    | StoreError::ReadOnly { .. }
+                    | StoreError::Disk { .. }),
+                ) => {
+                    tracing::warn!(%error, "what was said last is not searched");
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Tells the index of more entries. Whether there may be others still.

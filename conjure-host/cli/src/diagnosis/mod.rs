@@ -70,6 +70,11 @@ impl HealthFinding {
     }
 }
 
+/// What can be done about a database that is not sound.
+pub(crate) const DAMAGED: &str = "`conjure db check` says what is wrong with it. Where it is damaged, `conjure db \
+                       backup FILE` saves what can be read; then put that, or an earlier backup, in its \
+                       place";
+
 /// Looks at everything. Starts MCP servers, and changes nothing.
 pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<HealthFinding> {
     let mut findings = database(store).await;
@@ -92,15 +97,8 @@ async fn database(store: &Store) -> Vec<HealthFinding> {
             );
             HealthFinding { found, ..finding }
         }
-        Ok(check) => finding.ill(
-            check.problems.join("; "),
-            "`conjure db check` shows all of it; `conjure db import` of a backup brings back what \
-             is in that",
-        ),
-        Err(error) => finding.ill(
-            error.to_string(),
-            "see that the disk has room and the file belongs to you",
-        ),
+        Ok(check) => finding.ill(check.problems.join("; "), DAMAGED),
+        Err(error) => finding.ill(error.to_string(), DAMAGED),
     };
     vec![finding]
 }

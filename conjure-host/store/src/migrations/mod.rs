@@ -74,6 +74,12 @@ pub(crate) async fn migrate(
     if missing(steps, &applied)?.is_empty() {
         return Ok(());
     }
+    if db.is_read_only() {
+        return Err(StoreError::ReadOnly {
+            what: MIGRATING,
+            reason: "it has the form of an earlier version, or none".to_owned(),
+        });
+    }
     if let Some(newest) = applied.last() {
         backup::before(db, location, backups, newest).await?;
     }

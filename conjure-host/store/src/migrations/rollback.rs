@@ -43,6 +43,12 @@ pub(crate) async fn restore_newest(
 async fn restore_file(location: &Location, path: &Path, from: &Path) -> Result<(), StoreError> {
     // The write-ahead log ends only where nobody else has the file open.
     let db = Database::connect(location).await?;
+    if db.is_read_only() {
+        return Err(StoreError::ReadOnly {
+            what: RESTORING,
+            reason: "its file or directory cannot be written".to_owned(),
+        });
+    }
     let mode = db
         .alone()
         .await

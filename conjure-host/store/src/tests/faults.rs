@@ -8,7 +8,7 @@ use conjure_core::log::{Entry, EntryBody};
 use secrecy::ExposeSecret as _;
 
 use crate::sql::TransactionMode;
-use crate::{Location, Log as _, Options, Record, Store, StoreError, Window};
+use crate::{Location, Log as _, Options, Record, Store, StoreError, UnreadRows, Window};
 
 use super::postgres::Server;
 use super::{Bed, entry, id, open, other_program, read, runtime};
@@ -98,7 +98,12 @@ fn a_full_disk_is_said_nothing_is_half_written_and_it_goes_on_when_there_is_spac
         same(&store, &written).await;
         let again = log.append(&[large(written.len() as u64 + 1)], true).await;
         assert!(matches!(again, Err(StoreError::Full { .. })), "{again:?}");
+        // Who searches only reads, and finds what the index has.
+        let rest = disk.0.path().join("rest");
+        std::fs::write(&rest, vec![1; 8 << 20]).unwrap_err();
+        assert_eq!(store.search("lamp", 9).await.unwrap(), []);
 
+        std::fs::remove_file(&rest).unwrap();
         std::fs::remove_file(&filler).unwrap();
         for _ in 0..5 {
             let next = [large(written.len() as u64 + 1)];
@@ -122,10 +127,27 @@ async fn same(store: &Store, written: &[Record]) {
 }
 
 #[test]
-fn a_read_only_disk_is_said() {
+fn a_database_that_cannot_be_opened_for_want_of_room_says_so() {
     let Some(disk) = Small::mount(8 << 20) else {
         return;
     };
+    runtime().block_on(async {
+        open_file(&disk.path()).await.unwrap().close().await;
+        let filler = disk.0.path().join("filler");
+        std::fs::write(&filler, vec![1; 8 << 20]).unwrap_err();
+        let error = open_file(&disk.path()).await.err().unwrap();
+        assert!(matches!(error, StoreError::Full { .. }), "{error}");
+        std::fs::remove_file(&filler).unwrap();
+        open_file(&disk.path()).await.unwrap().close().await;
+    });
+}
+
+#[test]
+fn what_is_on_a_read_only_disk_is_shown_and_what_writes_is_refused() {
+    let Some(disk) = Small::mount(8 << 20) else {
+        return;
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
     runtime().block_on(async {
         let store = open_file(&disk.path()).await.unwrap();
         open(&store, "t")
@@ -135,7 +157,17 @@ fn a_read_only_disk_is_said() {
             .unwrap();
         store.close().await;
         disk.remount("ro");
-        let error = open_file(&disk.path()).await.err().unwrap();
+        let store = open_file(&disk.path()).await.unwrap();
+        assert_eq!(read(&store, "t").await, [entry(1)]);
+        assert_eq!(store.search("lamp", 9).await.unwrap(), []);
+        assert!(store.check().await.unwrap().is_sound());
+        let error = store.open(&id("t")).await.err().unwrap();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+        let copy = elsewhere.path().join("copy.db");
+        assert_eq!(store.backup(&copy).await.unwrap(), []);
+        store.close().await;
+        let other = disk.0.path().join("other.db");
+        let error = open_file(&other).await.err().unwrap();
         assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
         disk.remount("rw");
         let store = open_file(&disk.path()).await.unwrap();
@@ -235,20 +267,25 @@ fn another_programs_lock_is_said_and_it_goes_on_when_that_is_gone_over_postgres(
     });
 }
 
+/// A closed database with a small thread, `sound`, and behind it 20 long entries of `t`.
+async fn long_file(path: &Path) {
+    let store = open_file(path).await.unwrap();
+    let mut log = open(&store, "sound").await;
+    log.append(&[entry(1)], true).await.unwrap();
+    let mut log = open(&store, "t").await;
+    for seq in 1..=20 {
+        log.append(&[large(seq)], true).await.unwrap();
+    }
+    drop(log);
+    store.close().await;
+}
+
 #[test]
 fn a_damaged_file_is_said_and_what_is_sound_is_still_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("conjure.db");
     runtime().block_on(async {
-        let store = open_file(&path).await.unwrap();
-        let mut log = open(&store, "sound").await;
-        log.append(&[entry(1)], true).await.unwrap();
-        let mut log = open(&store, "t").await;
-        for seq in 1..=20 {
-            log.append(&[large(seq)], true).await.unwrap();
-        }
-        drop(log);
-        store.close().await;
+        long_file(&path).await;
 
         // Whole pages in the middle, where the long entries are.
         let mut bytes = std::fs::read(&path).unwrap();
@@ -259,10 +296,32 @@ fn a_damaged_file_is_said_and_what_is_sound_is_still_read() {
         let error = store.read(&id("t")).await.unwrap_err();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
         assert_eq!(read(&store, "sound").await, [entry(1)]);
-        match store.check().await {
-            Ok(check) => assert!(!check.is_sound()),
-            Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error}"),
-        }
+        let check = store.check().await.unwrap();
+        let behind = "thread t cannot be read behind its entry";
+        let is_told = |problem: &String| problem.starts_with(behind);
+        assert!(check.problems.iter().any(is_told), "{check:?}");
+
+        let copy = dir.path().join("copy.db");
+        let unread = store.backup(&copy).await.unwrap();
+        let [
+            UnreadRows {
+                table,
+                rows: Some(lost),
+            },
+        ] = &unread[..]
+        else {
+            panic!("{unread:?}");
+        };
+        assert_eq!(table, "entries");
+        let saved = open_file(&copy).await.unwrap();
+        assert_eq!(read(&saved, "sound").await, [entry(1)]);
+        let count = "SELECT COUNT(*) AS n FROM entries";
+        let count = saved.all(count, []).await.unwrap();
+        let kept = crate::row::number(&count[0], "n").unwrap();
+        assert_eq!((kept + lost, *lost > 0), (21, true));
+        assert!(!saved.check().await.unwrap().is_sound());
+        saved.close().await;
+
         let mut log = open(&store, "sound").await;
         log.append(&[entry(2)], true).await.unwrap();
         let last = store.entries(&id("sound"), Window::Last, 1).await.unwrap();
@@ -275,6 +334,36 @@ fn a_damaged_file_is_said_and_what_is_sound_is_still_read() {
         std::fs::write(&path, &bytes).unwrap();
         let error = open_file(&path).await.err().unwrap();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        let nothing = dir.path().join("nothing.db");
+        let place = Location::File(path.clone());
+        let error = Store::salvage(&place, &nothing).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::NothingReadable { .. }),
+            "{error}"
+        );
+        assert!(!nothing.exists(), "no file is left behind");
+    });
+}
+
+#[test]
+fn a_file_that_was_cut_is_saved_as_far_as_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("conjure.db");
+    runtime().block_on(async {
+        long_file(&path).await;
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let error = open_file(&path).await.err().unwrap();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        let copy = dir.path().join("copy.db");
+        let place = Location::File(path.clone());
+        let unread = Store::salvage(&place, &copy).await.unwrap();
+        let tables: Vec<&str> = unread.iter().map(|rows| &*rows.table).collect();
+        assert_eq!(tables, ["entries"], "{unread:?}");
+        let saved = open_file(&copy).await.unwrap();
+        assert_eq!(read(&saved, "sound").await, [entry(1)]);
+        assert_eq!(saved.threads().await.unwrap().len(), 2);
+        saved.close().await;
     });
 }
 

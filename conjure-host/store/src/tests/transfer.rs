@@ -21,6 +21,7 @@ cases! {
     a_backup_is_the_whole_database
     a_check_finds_what_is_wrong_and_nothing_else
     threads_of_json_lines_are_taken_in_once
+    an_exported_thread_that_was_cut_or_is_empty_is_refused_whole
 }
 
 const SECRET: &[u8] = b"sealed-secret-bytes";
@@ -300,4 +301,26 @@ async fn threads_of_json_lines_are_taken_in_once(bed: Bed) {
     );
     let nowhere = store.import_json_lines(Path::new("/nowhere/at/all")).await;
     assert!(matches!(nowhere, Err(StoreError::Io { .. })));
+}
+
+async fn an_exported_thread_that_was_cut_or_is_empty_is_refused_whole(bed: Bed) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("talk.jsonl");
+    let store = bed.open().await;
+    let whole = crate::json_lines(&[entry(1), entry(2)]).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 20]).unwrap();
+    let error = store.import_whole_thread(&path, &id("t")).await;
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("damaged in line 2: it is cut off"),
+        "{error}"
+    );
+    std::fs::write(&path, "").unwrap();
+    let error = store.import_whole_thread(&path, &id("t")).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, StoreError::NoRecords { .. }), "{error}");
+    assert!(store.threads().await.unwrap().is_empty());
+    std::fs::write(&path, &whole).unwrap();
+    store.import_whole_thread(&path, &id("t")).await.unwrap();
+    assert_eq!(read(&store, "t").await, [entry(1), entry(2)]);
 }

@@ -1,7 +1,8 @@
 //! Threads that were kept as files of JSON lines: one file a thread, one record a line.
 //!
-//! A last line that is cut off is what a crash left behind, and is not read. A damaged line
-//! anywhere else is said, never skipped.
+//! A last line that is cut off is what a crash left behind of a log, and is not read; of a file that
+//! was exported it means that a part is missing, and is refused. A damaged line anywhere else is said,
+//! never skipped.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,15 @@ use crate::{Log as _, Record, Store, StoreError, ThreadId};
 
 /// Records of one append.
 const AT_ONCE: usize = 1_000;
+
+/// What a last line without its end comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CutLine {
+    /// It is not read.
+    LeftOut,
+    /// The file is refused, unless the line is a whole record.
+    Refused,
+}
 
 /// What became of a directory of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,7 +71,7 @@ impl Store {
             match self.thread(&thread).await {
                 Ok(_) => imported.known.push(thread),
                 Err(StoreError::NoThread { .. }) => {
-                    self.import_file(&path, &thread).await?;
+                    self.import_file(&path, &thread, CutLine::LeftOut).await?;
                     imported.new.push(thread);
                 }
                 Err(error) => return Err(error),
@@ -70,26 +80,59 @@ impl Store {
         Ok(imported)
     }
 
-    /// Reads a thread of a file of JSON lines, under an id that is not taken.
+    /// Reads a thread of a file of JSON lines, under an id that is not taken. A last line that is cut
+    /// off is not read.
     ///
     /// # Errors
     /// [`StoreError::ThreadExists`], and as [`Store::import_json_lines`]; the thread is not there
     /// then.
     pub async fn import_thread(&self, path: &Path, thread: &ThreadId) -> Result<(), StoreError> {
+        self.import_new(path, thread, CutLine::LeftOut).await
+    }
+
+    /// Reads a thread of a file that was exported, under an id that is not taken.
+    ///
+    /// # Errors
+    /// As [`Store::import_thread`]; [`StoreError::Damaged`] also for a last line that is cut off, and
+    /// [`StoreError::NoRecords`].
+    pub async fn import_whole_thread(
+        &self,
+        path: &Path,
+        thread: &ThreadId,
+    ) -> Result<(), StoreError> {
+        self.import_new(path, thread, CutLine::Refused).await
+    }
+
+    async fn import_new(
+        &self,
+        path: &Path,
+        thread: &ThreadId,
+        cut: CutLine,
+    ) -> Result<(), StoreError> {
         match self.thread(thread).await {
             Ok(_) => Err(StoreError::ThreadExists {
                 thread: thread.clone(),
             }),
-            Err(StoreError::NoThread { .. }) => self.import_file(path, thread).await,
+            Err(StoreError::NoThread { .. }) => self.import_file(path, thread, cut).await,
             Err(error) => Err(error),
         }
     }
 
-    async fn import_file(&self, path: &Path, thread: &ThreadId) -> Result<(), StoreError> {
+    async fn import_file(
+        &self,
+        path: &Path,
+        thread: &ThreadId,
+        cut: CutLine,
+    ) -> Result<(), StoreError> {
         let bytes = tokio::fs::read(path)
             .await
             .map_err(StoreError::io("read", path))?;
-        let records = parse(&bytes, path)?;
+        let records = parse(&bytes, path, cut)?;
+        if records.is_empty() && cut == CutLine::Refused {
+            return Err(StoreError::NoRecords {
+                path: path.to_owned(),
+            });
+        }
         let written = self.import_records(thread, &records).await;
         if written.is_err() {
             // A part of a thread would be taken for the whole the next time.
@@ -145,13 +188,14 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
-fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, StoreError> {
-    let whole = bytes
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or(0, |at| at + 1);
+fn parse(bytes: &[u8], path: &Path, cut: CutLine) -> Result<Vec<Record>, StoreError> {
+    let last_end = bytes.iter().rposition(|b| *b == b'\n');
+    let read = match cut {
+        CutLine::LeftOut => last_end.map_or(0, |at| at + 1),
+        CutLine::Refused => bytes.len(),
+    };
     bytes
-        .get(..whole)
+        .get(..read)
         .unwrap_or_default()
         .split(|b| *b == b'\n')
         .enumerate()
@@ -160,7 +204,11 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, StoreError> {
             serde_json::from_slice(line).map_err(|error| StoreError::Damaged {
                 path: path.to_owned(),
                 line: index + 1,
-                reason: error.to_string(),
+                reason: if error.is_eof() {
+                    format!("it is cut off ({error})")
+                } else {
+                    error.to_string()
+                },
             })
         })
         .collect()
@@ -193,11 +241,23 @@ mod tests {
         }
         for length in 0..=file.len() {
             let whole = ends.partition_point(|end| *end <= length) - 1;
-            let read = parse(&file[..length], Path::new("cut.jsonl")).unwrap();
-            assert_eq!(read, records[..whole], "cut at {length}");
+            let read = parse(&file[..length], Path::new("cut.jsonl"), CutLine::LeftOut);
+            assert_eq!(read.unwrap(), records[..whole], "cut at {length}");
+            // A record is whole without the end of its line.
+            let is_whole = ends.contains(&length) || ends.contains(&(length + 1));
+            let read = parse(&file[..length], Path::new("cut.jsonl"), CutLine::Refused);
+            assert_eq!(read.is_ok(), is_whole, "cut at {length}");
         }
         let damaged = b"{\"opened\":{\"epoch\":1}}\nnonsense\n{}\n";
-        let error = parse(damaged, Path::new("cut.jsonl")).unwrap_err();
+        let error = parse(damaged, Path::new("cut.jsonl"), CutLine::LeftOut).unwrap_err();
         assert!(error.to_string().contains("damaged in line 2"), "{error}");
+        let cut = &file[..file.len() - 9];
+        let error = parse(cut, Path::new("cut.jsonl"), CutLine::Refused).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("damaged in line 4: it is cut off"),
+            "{error}"
+        );
     }
 }

@@ -99,6 +99,95 @@ fn where_everything_works_it_says_so() {
     assert!(output.stdout.contains("✓ local"), "{}", output.stdout);
 }
 
+#[test]
+fn a_database_that_is_none_is_a_finding_and_the_rest_is_looked_at() {
+    let workspace = workspace(&[LOCAL]);
+    std::fs::create_dir_all(workspace.data_dir()).unwrap();
+    let garbage = "This is no database, and is long enough to be taken for one. ".repeat(200);
+    std::fs::write(workspace.data_dir().join("conjure.db"), garbage).unwrap();
+    let output = run(&workspace, "doctor --json");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let findings = json(&output);
+    assert_eq!(findings["ok"], false);
+    let database = about(&findings, "database", "check");
+    assert_eq!(database["state"], "ill");
+    let found = database["found"].as_str().unwrap();
+    assert!(found.contains("not a database"), "{database}");
+    let remedy = database["remedy"].as_str().unwrap();
+    for verb in ["conjure db check", "conjure db backup"] {
+        assert!(remedy.contains(verb), "{database}");
+    }
+    assert_eq!(about(&findings, "plugin", "local")["state"], "well");
+    about(&findings, "worker", "confinement");
+    let told = run(&workspace, "doctor");
+    assert_eq!(told.code, Some(1));
+    assert!(told.stdout.contains("✗ check"), "{}", told.stdout);
+    assert!(told.stdout.contains("✓ local"), "{}", told.stdout);
+
+    // What it names works, as far as anything does.
+    let check = run(&workspace, "db check");
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.stdout.contains("cannot be opened"), "{check:?}");
+    let backup = run(&workspace, "db backup copy.db");
+    assert_eq!(backup.code, Some(5), "{backup:?}");
+    assert!(
+        backup.stderr.contains("put a backup in its place"),
+        "{backup:?}"
+    );
+    assert!(!workspace.work().join("copy.db").exists());
+}
+
+#[test]
+fn a_damaged_database_is_saved_as_far_as_it_can_be_read() {
+    let workspace = workspace(&[]);
+    workspace
+        .write("long", "a long text ".repeat(40_000))
+        .unwrap();
+    for args in [
+        "persona create rivers hello",
+        "persona create lakes @long",
+        "db backup whole.db",
+    ] {
+        let made = run(&workspace, args);
+        assert_eq!(made.code, Some(0), "{made:?}");
+    }
+    // The end of the long text is gone.
+    let whole = std::fs::read(workspace.work().join("whole.db")).unwrap();
+    let path = workspace.data_dir().join("conjure.db");
+    for ending in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(path.with_file_name(format!("conjure.db{ending}")));
+    }
+    std::fs::write(&path, &whole[..whole.len() - 50 * 4096]).unwrap();
+    assert_eq!(run(&workspace, "doctor").code, Some(1));
+    assert_eq!(run(&workspace, "db check").code, Some(1));
+    let backup = run(&workspace, "db backup copy.db");
+    assert_eq!(backup.code, Some(1), "{backup:?}");
+    assert!(
+        backup.stdout.contains("personas: up to 1 rows"),
+        "{backup:?}"
+    );
+    std::fs::rename(workspace.work().join("copy.db"), &path).unwrap();
+    let listed = run(&workspace, "persona list");
+    assert!(listed.stdout.contains("rivers"), "{listed:?}");
+    assert_eq!(run(&workspace, "doctor").code, Some(0));
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_is_a_finding_and_the_rest_is_looked_at() {
+    let workspace = workspace(&[LOCAL]);
+    workspace.write("file", "no directory").unwrap();
+    let output = run(&workspace, "doctor --json --data-dir file/data");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let findings = json(&output);
+    let database = about(&findings, "database", "check");
+    assert_eq!(database["state"], "ill");
+    let remedy = database["remedy"].as_str().unwrap();
+    assert!(remedy.contains("--data-dir"), "{database}");
+    about(&findings, "plugin", "file/data");
+    about(&findings, "plugin", "local");
+    about(&findings, "worker", "confinement");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_the_kernel_has_to_confine_is_said() {

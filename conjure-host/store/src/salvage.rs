@@ -1,0 +1,264 @@
+//! Copies of a damaged database: what of its rows can still be read.
+//!
+//! An SQLite file of the newest schema is made, and filled table by table in the order of the rows.
+//! Where rows cannot be read, those behind them are looked for. The index of the search is made anew
+//! when somebody searches. Mends nothing: a row without the row that it belongs to is kept, and the
+//! check of the copy tells of it.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteSynchronous;
+
+use crate::database::{Database, connecting, one_connection};
+use crate::migrations::{STEPS, migrate};
+use crate::row::column;
+use crate::sql::{DatabaseRow, Pool, SqlError, Value};
+use crate::sqlite_file::{FileAccess, beside};
+use crate::{Location, Store, StoreError, backup, files};
+
+const SALVAGING: &str = "save what can be read of the database";
+/// Rows that are copied in one transaction.
+const AT_ONCE: u64 = 256;
+/// Behind rows that cannot be read others are looked for in steps of this part of what was skipped: a
+/// damaged page has few rows, and the end of a table may be any number away.
+const STEP: i64 = 64;
+/// Tables of the new file that are not filled.
+const LEFT_OUT: [&str; 3] = ["seaql_migrations", "searched_threads", "entry_texts"];
+/// What the names of the tables begin with that are SQLite's index of words.
+const WORDS: &str = "entry_words";
+
+/// Rows that a copy of a damaged database does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadRows {
+    /// Their table.
+    pub table: String,
+    /// How many there are at most; nothing where the end of the table cannot be read either.
+    pub rows: Option<u64>,
+}
+
+impl Store {
+    /// Writes what can be read of an SQLite file that is too damaged to be opened to a new file. Which
+    /// rows could not be read.
+    ///
+    /// # Errors
+    /// [`StoreError::NothingReadable`], [`StoreError::BadLocation`] when it is no file,
+    /// [`StoreError::Io`] when the new file is there already or cannot be written, and what the
+    /// database says of the new one. No file is left behind then.
+    pub async fn salvage(location: &Location, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
+        match location {
+            Location::File(from) => salvage(from, to).await,
+            Location::Memory | Location::Postgres(_) => Err(StoreError::BadLocation {
+                location: location.to_string(),
+                reason: "only an SQLite file is copied while it is damaged".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Copies what can be read into a new file; none is left behind when that fails.
+pub(crate) async fn salvage(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
+    drop(files::create_private(to)?);
+    let saved = Box::pin(fill(from, to)).await;
+    if saved.is_err() {
+        for path in [to.to_owned(), beside(to, "-wal"), beside(to, "-shm")] {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    saved
+}
+
+async fn fill(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
+    let location = Location::File(to.to_owned());
+    let empty = Database::connect(&location).await?;
+    let made = migrate(&STEPS, &empty, &location, None).await;
+    empty.close().await;
+    made?;
+    let options = FileAccess::ReadWrite
+        .options(to)
+        .foreign_keys(false)
+        .synchronous(SqliteSynchronous::Off)
+        // A file that is shorter than it says is read all the same.
+        .pragma("writable_schema", "ON");
+    let connected = one_connection().connect_with(options).await;
+    let copy = SalvageCopy {
+        db: Pool::Sqlite(connected.map_err(connecting)?),
+    };
+    let unread = copy.copy_from(from).await;
+    copy.db.close().await;
+    let unread = unread?;
+    backup::sync(to)
+        .await
+        .map_err(StoreError::io("write", to))?;
+    Ok(unread)
+}
+
+/// A connection to the new file that has the damaged one as the schema `damaged`.
+struct SalvageCopy {
+    db: Pool,
+}
+
+impl SalvageCopy {
+    async fn copy_from(&self, from: &Path) -> Result<Vec<UnreadRows>, StoreError> {
+        self.attach(from).await?;
+        let sql = "SELECT name FROM main.sqlite_master WHERE type = 'table' \
+                   AND name NOT LIKE 'sqlite_%' ORDER BY name";
+        let mut unread = Vec::new();
+        for row in self.db.all(sql, Vec::new()).await.map_err(failed)? {
+            let table: String = column(&row, "name")?;
+            if LEFT_OUT.contains(&table.as_str()) || table.starts_with(WORDS) {
+                continue;
+            }
+            let rows = self.copy_table(&table).await?;
+            if rows != Some(0) {
+                unread.push(UnreadRows { table, rows });
+            }
+        }
+        Ok(unread)
+    }
+
+    async fn attach(&self, from: &Path) -> Result<(), StoreError> {
+        let name = from.to_str().ok_or_else(|| StoreError::BadLocation {
+            location: from.display().to_string(),
+            reason: "its name is not UTF-8".to_owned(),
+        })?;
+        let nothing = |reason: String| StoreError::NothingReadable {
+            path: from.to_owned(),
+            reason,
+        };
+        let attach = "ATTACH DATABASE $1 AS damaged";
+        let attached = self.db.execute(attach, vec![name.into()]).await;
+        attached.map_err(|error| nothing(failed(error).reason()))?;
+        let sql = "SELECT name FROM damaged.sqlite_master WHERE name = 'threads'";
+        match self.db.one(sql, Vec::new()).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(nothing("it has no threads".to_owned())),
+            Err(error) => Err(nothing(failed(error).reason())),
+        }
+    }
+
+    /// Copies a table. How many rows of it cannot be read at most; nothing where its end cannot be.
+    async fn copy_table(&self, table: &str) -> Result<Option<u64>, StoreError> {
+        let columns = self.columns(table).await?;
+        // A table of a newer schema.
+        if columns.is_empty() {
+            return Ok(Some(0));
+        }
+        let (mut from, mut limit, mut unread) = (1_i64, AT_ONCE, 0_u64);
+        loop {
+            match self.copy_rows(table, &columns, from, limit).await? {
+                CopiedRows::Upto(last) => (from, limit) = (last.saturating_add(1), AT_ONCE),
+                CopiedRows::NoMore => return Ok(Some(unread)),
+                CopiedRows::Unreadable if limit > 1 => limit /= 2,
+                CopiedRows::Unreadable => {
+                    let Some(next) = self.next_readable(table, from).await? else {
+                        return Ok(None);
+                    };
+                    unread += next.abs_diff(from);
+                    (from, limit) = (next, AT_ONCE);
+                }
+            }
+        }
+    }
+
+    /// The columns that a table has in both files, as a list.
+    async fn columns(&self, table: &str) -> Result<String, StoreError> {
+        let sql = "SELECT m.name AS name FROM pragma_table_info($1, 'main') m \
+                   JOIN pragma_table_info($1, 'damaged') d ON d.name = m.name ORDER BY m.cid";
+        let rows = self.db.all(sql, vec![table.into()]).await.map_err(failed)?;
+        let names = rows
+            .iter()
+            .map(|row| column::<String>(row, "name").map(|name| format!("\"{name}\"")));
+        let names: Vec<String> = names.collect::<Result<_, _>>()?;
+        Ok(names.join(", "))
+    }
+
+    /// Copies the next rows from a number on, all of them or none.
+    async fn copy_rows(
+        &self,
+        table: &str,
+        columns: &str,
+        from: i64,
+        limit: u64,
+    ) -> Result<CopiedRows, StoreError> {
+        let sql = format!(
+            "SELECT MAX(number) AS last FROM (SELECT rowid AS number FROM damaged.\"{table}\" \
+             WHERE rowid >= $1 ORDER BY rowid LIMIT $2)"
+        );
+        let found = self.db.one(&sql, vec![from.into(), limit.into()]).await;
+        let Some(found) = readable(found)? else {
+            return Ok(CopiedRows::Unreadable);
+        };
+        let last = found.map(|row: DatabaseRow| column::<Option<i64>>(&row, "last"));
+        let Some(last) = last.transpose()?.flatten() else {
+            return Ok(CopiedRows::NoMore);
+        };
+        let sql = format!(
+            "INSERT OR IGNORE INTO main.\"{table}\" ({columns}) SELECT {columns} \
+             FROM damaged.\"{table}\" WHERE rowid BETWEEN $1 AND $2 ORDER BY rowid"
+        );
+        let values: Vec<Value> = vec![from.into(), last.into()];
+        let copied = self.db.execute(&sql, values).await;
+        Ok(match readable(copied)? {
+            Some(_) => CopiedRows::Upto(last),
+            None => CopiedRows::Unreadable,
+        })
+    }
+
+    /// The first number behind `from`, which cannot be read, from which on something can be; nothing
+    /// where the table cannot be read to its end.
+    async fn next_readable(&self, table: &str, from: i64) -> Result<Option<i64>, StoreError> {
+        let mut before = from;
+        let mut behind = loop {
+            let step = ((before - from) / STEP).max(1);
+            let Some(next) = before.checked_add(step) else {
+                return Ok(None);
+            };
+            if self.is_readable(table, next).await? {
+                break next;
+            }
+            before = next;
+        };
+        while behind - before > 1 {
+            let middle = before + (behind - before) / 2;
+            if self.is_readable(table, middle).await? {
+                behind = middle;
+            } else {
+                before = middle;
+            }
+        }
+        Ok(Some(behind))
+    }
+
+    /// Whether the first row from a number on can be read, or there is none.
+    async fn is_readable(&self, table: &str, from: i64) -> Result<bool, StoreError> {
+        let sql =
+            format!("SELECT * FROM damaged.\"{table}\" WHERE rowid >= $1 ORDER BY rowid LIMIT 1");
+        let row = self.db.one(&sql, vec![from.into()]).await;
+        readable(row).map(|row| row.is_some())
+    }
+}
+
+/// What became of a few rows.
+enum CopiedRows {
+    /// They are copied; the number of the last.
+    Upto(i64),
+    /// There are none.
+    NoMore,
+    /// One of them cannot be read, and none is copied.
+    Unreadable,
+}
+
+/// What was read; nothing where the damaged file cannot be. Other failures are those of the new file.
+fn readable<T>(read: Result<T, SqlError>) -> Result<Option<T>, StoreError> {
+    match read.map_err(failed) {
+        Ok(read) => Ok(Some(read)),
+        Err(StoreError::Corrupt { .. } | StoreError::Disk { .. } | StoreError::Database { .. }) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(error: SqlError) -> StoreError {
+    StoreError::of(SALVAGING)(error)
+}

@@ -1,0 +1,92 @@
+//! How SQLite is opened, and what may be done with the file of a database.
+//!
+//! A file, a directory or a disk that cannot be written is opened for reading: its threads can be
+//! shown, and what writes is refused by SQLite.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+
+use crate::{StoreError, files};
+
+/// How long a statement waits for another program's transaction.
+pub(crate) const BUSY: Duration = Duration::from_secs(5);
+/// What is left of the write-ahead log when it has been taken into the file, in bytes at most.
+const WAL_KEPT: &str = "16777216";
+
+/// What this user may do with the file of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileAccess {
+    /// Read and write.
+    ReadWrite,
+    /// Only read.
+    ReadOnly,
+}
+
+impl FileAccess {
+    /// Makes the directory and the file where they are not there, both for their owner only. SQLite
+    /// gives the files beside it the same mode.
+    pub(crate) fn prepare(path: &Path) -> Result<Self, StoreError> {
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            files::create_private_dir(dir)?;
+        }
+        match files::own(path) {
+            // The write-ahead log needs files in the directory.
+            Ok(()) if files::is_dir_writable(path) || beside(path, "-shm").exists() => {
+                Ok(Self::ReadWrite)
+            }
+            Ok(()) => Ok(Self::ReadOnly),
+            Err(StoreError::ReadOnly { .. }) if files::is_readable(path) => Ok(Self::ReadOnly),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How a connection to the file is made.
+    pub(crate) fn options(self, path: &Path) -> SqliteConnectOptions {
+        match self {
+            Self::ReadWrite => sqlite().filename(path),
+            Self::ReadOnly => common()
+                .read_only(true)
+                .immutable(is_left_alone(path))
+                .filename(path),
+        }
+    }
+}
+
+/// A database that is written.
+pub(crate) fn sqlite() -> SqliteConnectOptions {
+    common()
+        .create_if_missing(true)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        // What is deleted for good is overwritten.
+        .pragma("secure_delete", "ON")
+        .pragma("journal_size_limit", WAL_KEPT)
+}
+
+fn common() -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .foreign_keys(true)
+        .busy_timeout(BUSY)
+        .statement_cache_capacity(200)
+        .thread_name(|number| format!("store-{number}"))
+        .disable_statement_logging()
+}
+
+/// Whether nobody writes the file and nothing of it is in a write-ahead log: then SQLite reads it
+/// without the files beside it, which cannot be made in a directory that cannot be written.
+fn is_left_alone(path: &Path) -> bool {
+    let log = std::fs::metadata(beside(path, "-wal"));
+    let is_logged = log.is_ok_and(|log| log.len() > 0);
+    !files::is_dir_writable(path) && !is_logged && !beside(path, "-shm").exists()
+}
+
+/// The file beside a database that SQLite names so.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
