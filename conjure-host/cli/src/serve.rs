@@ -1,7 +1,7 @@
 //! `conjure serve`: the host behind its HTTP API.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,12 +131,13 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
             Ok(listening?)
         }))
         .await?;
-    let announced = Announced::new(&global.data_dir(), server.address());
+    let address = server.address();
+    let announced = Announced::new(&global.data_dir(), address);
     let announced = announced.map_err(CliError::host_from)?;
     if announced.is_none() {
         output::aside(
             "Another server runs for this data directory: `conjure run --session` and its like go \
-             to that one.",
+             to that one, and come to this one when that ends.",
         );
     }
     let token_file = user_token_file(&global.data_dir());
@@ -163,13 +164,33 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     }
     let end = CancellationToken::new();
     let serving = Box::pin(server.serve(end.clone()));
+    let data_dir = global.data_dir();
     let serving = async {
-        serving.await;
+        tokio::select! {
+            () = serving => {}
+            () = stay_announced(announced, &data_dir, address) => {}
+        }
         Ok(())
     };
     Box::pin(signals.cancelling(&end, serving)).await?;
-    drop(announced);
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+}
+
+/// Keeps a server announced until this is dropped. Where another one is announced, this one takes its
+/// place when that is gone, so that verbs find whoever is left.
+async fn stay_announced(announced: Option<Announced>, data_dir: &Path, address: SocketAddr) {
+    let _announced = match announced {
+        Some(announced) => announced,
+        None => {
+            let announced = Announced::when_free(data_dir, address).await;
+            output::aside(
+                "The other server is gone: `conjure run --session` and its like come to this one \
+                 now.",
+            );
+            announced
+        }
+    };
+    std::future::pending::<()>().await;
 }
 
 /// Makes the file of a thread that is given to others, as the page shows it.
@@ -190,7 +211,6 @@ fn page(parts: conjure_http::PageParts) -> conjure_http::BrowserPage {
     let conjure_http::PageParts {
         api,
         manager,
-        auths,
         ended,
         follow,
     } = parts;
@@ -198,7 +218,6 @@ fn page(parts: conjure_http::PageParts) -> conjure_http::BrowserPage {
         router: conjure_page::router(conjure_page::PageServices {
             api,
             manager,
-            auths,
             ended,
             follow,
         }),

@@ -154,9 +154,27 @@ impl SavedSessions {
         }
     }
 
-    /// Waits until a turn is over.
+    /// Waits until a turn is over: in the database, or at the server, which knows that first where
+    /// the database takes nothing for a while.
     pub(crate) async fn wait(&self, turn: &str) -> Result<Run, CliError> {
-        Ok(self.manager.wait(turn).await?)
+        let Some(server) = &self.server else {
+            return Ok(self.manager.wait(turn).await?);
+        };
+        tokio::select! {
+            biased;
+            run = self.manager.wait(turn) => Ok(run?),
+            Ok(ended) = server.ended_turn(turn) => {
+                let run = self.manager.run(turn).await?;
+                Ok(match run.state.is_over() {
+                    true => run,
+                    false => Run {
+                        state: ended.state,
+                        error: ended.error,
+                        ..run
+                    },
+                })
+            }
+        }
     }
 
     /// Ends the turn that runs, and with `drop_queued` those that wait.

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
@@ -15,6 +17,8 @@ use conjure_http_server::{read_user_token, url, user_token_file};
 const LOCK: &str = "serve.lock";
 /// Where it is, and how it is asked.
 const PLACE: &str = "serve.json";
+/// How often a server that is not announced looks whether it can be.
+const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
 
 /// A server's announcement. It ends when this is dropped, or with the process.
 pub struct Announced {
@@ -37,6 +41,17 @@ impl Announced {
         conjure_config::fs::write_atomic(&place, text.as_bytes())?;
         Ok(Some(Self { place, _lock: lock }))
     }
+
+    /// Announces a server once no other one is announced in its directory of data, however long that
+    /// takes. What the file system says no to is tried again.
+    pub async fn when_free(data_dir: &Path, address: SocketAddr) -> Self {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            if let Ok(Some(announced)) = Self::new(data_dir, address) {
+                return announced;
+            }
+        }
+    }
 }
 
 impl Drop for Announced {
@@ -46,7 +61,8 @@ impl Drop for Announced {
 }
 
 impl RemoteServer {
-    /// The server that runs for a directory of data; nothing where none does.
+    /// The server that runs for a directory of data; nothing where none does. Where its token is not
+    /// to be had, whatever is asked of it says so.
     pub fn find(data_dir: &Path) -> Option<Self> {
         let lock = conjure_config::fs::open(data_dir.join(LOCK)).ok()?;
         if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -55,7 +71,8 @@ impl RemoteServer {
         }
         let text = conjure_config::fs::read_to_string(data_dir.join(PLACE)).ok()?;
         let said: Value = serde_json::from_str(&text).ok()?;
-        let token = read_user_token(&user_token_file(data_dir)).ok()?;
+        let token = read_user_token(&user_token_file(data_dir));
+        let token = token.map_err(|error| Arc::from(error.to_string()));
         Self::new(said.get("url")?.as_str()?.to_owned(), token)
     }
 }
@@ -74,6 +91,7 @@ fn locked(data_dir: &Path) -> std::io::Result<Option<File>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ServerError;
     use super::*;
 
     #[test]
@@ -82,10 +100,6 @@ mod tests {
         assert!(RemoteServer::find(dir.path()).is_none());
         let address = "0.0.0.0:7420".parse().unwrap();
         let announced = Announced::new(dir.path(), address).unwrap().unwrap();
-        assert!(
-            RemoteServer::find(dir.path()).is_none(),
-            "nobody lets us in"
-        );
         conjure_http_server::user_token(dir.path()).unwrap();
         let found = RemoteServer::find(dir.path()).unwrap();
         assert_eq!(found.url(), "http://127.0.0.1:7420");
@@ -95,5 +109,47 @@ mod tests {
         // What a server that was killed leaves behind is no server.
         std::fs::write(dir.path().join(PLACE), r#"{"url":"http://127.0.0.1:1"}"#).unwrap();
         assert!(RemoteServer::find(dir.path()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_server_is_announced_when_the_one_before_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        conjure_http_server::user_token(dir.path()).unwrap();
+        let [first, second]: [SocketAddr; 2] =
+            ["127.0.0.1:7420", "127.0.0.1:7421"].map(|at| at.parse().unwrap());
+        let announced = Announced::new(dir.path(), first).unwrap().unwrap();
+        let mut next = std::pin::pin!(Announced::when_free(dir.path(), second));
+        let waits = tokio::time::timeout(2 * AGAIN, &mut next).await;
+        assert!(waits.is_err(), "the first one still runs");
+        let found = RemoteServer::find(dir.path()).unwrap();
+        assert_eq!(found.url(), "http://127.0.0.1:7420");
+        drop(announced);
+        let taken = tokio::time::timeout(Duration::from_secs(20), next).await;
+        let _announced = taken.expect("it is announced");
+        let found = RemoteServer::find(dir.path()).unwrap();
+        assert_eq!(found.url(), "http://127.0.0.1:7421");
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_token_others_may_know_is_there_and_says_why_it_is_not_asked() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let address = "127.0.0.1:7420".parse().unwrap();
+        let _announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        conjure_http_server::user_token(dir.path()).unwrap();
+        let file = user_token_file(dir.path());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let server = RemoteServer::find(dir.path()).unwrap();
+        let error = server.browser_link().await.unwrap_err().to_string();
+        for said in ["a server runs at http://127.0.0.1:7420", "other users"] {
+            assert!(error.contains(said), "{error}");
+        }
+        let thread = conjure_store::ThreadId::fresh();
+        let followed = server.events(&thread, None, false).next().await;
+        assert!(matches!(followed, Err(ServerError::NoToken { .. })));
+        std::fs::remove_file(&file).unwrap();
+        let server = RemoteServer::find(dir.path()).unwrap();
+        let cancelled = server.cancel("site", false).await;
+        assert!(matches!(cancelled, Err(ServerError::NoToken { .. })));
     }
 }

@@ -100,7 +100,7 @@ impl ServerEvents {
 
     async fn connected(&self) -> Result<Bytes, ServerError> {
         let path = format!("threads/{}/events?attended={}", self.thread, self.attended);
-        let mut request = self.server.request(Method::GET, &path);
+        let mut request = self.server.request(Method::GET, &path)?;
         if let Some(seen) = self.seen {
             // A number as high as can be means all of an epoch.
             let seq = seen.seq.min(HIGHEST);

@@ -7,8 +7,10 @@
 
 mod announced;
 mod events;
+mod turn_ends;
 mod waiting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::EventId;
@@ -23,6 +25,7 @@ use conjure_store::ThreadId;
 
 pub use announced::Announced;
 pub use events::ServerEvents;
+pub use turn_ends::EndedTurn;
 
 /// How long a request may take; turns run on without their client.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +36,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct RemoteServer {
     url: String,
-    token: SecretString,
+    /// What lets this user in, or why that is not to be had.
+    token: Result<SecretString, Arc<str>>,
     http: reqwest::Client,
 }
 
@@ -47,6 +51,17 @@ pub enum ServerError {
         url: String,
         /// Why.
         reason: String,
+    },
+    /// It is there, and is not asked: what would let this user in is not to be had.
+    #[error(
+        "a server runs at {url} for this data directory, and it cannot be asked: {reason}. \
+         Start it again then, or end it"
+    )]
+    NoToken {
+        /// Where it is.
+        url: String,
+        /// Why its token is not used.
+        reason: Arc<str>,
     },
     /// It says no.
     #[error("{detail}")]
@@ -86,7 +101,7 @@ struct ProblemBody {
 }
 
 impl RemoteServer {
-    fn new(url: String, token: SecretString) -> Option<Self> {
+    fn new(url: String, token: Result<SecretString, Arc<str>>) -> Option<Self> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .no_proxy()
@@ -212,11 +227,15 @@ impl RemoteServer {
         Ok(self.read::<BrowserLinkBody>(&made)?.url)
     }
 
-    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    fn request(&self, method: Method, path: &str) -> Result<reqwest::RequestBuilder, ServerError> {
+        let token = self.token.as_ref().map_err(|reason| ServerError::NoToken {
+            url: self.url.clone(),
+            reason: Arc::clone(reason),
+        })?;
         let request = self
             .http
             .request(method, format!("{}/api/v1/{path}", self.url));
-        request.bearer_auth(self.token.expose_secret())
+        Ok(request.bearer_auth(token.expose_secret()))
     }
 
     async fn ask(
@@ -225,7 +244,7 @@ impl RemoteServer {
         path: &str,
         body: Option<Value>,
     ) -> Result<Vec<u8>, ServerError> {
-        let mut request = self.request(method, path).timeout(PATIENCE);
+        let mut request = self.request(method, path)?.timeout(PATIENCE);
         if let Some(body) = body {
             request = request
                 .header(reqwest::header::CONTENT_TYPE, "application/json")

@@ -45,6 +45,7 @@ impl FromRequest<App> for SentLibrary {
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct AddQuery {
     /// Take it also where it asks to be allowed more than the build before.
     #[serde(default)]
@@ -142,6 +143,7 @@ struct PluginHistory {
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct HistoryQuery {
     /// Only of this plugin.
     plugin: Option<String>,
@@ -291,7 +293,8 @@ async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin
     let dir = app.host.data_dir().join("tmp");
     let registry = Arc::clone(app.host.registry());
     let (file, plugin) = blocking(move || {
-        let failed = |error: std::io::Error| Problem::host(format!("cannot keep it: {error}"));
+        let failed =
+            |error: std::io::Error| Problem::of_disk(&error, format!("cannot keep it: {error}"));
         conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
         let sent = tempfile::Builder::new().prefix("plugin-").tempdir_in(&dir);
         let sent = sent.map_err(failed)?;
@@ -356,7 +359,8 @@ impl From<InstallError> for Problem {
             InstallError::Overtaken { .. } => Self::conflict("overtaken", error.to_string()),
             InstallError::InTheWay { .. } => Self::conflict("in-the-way", error.to_string()),
             InstallError::Plugin(_) => Self::invalid(error.to_string()),
-            InstallError::Io(_) | InstallError::Lock(_) => Self::host(error.to_string()),
+            InstallError::Io(ref source) => Self::of_disk(source, error.to_string()),
+            InstallError::Lock(_) => Self::host(error.to_string()),
         }
     }
 }

@@ -222,7 +222,6 @@ impl ApiServer {
             make(PageParts {
                 api: operations(app.clone()).layer(from_fn(page_parts::as_browser)),
                 manager: manager.clone(),
-                auths: app.auths.clone(),
                 ended: ended.clone(),
                 follow: page_parts::follow(&app),
             })

@@ -12,7 +12,6 @@ use axum::extract::Request;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
 use conjure_store::{Store, StoreError, ThreadId};
 use futures_util::future::BoxFuture;
@@ -27,8 +26,6 @@ pub struct PageParts {
     pub api: Router,
     /// The sessions.
     pub manager: Manager,
-    /// The saved auths.
-    pub auths: Auths,
     /// Cancelled when the server ends and no turn runs any more: streams of the page end then.
     pub ended: CancellationToken,
     /// Begins a stream for the client that a request's extensions name.

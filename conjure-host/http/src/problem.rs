@@ -3,6 +3,8 @@
 //! The kind of a problem is its `type`, which clients match; its `detail` says what failed, why,
 //! and what to do.
 
+use std::io::ErrorKind;
+
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -96,6 +98,22 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "host", detail)
     }
 
+    /// A file of the host's own cannot be read or written: a full disk, or a quota that is used up, is
+    /// no fault of the host.
+    pub(super) fn of_disk(error: &std::io::Error, detail: impl Into<String>) -> Self {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "no-space",
+                format!(
+                    "{}; make space on the server's disk, then try again",
+                    detail.into()
+                ),
+            ),
+            _ => Self::host(detail),
+        }
+    }
+
     /// Whether it is of a kind.
     pub(super) fn is(&self, kind: &str) -> bool {
         self.0.kind == kind
@@ -179,6 +197,7 @@ impl From<StoreError> for Problem {
             | StoreError::Unreachable { .. }
             | StoreError::ReadOnly { .. }
             | StoreError::Closed => Self::unavailable("database", said),
+            StoreError::Io { source, .. } => Self::of_disk(&source, said),
             _ => Self::host(said),
         }
     }
@@ -298,5 +317,23 @@ mod tests {
             (409, "in-use", "In use".to_owned())
         );
         assert_eq!(problem.0.more["sessions"], json!(["s1"]));
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_no_fault_of_the_host() {
+        let of = |kind: ErrorKind| {
+            let error = std::io::Error::new(kind, "cannot write it");
+            let problem = Problem::of_disk(&error, error.to_string());
+            (problem.0.status.as_u16(), problem.0.kind)
+        };
+        assert_eq!(of(ErrorKind::StorageFull), (507, "no-space"));
+        assert_eq!(of(ErrorKind::QuotaExceeded), (507, "no-space"));
+        assert_eq!(of(ErrorKind::PermissionDenied), (500, "host"));
+        let error = StoreError::Io {
+            what: "write",
+            path: "/data/backups".into(),
+            source: std::sync::Arc::new(ErrorKind::StorageFull.into()),
+        };
+        assert!(Problem::from(error).is("no-space"));
     }
 }

@@ -103,7 +103,8 @@ async fn import(
     let dir = app.host.data_dir().join("tmp");
     let written = blocking(move || {
         let records = records(&lines)?;
-        let failed = |error: std::io::Error| Problem::host(format!("cannot import: {error}"));
+        let failed =
+            |error: std::io::Error| Problem::of_disk(&error, format!("cannot import: {error}"));
         conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
         let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed)?;
         let lines = json_lines(&records).map_err(|error| Problem::host(error.to_string()))?;

@@ -133,7 +133,7 @@ impl From<UploadError> for Problem {
     fn from(error: UploadError) -> Self {
         let said = error.to_string();
         match error {
-            UploadError::Disk { .. } => Self::host(said),
+            UploadError::Disk { source, .. } => Self::of_disk(&source, said),
             UploadError::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", said)
             }

@@ -26,6 +26,7 @@ pub(super) fn router() -> Operations {
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct UsageQuery {
     /// How many days back, today being one of them; days are those of UTC.
     #[param(minimum = 1, maximum = 3650, default = 30)]

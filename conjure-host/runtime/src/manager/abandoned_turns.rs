@@ -7,10 +7,11 @@ use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
 use conjure_core::label::label;
 use conjure_core::log::{Entry, EntryBody, TurnOutcome};
 
+use super::run_ends::RunEnd;
 use super::turn_queue::QueuedTurn;
 use super::{ManagerState, lock};
 use crate::session::Recorder;
-use conjure_store::{Run, RunState, RunUsage, StoreError, ThreadId};
+use conjure_store::{Run, RunState, StoreError, ThreadId};
 
 /// Runs that are looked at at once.
 const PAGE: u64 = 100;
@@ -73,6 +74,7 @@ impl ManagerState {
                     TurnOutcome::Interrupted,
                     "its session broke before it began",
                 ),
+                (_, Some(error)) => (TurnOutcome::Interrupted, error.as_str()),
                 _ => (TurnOutcome::Interrupted, "the host ended before it began"),
             };
             let message = run.message.clone();
@@ -111,26 +113,10 @@ impl ManagerState {
                     run = turn.turn_id,
                     "what was said is not in its thread yet: {why}"
                 );
-                let failed = self.store.fail_unwritten(&turn.turn_id, error);
-                if let Err(failed) = failed.await {
-                    tracing::error!(run = turn.turn_id, "its end was not noted: {failed}");
-                }
+                self.note_end(RunEnd::unwritten(&turn.turn_id, error)).await;
             }
         }
         self.note_latest(session, &turn.thread).await;
-    }
-
-    /// Notes that a run is over.
-    pub(super) async fn end_run(
-        &self,
-        id: &str,
-        state: RunState,
-        spent: Option<RunUsage>,
-        error: Option<&str>,
-    ) {
-        if let Err(failed) = self.store.end_run(id, state, spent, error).await {
-            tracing::error!(run = id, "its end was not noted: {failed}");
-        }
     }
 
     /// Notes the newest entry of a session's thread.

@@ -102,6 +102,9 @@ impl EventStream {
                 self.live = None;
             }
             self.word.mark_known();
+            if self.read_interrupted().await? {
+                continue;
+            }
             let open = lock(&self.inner.live).get(&self.thread).cloned();
             if let Some(open) = open.filter(|open| !self.is_over(open)) {
                 self.live = Some(open.follow(self.seen));
@@ -127,6 +130,27 @@ impl EventStream {
     /// Whether this one was followed to its end already.
     fn is_over(&self, open: &ActiveThread) -> bool {
         std::ptr::eq(self.followed.as_ptr(), Arc::as_ptr(&open.handle))
+    }
+
+    /// Reads what is told of a turn whose end its log has not, behind all that the log has of it.
+    /// Whether there was something to read.
+    async fn read_interrupted(&mut self) -> Result<bool, ManagerError> {
+        let seen = self.seen;
+        let turn = self.inner.interrupted.of(&self.thread);
+        let Some(turn) = turn.filter(|turn| seen < Some(turn.last_id())) else {
+            return Ok(false);
+        };
+        let events = self.inner.store.events_after(&self.thread, seen, PAGE);
+        let written = events.await?.into_iter();
+        let written = written.take_while(|(id, _)| id.epoch <= turn.epoch);
+        let stamped = written.map(|(id, event)| Stamped { id, event });
+        self.read.extend(stamped.map(Arc::new));
+        if self.read.is_empty() {
+            let told = turn.events().into_iter();
+            let told = told.filter(|told| Some(told.id) > seen);
+            self.read.extend(told.map(Arc::new));
+        }
+        Ok(true)
     }
 
     async fn read_more(&mut self) -> Result<bool, ManagerError> {

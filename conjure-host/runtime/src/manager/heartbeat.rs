@@ -103,6 +103,7 @@ async fn answers_within(time: Duration, actor: &mpsc::Sender<Box<ActorRequest>>)
 
 /// Looks after runs until the manager is gone or goes down.
 pub(super) async fn beat(inner: Weak<ManagerState>, closing: CancellationToken, every: Duration) {
+    let mut has_failed = false;
     loop {
         tokio::select! {
             () = closing.cancelled() => return,
@@ -110,10 +111,18 @@ pub(super) async fn beat(inner: Weak<ManagerState>, closing: CancellationToken, 
         }
         let Some(inner) = inner.upgrade() else { return };
         let looked = async {
+            if has_failed || !inner.run_ends.is_empty() {
+                // A process that could not write for a while says first that it lives: it would
+                // take itself for one that is gone.
+                inner.store.probe().await?;
+                inner.write_run_ends().await;
+            }
             inner.look().await?;
             inner.adopt().await
         };
-        if let Err(error) = looked.await {
+        let looked = looked.await;
+        has_failed = looked.is_err();
+        if let Err(error) = looked {
             tracing::warn!("runs could not be looked after: {error}");
         }
     }

@@ -29,16 +29,19 @@ mod error;
 mod files;
 mod following;
 mod heartbeat;
+mod interrupted_turns;
 mod open;
 mod opening;
 mod opening_turn;
 mod questions;
 mod remote;
 mod requests;
+mod run_ends;
 mod running;
 mod runs;
 mod saving;
 mod sealing;
+mod session_names;
 mod session_row;
 mod signals;
 mod spec;
@@ -82,8 +85,10 @@ use actor::SavedSessionActor;
 use attendance::Attendance;
 use changes::States;
 use conjure_store::{Store, ThreadId};
+use interrupted_turns::InterruptedTurns;
 use open::ActiveThread;
 use requests::ActorRequest;
+use run_ends::PendingRunEnds;
 use thread_marks::MarkLooks;
 use thread_watch::ThreadWatches;
 
@@ -153,6 +158,10 @@ pub(crate) struct ManagerState {
     /// Followed threads that other processes wrote to.
     looks: Arc<MarkLooks>,
     states: States,
+    /// Ends of runs that the store has not.
+    run_ends: PendingRunEnds,
+    /// Turns whose end their thread's log has not.
+    interrupted: InterruptedTurns,
     attendance: Attendance,
     /// Somebody has a use for word of other processes.
     listening: Arc<Notify>,
@@ -184,6 +193,8 @@ impl Manager {
             words: ThreadWatches::default(),
             looks: Arc::default(),
             states: States::default(),
+            run_ends: PendingRunEnds::default(),
+            interrupted: InterruptedTurns::default(),
             attendance: Attendance::default(),
             listening: Arc::default(),
             closing: CancellationToken::new(),

@@ -53,6 +53,16 @@ impl ActiveThread {
         lock(&self.alive).is_some_and(|alive| alive.elapsed() < time)
     }
 
+    /// How often the thread was opened, with this time.
+    pub(super) fn epoch(&self) -> u64 {
+        match self.handle.before_turn() {
+            // Behind all of the epoch before: nothing was shown since.
+            Some(EventId { epoch, seq }) if seq == u64::MAX => epoch + 1,
+            Some(id) => id.epoch,
+            None => 1,
+        }
+    }
+
     /// Follows its events behind `after`, or from the thread's beginning.
     pub(super) fn follow(&self, after: Option<EventId>) -> Subscription {
         self.handle.events(after)

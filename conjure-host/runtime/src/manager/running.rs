@@ -14,6 +14,8 @@ use conjure_store::{RunUsage, ThreadId};
 pub(super) struct RunningTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,
+    /// In which opening of the thread it runs.
+    pub(super) epoch: u64,
     pub(super) answer: oneshot::Receiver<TurnResult>,
     pub(super) spent: RunUsage,
     /// Calls and questions that wait for a person.
@@ -27,10 +29,10 @@ pub(super) struct RunningTurn {
 }
 
 impl RunningTurn {
-    /// A turn that has just begun.
+    /// A turn that has just begun, on a thread as it was opened.
     pub(super) fn new(
         turn_id: String,
-        thread: ThreadId,
+        (thread, epoch): (ThreadId, u64),
         terms: Box<TurnTerms>,
         answer: oneshot::Receiver<TurnResult>,
         presence: Option<Presence>,
@@ -38,6 +40,7 @@ impl RunningTurn {
         Self {
             turn_id,
             thread,
+            epoch,
             answer,
             spent: RunUsage::default(),
             asked: BTreeSet::new(),

@@ -176,7 +176,8 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn run(&self, turn_id: &str) -> Result<Run, ManagerError> {
-        Ok(self.inner.store.run(turn_id).await?)
+        let run = self.inner.store.run(turn_id).await?;
+        Ok(self.inner.run_ends.applied_to(run))
     }
 
     /// The newest turns of a session.
@@ -185,14 +186,14 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn runs(&self, session: &str, limit: u64) -> Result<Vec<Run>, ManagerError> {
         let session = self.id_of(session).await?;
-        let runs = self
-            .inner
-            .store
-            .runs(RunsOf::Session(&session), None, limit);
-        Ok(runs.await?)
+        let inner = &self.inner;
+        let runs = inner.store.runs(RunsOf::Session(&session), None, limit);
+        let runs = runs.await?.into_iter();
+        Ok(runs.map(|run| inner.run_ends.applied_to(run)).collect())
     }
 
-    /// Waits until a turn is over.
+    /// Waits until a turn is over. One that ran here is over for whoever waits here also where the
+    /// store cannot take that note yet.
     ///
     /// # Errors
     /// As [`Manager::run`].

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::changes::{ActorStatus, SessionChange};
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
+use super::session_names::check_name;
 use super::spec::{object, persona};
 use super::view::{ChatRetention, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Manager, ManagerError, ManagerState};
@@ -17,7 +18,8 @@ use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
 use conjure_providers::auths::MCP_SECRETS;
 use conjure_store::{
-    JsonText, RunState, SavedAuth, SavedSession as Row, SessionCursor, StoreError, Thread, ThreadId,
+    JsonText, Run, RunState, SavedAuth, SavedSession as Row, SessionCursor, StoreError, Thread,
+    ThreadId,
 };
 
 impl Manager {
@@ -27,9 +29,11 @@ impl Manager {
     /// [`ManagerError::Invalid`] says what cannot be; [`ManagerError::NotFound`] when there is no
     /// such auth or thread; and the store's, also when the name is taken.
     pub async fn create(&self, new: NewSession) -> Result<SessionView, ManagerError> {
+        let name = new.name.filter(|name| !name.is_empty());
+        name.as_deref().map_or(Ok(()), check_name)?;
         let auth = self.inner.auth_of(&new.auth).await?;
         let mut row = Row::new(&auth.id, new.model, directory(&new.working_dir)?);
-        row.name = new.name.filter(|name| !name.is_empty());
+        row.name = name;
         row.persona = JsonText(serde_json::to_value(&new.persona).unwrap_or_default());
         row.memory = JsonText(new.memory.into());
         row.tools = JsonText(new.tools.clone().into());
@@ -268,7 +272,9 @@ impl ManagerState {
         if here != ActorStatus::default() {
             return Ok(here);
         }
-        let runs = self.store.open_runs(session).await?;
+        let runs = self.store.open_runs(session).await?.into_iter();
+        let runs = runs.map(|run| self.run_ends.applied_to(run));
+        let runs: Vec<Run> = runs.filter(|run| !run.state.is_over()).collect();
         let queued = runs
             .iter()
             .filter(|run| run.state == RunState::Queued)
@@ -322,8 +328,13 @@ impl ManagerState {
                 name: row.name.clone().unwrap_or_else(|| row.id.clone()),
             }));
         }
-        if let Some(name) = &patch.name {
-            row.name = Some(name.clone()).filter(|name| !name.is_empty());
+        // A name that it has already may be one from before there was this rule.
+        if let Some(name) = &patch.name
+            && row.name.as_ref() != Some(name)
+        {
+            let name = Some(name.clone()).filter(|name| !name.is_empty());
+            name.as_deref().map_or(Ok(()), check_name)?;
+            row.name = name;
         }
         let auth = match &patch.auth {
             Some(auth) => self.auth_of(auth).await?,

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::actor_thread::{ActorThread, ThreadHappening, thread_happening};
 use super::approvals::Approval;
 use super::changes::ActorStatus;
+use super::interrupted_turns::InterruptedTurn;
 use super::opening::OpenSessionThread;
 use super::opening_turn::OpeningTurn;
 use super::running::{RunningTurn, TurnHappening, answer, turn_happening};
@@ -186,7 +187,7 @@ impl TurnRunner {
         // First, so that its end is seen whatever comes of it.
         self.running = Some(RunningTurn::new(
             turn.turn_id,
-            turn.thread,
+            (turn.thread, open.live.epoch()),
             turn.terms,
             answer,
             presence,
@@ -346,6 +347,7 @@ impl TurnRunner {
             open.live.set_run(None);
         }
         let (state, error) = end_of(&answer);
+        self.tell_interrupted(&running, &answer);
         let (id, spent) = (&running.turn_id, running.spent);
         let ended = self
             .manager
@@ -361,6 +363,27 @@ impl TurnRunner {
             message: None,
             terms: running.terms,
         })
+    }
+
+    /// Tells those who follow the thread of a turn whose end is not in its log: that failed or broke,
+    /// and nothing more is shown of it.
+    fn tell_interrupted(&self, running: &RunningTurn, answer: &TurnResult) {
+        let interrupted = &self.manager.interrupted;
+        match answer {
+            Err(error @ ChatError::Ended { .. }) => {
+                // What a thread that is open shows may still have it.
+                if self.open.is_none() {
+                    let turn = InterruptedTurn {
+                        epoch: running.epoch,
+                        turn_id: running.turn_id.clone(),
+                        error: error.to_string(),
+                    };
+                    interrupted.set(&running.thread, turn);
+                }
+            }
+            _ => interrupted.forget(&running.thread),
+        }
+        self.manager.words.tell(&running.thread);
     }
 
     /// Ends the turn that runs or is about to, or the summary that a person wants.

@@ -1,9 +1,11 @@
 //! The description of the API: a server shows the file that is checked in. Whether the file is what
 //! the operations say is a test beside them.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use conjure_kit::repo_root;
+use serde_json::Value;
 
 use crate::server::Server;
 
@@ -14,4 +16,28 @@ fn the_description_is_the_one_that_is_checked_in() {
     assert_eq!(reply.json()["openapi"], "3.1.0");
     let kept = fs::read(repo_root().join("conjure-host/docs/openapi.json")).unwrap();
     assert!(reply.body == kept, "the server shows another description");
+}
+
+#[test]
+fn what_is_described_as_part_of_a_path_stands_in_it_and_the_other_way_round() {
+    let described = fs::read(repo_root().join("conjure-host/docs/openapi.json")).unwrap();
+    let described: Value = serde_json::from_slice(&described).unwrap();
+    let mut seen = 0;
+    for (path, item) in described["paths"].as_object().unwrap() {
+        let in_path: BTreeSet<&str> = path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+            .collect();
+        for (method, operation) in item.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array();
+            let of_path = parameters.into_iter().flatten();
+            let of_path = of_path.filter(|parameter| parameter["in"] == "path");
+            let said: BTreeSet<&str> = of_path
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(said, in_path, "{method} {path}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} operations");
 }

@@ -2,21 +2,24 @@
 //! and the server goes on as soon as the database does.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use conjure_kit::{Signal, Workspace};
-use conjure_mock_llm::Message;
+use conjure_mock_llm::{Message, Position, Reply as Says};
 use serde_json::json;
 use sqlx::{
     AssertSqlSafe, Connection as _, PgConnection, Sqlite, SqlitePool, Transaction, raw_sql,
 };
 use tokio::runtime::{Builder, Runtime};
 
+use crate::events::Client;
 use crate::postgres::Database;
 use crate::server::{PATIENCE, Reply, Server, command};
-use crate::stage::text;
+use crate::stage::{Stage, text};
 
 /// A small file system; unmounted with this value.
 struct Small(tempfile::TempDir);
@@ -104,6 +107,64 @@ fn a_full_disk_is_said_with_507_and_it_goes_on_when_there_is_space() {
     saved.push("last".to_owned());
     assert_eq!(names(&server), saved);
     server.get("/readyz").is(200);
+}
+
+#[test]
+fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there_is_space() {
+    let Some(disk) = Small::mount() else { return };
+    let workspace = Workspace::new().unwrap();
+    workspace.add_plugin("conjure-backend-local").unwrap();
+    let database = disk.path().join("conjure.db").display().to_string();
+    let env = [("CONJURE_DATABASE", database.as_str())];
+    let stage = Stage::on(Server::with(&workspace, "", &env));
+    let session = stage.session(&json!({}));
+    let (id, thread) = (text(&session["id"]), text(&session["thread"]["id"]));
+    let answer = Says::from(Message::new().text("A long story of the sea").deltas(3));
+    stage.model.says(answer.hold(Position::Event(4), "middle"));
+    let events = format!("/api/v1/threads/{thread}/events");
+    let mut follower = Client::follow(&stage.server, &events, None);
+    let turn = stage.say(&id, "Tell");
+    stage.model.mock().reached_blocking("middle").unwrap();
+    let filler = disk.path().join("filler");
+    let mut fills = fs::File::create(&filler).unwrap();
+    while fills.write_all(&[1; 4096]).is_ok() {}
+    stage.model.mock().release("middle");
+
+    let over = stage.over(&turn);
+    assert_eq!(over["state"], "interrupted", "{over}");
+    assert!(text(&over["error"]).contains("no space"), "{over}");
+    let shown = follower.until("done");
+    assert!(shown.iter().any(|came| came.kind == "error"), "{shown:?}");
+    let cancel = format!("/api/v1/sessions/{id}/cancel");
+    stage.server.post(&cancel, &json!({})).is(204);
+    assert_eq!(stage.now(&id)["state"], "idle");
+
+    fs::remove_file(&filler).unwrap();
+    let other = Server::with(&workspace, "", &env);
+    let path = format!("/api/v1/turns/{}?wait=1", text(&turn["turn"]));
+    let until = Instant::now() + PATIENCE;
+    while other.get(&path).is(200).json()["state"] != "interrupted" {
+        assert!(Instant::now() < until, "its end is not written");
+    }
+    stage.model.says(Message::new().text("Later."));
+    stage.talk(&id, "More");
+}
+
+#[test]
+fn a_file_that_is_handed_over_to_a_full_disk_is_refused_with_507() {
+    let Some(disk) = Small::mount() else { return };
+    let workspace = Workspace::new().unwrap();
+    let data = workspace.home().join(".local/share/conjure");
+    fs::create_dir_all(&data).unwrap();
+    symlink(disk.path(), data.join("uploads")).unwrap();
+    let server = Server::with(&workspace, "", &[]);
+    let hand_over = |bytes: usize| {
+        let kind = [("content-type", "application/octet-stream")];
+        let path = "/api/v1/uploads?name=large.bin";
+        server.ask("POST", path, &kind, vec![1_u8; bytes])
+    };
+    assert_eq!(hand_over(20 << 20).is(507).kind(), "no-space");
+    hand_over(1 << 20).is(201);
 }
 
 #[test]

@@ -113,6 +113,11 @@ fn what_cannot_be_is_said_and_changes_nothing() {
         (json!({ "memory": [] }), 422),
         (json!({ "provider": "openai" }), 422),
         (json!({ "name": "a\nb" }), 422),
+        (
+            json!({ "name": "0199c6a1-0000-7000-8000-000000000000" }),
+            422,
+        ),
+        (json!({ "name": "site\u{202e}nalp" }), 422),
     ] {
         server.send("PATCH", &path, &change).is(status);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::events::Client;
 use crate::postgres::Database;
-use crate::server::{Reply, Server};
+use crate::server::{PATIENCE, Reply, Server};
 use crate::stage::{Stage, text};
 
 /// How quickly another process answers, with room for a machine that is busy.
@@ -193,4 +193,23 @@ fn what_waited_at_a_server_that_was_killed_is_said_before_what_is_said_later() {
         "To the newest.",
     ];
     assert_eq!(said, expected);
+}
+
+#[test]
+fn a_server_is_announced_in_place_of_one_that_was_killed() {
+    let one = Server::start();
+    let two = Server::with(&one.workspace, "", &[]);
+    let place = one.workspace.home().join(".local/share/conjure/serve.json");
+    let announced = || -> Value {
+        let text = std::fs::read_to_string(&place).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let url = |server: &Server| format!("http://{}", server.address);
+    assert_eq!(announced()["url"], url(&one));
+    one.running.signal(Signal::KILL);
+    let until = Instant::now() + PATIENCE;
+    while announced()["url"] != url(&two) {
+        assert!(Instant::now() < until, "the second one is not announced");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

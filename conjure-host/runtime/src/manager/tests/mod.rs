@@ -6,6 +6,7 @@ mod basics;
 mod changing;
 mod elsewhere;
 mod ending;
+mod full_disk;
 mod queue;
 mod stage;
 mod threads;

@@ -16,6 +16,8 @@ use crate::manager::{Manager, ManagerOptions, NewSession, SessionView, lock};
 use conjure_providers::auths::{Auths, KeySources, NewAuth};
 use conjure_store::{Location, Run, Store, ThreadId};
 
+/// The database's file in the directory of data.
+const DATABASE: &str = "conjure.db";
 /// How long anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -41,9 +43,20 @@ impl Stage {
 
     pub(super) async fn with(script: Script, options: ManagerOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join(DATABASE);
+        Self::over(dir, &database, script, options).await
+    }
+
+    /// With its database at a place of its own.
+    pub(super) async fn over(
+        dir: tempfile::TempDir,
+        database: &Path,
+        script: Script,
+        options: ManagerOptions,
+    ) -> Self {
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let model = MockLlm::start(script).await.unwrap();
-        let (manager, auths) = manager(dir.path(), options).await;
+        let (manager, auths) = manager(dir.path(), database, options).await;
         let stage = Self {
             dir,
             model,
@@ -59,7 +72,8 @@ impl Stage {
     pub(super) async fn again(self, options: ManagerOptions) -> Self {
         self.manager.shutdown(Duration::ZERO).await;
         self.manager.store().close().await;
-        let (manager, auths) = manager(self.dir.path(), options).await;
+        let (data_dir, database) = (self.dir.path(), self.dir.path().join(DATABASE));
+        let (manager, auths) = manager(data_dir, &database, options).await;
         Self {
             manager,
             auths,
@@ -146,8 +160,8 @@ impl Stage {
     }
 }
 
-async fn manager(data_dir: &Path, options: ManagerOptions) -> (Manager, Auths) {
-    let place = Location::File(data_dir.join("conjure.db"));
+async fn manager(data_dir: &Path, database: &Path, options: ManagerOptions) -> (Manager, Auths) {
+    let place = Location::File(database.to_owned());
     let store = Store::open(&place, &conjure_store::Options::default())
         .await
         .unwrap();

@@ -1,0 +1,90 @@
+//! How turns of a server ended. A server knows that before the database does, where that takes
+//! nothing for a while.
+
+use std::time::Duration;
+
+use conjure_store::RunState;
+use reqwest::Method;
+use serde::Deserialize;
+
+use super::{RemoteServer, ServerError, encoded};
+
+/// How long one request waits for the end of a turn, in seconds.
+const WAIT: u64 = 30;
+/// Between two requests: a turn that asks for something is answered at once.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedTurn {
+    /// Its state, which is an end.
+    pub state: RunState,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// A turn, as the API shows it.
+#[derive(Deserialize)]
+struct ShownTurnBody {
+    state: String,
+    error: Option<String>,
+}
+
+impl ShownTurnBody {
+    /// How it ended; nothing while it has not.
+    fn ended(self) -> Option<EndedTurn> {
+        const ENDS: [RunState; 7] = [
+            RunState::Completed,
+            RunState::Cancelled,
+            RunState::Failed,
+            RunState::Limit,
+            RunState::CutShort,
+            RunState::Interrupted,
+            RunState::Lost,
+        ];
+        let state = ENDS.into_iter().find(|end| end.as_str() == self.state)?;
+        Some(EndedTurn {
+            state,
+            error: self.error,
+        })
+    }
+}
+
+impl RemoteServer {
+    /// Waits until a turn is over, as the server has it.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn ended_turn(&self, turn: &str) -> Result<EndedTurn, ServerError> {
+        let path = format!("turns/{}?wait={WAIT}", encoded(turn));
+        loop {
+            let shown = self.ask(Method::GET, &path, None).await?;
+            if let Some(ended) = self.read::<ShownTurnBody>(&shown)?.ended() {
+                return Ok(ended);
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_ended_when_its_state_is_an_end() {
+        let ended = |shown: &str| {
+            serde_json::from_str::<ShownTurnBody>(shown)
+                .unwrap()
+                .ended()
+        };
+        assert_eq!(ended(r#"{"id":"t","state":"running","error":null}"#), None);
+        assert_eq!(ended(r#"{"id":"t","state":"queued","error":null}"#), None);
+        let interrupted = ended(r#"{"id":"t","state":"interrupted","error":"no space"}"#);
+        let is_meant = EndedTurn {
+            state: RunState::Interrupted,
+            error: Some("no space".to_owned()),
+        };
+        assert_eq!(interrupted, Some(is_meant));
+    }
+}

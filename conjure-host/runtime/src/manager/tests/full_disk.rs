@@ -1,0 +1,193 @@
+//! A store that takes nothing for a while, such as on a full disk: turns that end meanwhile are over
+//! for whoever waits, and in the store as soon as there is room.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use conjure_core::chat::{Event, Message as Said};
+use conjure_mock_llm::{Message, Position, Reply, Script, Step};
+
+use super::stage::{PATIENCE, Stage, always, held, options};
+use crate::manager::requests::ActorRequest;
+use crate::manager::run_ends::RunEnd;
+use crate::manager::{ManagerOptions, SessionState};
+use conjure_store::{Run, RunState};
+
+/// A small file system; unmounted with this value.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// One of 12 MiB; where this user may mount none, the test is left out, and says so.
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
+            .arg(dir.path())
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(dir));
+        }
+        println!("LEFT OUT: root: the test mounts a file system");
+        None
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+
+    fn fill(&self) {
+        let mut filler = std::fs::File::create(self.filler()).unwrap();
+        while filler.write_all(&[1; 4096]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+/// Waits until the store itself has the end of a run, as other processes read it.
+async fn written(stage: &Stage, turn: &str) -> Run {
+    let over = async {
+        loop {
+            let run = stage.manager.store().run(turn).await.unwrap();
+            if run.state.is_over() {
+                return run;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let over = tokio::time::timeout(PATIENCE, over);
+    over.await.expect("its end is written")
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount() else {
+        return;
+    };
+    // Such a text needs room that the log has not yet, however it is packed.
+    let long: String = std::iter::repeat_with(|| uuid::Uuid::new_v4().to_string())
+        .take(4_000)
+        .collect();
+    let reply = Reply::from(Message::new().text(long).deltas(2_000));
+    let script = Script::new()
+        .reply(reply.hold(Position::Event(4), "middle"))
+        .step(Step::new(Message::new().text("Later.")).always());
+    let (dir, database) = (tempfile::tempdir().unwrap(), disk.0.path().join("small.db"));
+    let stage = Stage::over(dir, &database, script, options()).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = stage.manager.say(&session.id, Said::user("hello"), None);
+    let turn = turn.await.unwrap();
+    stage.model.reached("middle").await.unwrap();
+    disk.fill();
+    stage.model.release("middle");
+
+    // Whoever waits or follows is told at once, and nothing is left to cancel.
+    let run = stage.wait(&turn.id).await;
+    assert_eq!(run.state, RunState::Interrupted);
+    assert!(run.error.unwrap().contains("no space"));
+    let failed =
+        |event: &Event| matches!(event, Event::Error(error) if error.error.contains("no space"));
+    let failed = stage.until(&thread, None, failed).await;
+    let is_over = |event: &Event| matches!(event, Event::Done { turn_id, outcome, .. } if *turn_id == turn.id && outcome == "interrupted");
+    let done = stage.until(&thread, Some(failed), is_over).await;
+    let cancelled = stage.manager.cancel(&session.id, false);
+    let cancelled = tokio::time::timeout(PATIENCE, cancelled).await;
+    cancelled.expect("a cancel is answered").unwrap();
+    let view = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!((view.state, view.turn), (SessionState::Idle, None));
+    let known = stage.manager.runs(&session.id, 10).await.unwrap();
+    assert_eq!(known[0].state, RunState::Interrupted);
+    let stored = stage.manager.store().run(&turn.id).await.unwrap();
+    assert_eq!(stored.state, RunState::Running, "the disk is full");
+
+    disk.make_room();
+    let run = written(&stage, &turn.id).await;
+    assert_eq!(run.state, RunState::Interrupted);
+    assert!(run.error.unwrap().contains("no space"));
+    assert_eq!(stage.say(&session, "more").await.state, RunState::Completed);
+    // Nothing of the next turn is hidden behind what was told of that one.
+    let is_next =
+        |event: &Event| matches!(event, Event::Done { outcome, .. } if outcome == "completed");
+    stage.until(&thread, Some(done), is_next).await;
+}
+
+#[tokio::test]
+async fn an_end_that_the_store_did_not_take_holds_here_until_it_does() {
+    let by_hand = ManagerOptions {
+        beat: Duration::from_secs(3_600),
+        ..options()
+    };
+    let stage = Stage::with(always("x"), by_hand).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let (store, inner) = (stage.manager.store(), &stage.manager.inner);
+    for id in ["ran", "unbegun"] {
+        let run = Run::new(id, Some(session.id.clone()), thread.clone());
+        let run = run.with_message(Some(Said::user(id)));
+        store.begin_run(run).await.unwrap();
+    }
+    let ran = store.update_run("ran", RunState::Running, None);
+    assert!(ran.await.unwrap());
+    let why = Some("there is no space left");
+    inner
+        .run_ends
+        .keep(RunEnd::new("ran", RunState::Interrupted, None, why));
+    inner
+        .run_ends
+        .keep(RunEnd::unwritten("unbegun", "there is no space left"));
+    for (id, state) in [
+        ("ran", RunState::Interrupted),
+        ("unbegun", RunState::Failed),
+    ] {
+        let run = stage.wait(id).await;
+        assert_eq!((run.state, run.error.as_deref()), (state, why));
+        let stored = store.run(id).await.unwrap();
+        assert!(!stored.state.is_over(), "{stored:?}");
+    }
+    let view = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!((view.state, view.queued), (SessionState::Idle, 0));
+    inner.write_run_ends().await;
+    let stored = store.run("ran").await.unwrap();
+    assert_eq!(
+        (stored.state, stored.error.as_deref()),
+        (RunState::Interrupted, why)
+    );
+    let stored = store.run("unbegun").await.unwrap();
+    assert_eq!(stored.state, RunState::Failed);
+    assert_eq!(stored.message, Some(Said::user("unbegun")), "it is kept");
+    assert!(inner.run_ends.is_empty());
+}
+
+#[tokio::test]
+async fn who_follows_a_thread_that_breaks_is_told_that_its_turn_is_over() {
+    let script = Script::new()
+        .reply(held("Never ends", "never"))
+        .step(Step::new(Message::new().text("Fine.")).always());
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = stage.manager.say(&session.id, Said::user("hang"), None);
+    let turn = turn.await.unwrap();
+    stage.model.reached("never").await.unwrap();
+    stage.ask(&thread, ActorRequest::Panic).await;
+    let is_over =
+        |event: &Event| matches!(event, Event::Done { turn_id, .. } if *turn_id == turn.id);
+    let done = stage.until(&thread, None, is_over).await;
+    assert_eq!(
+        stage.say(&session, "again").await.state,
+        RunState::Completed
+    );
+    let is_next =
+        |event: &Event| matches!(event, Event::Done { outcome, .. } if outcome == "completed");
+    stage.until(&thread, Some(done), is_next).await;
+}
