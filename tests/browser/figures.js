@@ -11,6 +11,12 @@ import { test } from './support/test.js';
 test.setTimeout(600_000);
 
 const print = (name, value, goal) => console.log(`figure\t${name}\t${value}\t(${goal})`);
+// When the page showed something first; the browser says so behind the event that it is loaded.
+const firstPaint = () => new Promise((done) => {
+  new PerformanceObserver((list) => {
+    for (const paint of list.getEntriesByName('first-contentful-paint')) done(paint.startTime);
+  }).observe({ type: 'paint', buffered: true });
+});
 const percentile = (all, share) => all.sort((a, b) => a - b)[Math.floor(all.length * share)];
 
 test('a long thread: first paint and nodes; bytes of script and style', async ({ page, server, model, session }) => {
@@ -25,7 +31,7 @@ test('a long thread: first paint and nodes; bytes of script and style', async ({
   const paints = [];
   for (let time = 0; time < 5; time += 1) {
     await page.goto(url);
-    paints.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime));
+    paints.push(await page.evaluate(firstPaint));
   }
   print(`first paint of ${long.entries} entries`, `${percentile(paints, 0.5).toFixed(0)} ms`, 'at most 400 ms');
   print('nodes', await page.evaluate(() => document.querySelectorAll('*').length), 'at most 2,500');

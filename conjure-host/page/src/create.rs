@@ -17,7 +17,7 @@ use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{Sent, SessionInfo, ThreadInfo, Wrong, all, invalid};
+use crate::saved::{ListPage, Sent, SessionInfo, ThreadInfo, Wrong, first, invalid};
 use crate::session_form::{
     AuthFields, Choices, FIELDS, SessionDraft, memory, models, persona, working_dir,
 };
@@ -25,6 +25,11 @@ use crate::sheet::{refused, sheet};
 
 const TITLE: &str = "New session";
 const PREFIX: &str = "new";
+/// How many chats there are to choose from, the newest first; about as many.
+const THREADS: usize = 1_000;
+/// What is said where there are more.
+const OLDER: &str =
+    "The newest ones. An older one is found by searching: open it, and fork it there";
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -75,7 +80,7 @@ async fn form(
             p { a.button.primary #new-needs-auth href="/auths/new" data-dialog { "Save an auth" } }
         });
     }
-    let threads: Vec<ThreadInfo> = all(&app.api, "/api/v1/threads").await?;
+    let threads: ListPage<ThreadInfo> = first(&app.api, "/api/v1/threads", THREADS).await?;
     let wrong = Wrong::of(problem, &FIELDS);
     let (provider, auth, model) = (sent.text("provider"), sent.text("auth"), sent.text("model"));
     let fields = AuthFields {
@@ -102,12 +107,16 @@ async fn form(
 }
 
 /// Which chat it begins with.
-fn history(sent: &Sent, threads: &[ThreadInfo], wrong: &Wrong<'_>) -> Markup {
+fn history(sent: &Sent, threads: &ListPage<ThreadInfo>, wrong: &Wrong<'_>) -> Markup {
     let kind = match sent.text("history") {
         kind if kind.is_empty() => "new".to_owned(),
         kind => kind,
     };
-    let named = threads.iter().map(|one| {
+    let hint = match threads.next {
+        Some(_) => OLDER,
+        None => "",
+    };
+    let named = threads.items.iter().map(|one| {
         let words = format!("{} ({} entries)", one.shown_name(), one.last_seq);
         (one.id.clone(), words)
     });
@@ -119,13 +128,13 @@ fn history(sent: &Sent, threads: &[ThreadInfo], wrong: &Wrong<'_>) -> Markup {
                 @for (value, words) in [("new", "New"), ("existing", "Existing"), ("fork", "Fork")] {
                     label.choice {
                         input id={ "new-history-" (value) } type="radio" name="history" value=(value)
-                            checked[kind == value] disabled[value != "new" && threads.is_empty()];
+                            checked[kind == value] disabled[value != "new" && threads.items.is_empty()];
                         " " (words)
                     }
                 }
             }
             div.of-thread {
-                (Field::new("new-thread", "thread", "Chat").error(wrong.at("thread"))
+                (Field::new("new-thread", "thread", "Chat").hint(hint).error(wrong.at("thread"))
                     .select(&sent.text("thread"), &named))
             }
             div.of-fork {

@@ -83,7 +83,7 @@ pub(crate) fn layout(request: &PageRequest, view: &PageFrame<'_>, body: &Markup)
                 p #announce.unseen role="status" aria-live="polite" {}
                 p #lost role="alert" { "Connection lost. It is tried again; nothing is lost." }
                 div #toasts popover="manual" role="status" aria-live="polite" {}
-                dialog #dialog aria-label="Dialog" {}
+                dialog #dialog closedby="any" aria-label="Dialog" {}
                 (shortcuts(view))
             }
         }
@@ -150,7 +150,7 @@ fn shortcuts(view: &PageFrame<'_>) -> Markup {
         ("g s", "Search all chats"),
     ];
     html! {
-        dialog #shortcuts aria-labelledby="shortcuts-title" {
+        dialog #shortcuts closedby="any" aria-labelledby="shortcuts-title" {
             h2 #shortcuts-title { "Shortcuts" }
             table.keys {
                 tbody {

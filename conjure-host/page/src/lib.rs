@@ -45,7 +45,6 @@ use axum::Router;
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::middleware::from_fn;
 use axum::response::Response;
-use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
 use tokio_util::sync::CancellationToken;
 
@@ -59,8 +58,6 @@ pub struct PageServices {
     pub api: Router,
     /// The sessions.
     pub manager: Manager,
-    /// The saved auths.
-    pub auths: Auths,
     /// Cancelled when the server ends and no turn runs any more: streams end then.
     pub ended: CancellationToken,
     /// Takes a place among the server's streams for the client that a request's extensions name;
@@ -77,8 +74,6 @@ pub type StreamAdmission =
 pub(crate) struct PageState {
     pub(crate) api: ApiClient,
     pub(crate) manager: Manager,
-    #[expect(dead_code, reason = "read by the views of saved auths")]
-    pub(crate) auths: Auths,
     pub(crate) ended: CancellationToken,
     pub(crate) follow: StreamAdmission,
 }
@@ -88,7 +83,6 @@ pub fn router(parts: PageServices) -> Router {
     let app = PageState {
         api: ApiClient::new(parts.api),
         manager: parts.manager,
-        auths: parts.auths,
         ended: parts.ended,
         follow: parts.follow,
     };

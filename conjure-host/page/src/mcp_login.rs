@@ -1,7 +1,9 @@
 //! The login to an MCP server: it is begun here, goes on in a page of its own, and is asked about here.
 
+use std::time::Duration;
+
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -9,6 +11,7 @@ use conjure_core::foreign_text::clean;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::PageState;
 use crate::client::{ApiProblem, segment};
@@ -17,13 +20,24 @@ use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::mcp;
 use crate::request::PageRequest;
+use crate::respond::{Swap, piece, pieces};
 use crate::saved::{McpServerInfo, Sent};
 use crate::sheet::{refused, sheet};
+
+/// What a view of a login is in.
+const BODY: &str = "mcp-login";
+/// What of it asks for a change.
+const WAITING: &str = "mcp-login-waiting";
+/// How long a change of a login is waited for at a time.
+const WAIT: Duration = Duration::from_secs(20);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/mcp/servers/{server}/login", get(show).post(begin))
         .route("/mcp/servers/{server}/login/address", post(address))
+        .route("/mcp/servers/{server}/login/changed", get(changed))
         .route("/mcp/servers/{server}/logout", post(logout))
 }
 
@@ -36,27 +50,84 @@ struct McpLoginInfo {
     error: Option<String>,
 }
 
+impl McpLoginInfo {
+    fn is_under_way(&self) -> bool {
+        matches!(self.state.as_str(), "starting" | "waiting")
+    }
+}
+
 async fn show(
     State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let server: McpServerInfo = app.api.get(&mcp::at(&id)).await?;
-    let login = app
-        .api
-        .get::<McpLoginInfo>(&format!("{}/login", mcp::at(&id)))
-        .await;
-    let login = match login {
-        Ok(login) => Some(login),
-        Err(problem) if problem.status == 404 => None,
-        Err(problem) => return Err(problem.into()),
-    };
+    let login = login_of(&app, &id).await?;
     Ok(sheet(
         &request,
         Nav::Mcp,
         &title(&server),
         &told(&server, login.as_ref(), None),
     ))
+}
+
+/// The login that was begun last, if any was.
+async fn login_of(app: &PageState, id: &str) -> Result<Option<McpLoginInfo>, ApiProblem> {
+    let path = format!("{}/login", mcp::at(id));
+    match app.api.get::<McpLoginInfo>(&path).await {
+        Ok(login) => Ok(Some(login)),
+        Err(problem) if problem.status == 404 => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// What a view of a login shows of it.
+#[derive(Deserialize)]
+struct SeenLogin {
+    state: String,
+}
+
+/// Waits until the login is another one than was seen or [`WAIT`] is over, and shows it where it is:
+/// whoever looks at a login that waits sees its end without asking.
+async fn changed(
+    State(app): State<PageState>,
+    Path(id): Path<String>,
+    Query(seen): Query<SeenLogin>,
+) -> Result<Response, PageFailure> {
+    let until = Instant::now() + WAIT;
+    let login = loop {
+        let login = login_of(&app, &id).await?;
+        let is_same = login.as_ref().is_some_and(|now| now.state == seen.state);
+        if !is_same || Instant::now() >= until {
+            break login;
+        }
+        tokio::select! {
+            () = app.ended.cancelled() => break login,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    };
+    let what = match &login {
+        Some(same) if same.state == seen.state => {
+            piece(Swap::Outer, WAITING, &waiting(&mcp_page(&id), same))
+        }
+        login => {
+            let server: McpServerInfo = app.api.get(&mcp::at(&id)).await?;
+            piece(Swap::Outer, BODY, &told(&server, login.as_ref(), None))
+        }
+    };
+    Ok(pieces(what))
+}
+
+/// Asks for what becomes of a login, once it is seen.
+fn waiting(at: &str, login: &McpLoginInfo) -> Markup {
+    html! {
+        div id=(WAITING) data-fetch={ (at) "/login/changed?state=" (segment(&login.state)) } {}
+    }
+}
+
+/// Where the page has a server.
+fn mcp_page(id: &str) -> String {
+    format!("/mcp/servers/{}", segment(id))
 }
 
 fn title(server: &McpServerInfo) -> String {
@@ -68,9 +139,9 @@ fn told(
     login: Option<&McpLoginInfo>,
     problem: Option<&ApiProblem>,
 ) -> Markup {
-    let at = format!("/mcp/servers/{}", segment(&server.id));
+    let at = mcp_page(&server.id);
     let state = login.map_or("", |login| login.state.as_str());
-    html! {
+    let body = html! {
         (form_error(problem.map(|problem| problem.detail.as_str())))
         @match state {
             "" => p { "Nobody logged in to this server yet." },
@@ -100,6 +171,14 @@ fn told(
             a.button #mcp-login-look href={ (at) "/login" } data-dialog { "Look again" }
             form method="post" action={ (at) "/logout" } data-swap {
                 button #mcp-logout { "Forget the login" }
+            }
+        }
+    };
+    html! {
+        div id=(BODY) {
+            (body)
+            @if let Some(login) = login.filter(|login| login.is_under_way()) {
+                (waiting(&at, login))
             }
         }
     }

@@ -41,15 +41,16 @@ function put(piece) {
   if (target.id === "toasts") raise(target.lastElementChild);
 }
 
-// What the person opened stays open, and what they wrote stays written.
+// What the person opened stays open, and what they wrote stays written: in a form of the same thing.
 function keep(target, content) {
   for (const old of [target, ...target.querySelectorAll("details[id]")]) {
     const fresh = old.tagName === "DETAILS" && content.getElementById(old.id);
     if (fresh) fresh.open = old.open;
   }
+  const form = (field) => field.closest("form")?.getAttribute("action");
   for (const old of target.querySelectorAll("textarea[id], input[id]:not([type=hidden])")) {
     const fresh = content.getElementById(old.id);
-    if (!fresh || fresh.getAttribute("aria-invalid")) continue;
+    if (!fresh || fresh.getAttribute("aria-invalid") || form(fresh) !== form(old)) continue;
     if (old === document.activeElement || old.value !== old.defaultValue) fresh.value = old.value;
   }
 }
@@ -69,19 +70,16 @@ function raise(fresh) {
 }
 
 async function ask(url, options = {}) {
-  let answer;
-  try {
-    const headers = { "x-conjure-pieces": "1", accept: "text/html" };
-    answer = await fetch(url, { ...options, headers, credentials: "same-origin" });
-  } catch {
+  const headers = { "x-conjure-pieces": "1", accept: "text/html" };
+  const answer = await fetch(url, { ...options, headers, credentials: "same-origin" }).catch(() => {});
+  if (!answer) {
     say("The server could not be reached. Nothing was lost; try again when it is back.");
     return false;
   }
   if (answer.status === 401) location.reload();
   const go = answer.headers.get("x-conjure-go");
   if (go) {
-    const here = new URL(go, location).href === location.href;
-    here ? location.reload() : location.assign(go);
+    new URL(go, location).href === location.href ? location.reload() : location.assign(go);
     return true;
   }
   const html = await answer.text();
@@ -124,7 +122,6 @@ addEventListener("change", ({ target }) => {
 });
 
 // Streams: `data-stream=URL`, `data-seen` what was seen last.
-
 let source;
 function follow(element) {
   const url = new URL(element.dataset.stream, location);
@@ -162,8 +159,7 @@ addEventListener("pageshow", (event) => { if (event.persisted) location.reload()
 
 // What is fetched when it comes into sight: `data-fetch=URL`.
 const sight = new IntersectionObserver((seen) => {
-  for (const { isIntersecting, target } of seen) {
-    if (!isIntersecting) continue;
+  for (const { target } of seen.filter((one) => one.isIntersecting)) {
     sight.unobserve(target);
     ask(target.dataset.fetch);
   }
@@ -200,11 +196,14 @@ function show(dialog) {
   dialog.querySelector("[autofocus], input:not([type=hidden]), textarea, select")?.focus();
 }
 
+// What was not sent of a dialog is gone with it: the next one may be about another thing.
+addEventListener("close", ({ target }) => target.id === "dialog" && target.replaceChildren(), true);
+
 addEventListener("click", (event) => {
   const at = (name) => event.target.closest?.(`[data-${name}]`);
   const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
   let element;
-  if (event.target.tagName === "DIALOG") event.target.close();
+  event.target.closest?.(".toast")?.remove();
   if (at("drop")) at("drop").parentElement.remove();
   if (at("close")) at("close").closest("dialog")?.close();
   if ((element = at("open"))) show(byId(element.dataset.open));
@@ -215,9 +214,8 @@ addEventListener("click", (event) => {
   if ((element = at("toggle"))) toggle(element.dataset.toggle);
   if (at("end")) toEnd();
   if ((element = at("fill"))) {
-    const field = byId(element.dataset.fill);
-    field.value = element.dataset.text;
-    field.focus();
+    byId(element.dataset.fill).value = element.dataset.text;
+    byId(element.dataset.fill).focus();
   }
   if ((element = at("copy"))) {
     const from = byId(element.dataset.copy) ?? element.closest("figure, article")?.querySelector("pre, .text");
@@ -226,16 +224,16 @@ addEventListener("click", (event) => {
       setTimeout(() => delete element.dataset.done, 1500);
     }, () => say("The browser does not allow copying here."));
   }
-  for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(event.target) || event.target.closest(".menu > div")) menu.open = false;
-  }
+  closeMenus((menu) => !menu.contains(event.target) || event.target.closest(".menu > div"));
 });
+function closeMenus(which = () => true) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (which(menu)) menu.open = false;
+}
 
 // `data-toggle="A B"`: shows what is hidden of these, and hides the rest.
 function toggle(ids) {
   for (const element of ids.split(" ").map(byId).filter(Boolean)) {
-    element.hidden = !element.hidden;
-    if (!element.hidden) element.querySelector("input:not([type=hidden]), textarea")?.select();
+    if (!(element.hidden = !element.hidden)) element.querySelector("input:not([type=hidden]), textarea")?.select();
   }
 }
 
@@ -251,10 +249,10 @@ addEventListener("keydown", (event) => {
   if (key === "Escape") {
     const undone = target.closest?.("[data-escape]");
     if (undone) { undone.reset?.(); toggle(undone.dataset.escape); }
-    for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
+    closeMenus();
     if (writes && !document.querySelector("dialog[open]")) target.blur();
   }
-  if (writes || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (writes || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return void (before = "");
   const keys = before ? `${before} ${key}` : key;
   before = key === "g" && !before ? key : "";
   const all = [...document.querySelectorAll(`[data-key="${CSS.escape(keys)}"]`)];
@@ -274,10 +272,17 @@ async function attach(files) {
     await ask(`${field.dataset.attach}?name=${name}`, { method: "POST", body: file }).finally(() => { uploads -= 1; });
   }
 }
-addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
-for (const how of ["drop", "paste"]) addEventListener(how, (event) => {
-  const files = [...(event.dataTransfer ?? event.clipboardData)?.files ?? []];
-  if (!files.length) return;
+for (const how of ["dragover", "drop"]) addEventListener(how, (event) => {
+  const { target, dataTransfer } = event;
+  if (target.type === "file" || !dataTransfer?.types.includes("Files")) return;
+  event.preventDefault();
+  if (how === "drop") attach([...dataTransfer.files]);
+});
+// Text that has a picture of itself beside it, as of a spreadsheet, is text.
+addEventListener("paste", (event) => {
+  const files = [...event.clipboardData?.files ?? []];
+  const field = event.target.closest?.("input, textarea");
+  if (!files.length || event.clipboardData.getData("text/plain") || (field && !field.dataset.draft)) return;
   event.preventDefault();
   attach(files);
 });
@@ -286,14 +291,9 @@ for (const how of ["drop", "paste"]) addEventListener(how, (event) => {
 addEventListener("input", ({ target }) => {
   if (target.dataset?.draft) sessionStorage.setItem(target.dataset.draft, target.value);
 });
-for (const field of document.querySelectorAll("[data-draft]")) {
-  field.value ||= sessionStorage.getItem(field.dataset.draft) ?? "";
-}
+for (const field of document.querySelectorAll("[data-draft]")) field.value ||= sessionStorage.getItem(field.dataset.draft) ?? "";
 
-addEventListener("scroll", () => {
-  document.body.toggleAttribute("data-away", follows() && !isAtEnd());
-}, { passive: true });
-
+addEventListener("scroll", () => document.body.toggleAttribute("data-away", follows() && !isAtEnd()), { passive: true });
 document.documentElement.dataset.script = "";
 if (follows() && !location.hash) toEnd();
 arm(document);

@@ -75,11 +75,14 @@ fn card(persona: &PersonaInfo) -> Markup {
     }
 }
 
-/// The fields of a persona, with ids that begin so.
-pub(crate) fn fields(prefix: &str, sent: &Sent, wrong: &Wrong<'_>, required: bool) -> Markup {
+/// The fields of a persona, with ids that begin so. `in_session`: the form is a session's, which has a name of its own.
+pub(crate) fn fields(prefix: &str, sent: &Sent, wrong: &Wrong<'_>, in_session: bool) -> Markup {
     let [name, version, text] = ["name", "version", "text"].map(|what| format!("{prefix}-{what}"));
-    let mut name = Field::new(&name, "persona_name", "Name").error(wrong.at("name"));
-    if required {
+    let mut name = Field::new(&name, "persona_name", "Name").error(wrong.at(match in_session {
+        true => "persona",
+        false => "name",
+    }));
+    if !in_session {
         name = name.required();
     }
     html! {
@@ -106,7 +109,7 @@ fn form(action: &str, sent: &Sent, problem: Option<&ApiProblem>) -> Markup {
     html! {
         form #persona-form method="post" action=(action) data-swap {
             (form_error(wrong.elsewhere()))
-            (fields("persona", sent, &wrong, true))
+            (fields("persona", sent, &wrong, false))
             div.row { button.primary #persona-save { "Save" } }
         }
     }

@@ -15,9 +15,6 @@ use serde_json::{Map, Value, json};
 
 use crate::client::{ApiClient, ApiProblem, segment};
 
-/// The most that a view lists of anything.
-const MOST: usize = 1_000;
-
 /// A page of a list.
 #[derive(Deserialize)]
 pub(crate) struct ListPage<T> {
@@ -192,11 +189,21 @@ impl ThreadInfo {
     }
 }
 
-/// Everything in a list of the API, a thousand things at most.
+/// Everything in a list of the API.
 pub(crate) async fn all<T: DeserializeOwned>(
     api: &ApiClient,
     path: &str,
 ) -> Result<Vec<T>, ApiProblem> {
+    Ok(first(api, path, usize::MAX).await?.items)
+}
+
+/// The first of a list of the API, at least `most` of them where there are more; `next` is there where
+/// something is left.
+pub(crate) async fn first<T: DeserializeOwned>(
+    api: &ApiClient,
+    path: &str,
+    most: usize,
+) -> Result<ListPage<T>, ApiProblem> {
     let mut found: Vec<T> = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
@@ -206,8 +213,11 @@ pub(crate) async fn all<T: DeserializeOwned>(
         let page: ListPage<T> = api.get(&format!("{path}?limit=200{from}")).await?;
         found.extend(page.items);
         cursor = page.next;
-        if cursor.is_none() || found.len() >= MOST {
-            return Ok(found);
+        if cursor.is_none() || found.len() >= most {
+            return Ok(ListPage {
+                items: found,
+                next: cursor,
+            });
         }
     }
 }
@@ -288,14 +298,17 @@ const PHRASES: [(&str, &str); 3] = [
     ("provider's name", "provider"),
 ];
 
-/// The field of a form that a problem is about: the first one whose name its words have in them.
+/// The field of a form that a problem is about: the one whose name comes first in its words.
 fn wrong_field<'a>(problem: &ApiProblem, fields: &[&'a str]) -> Option<&'a str> {
     let known = |name: &str| fields.iter().find(|field| **field == name).copied();
     if problem.kind() == "name-taken" {
         return known("name");
     }
-    let named = |field: &&&str| problem.detail.contains(&format!("`{field}`"));
-    let named = fields.iter().find(named).copied();
+    let named = fields.iter().filter_map(|field| {
+        let at = problem.detail.find(&format!("`{field}`"))?;
+        Some((at, *field))
+    });
+    let named = named.min().map(|(_, field)| field);
     let phrase = || {
         PHRASES
             .iter()
@@ -354,6 +367,10 @@ mod tests {
             Some("`working_dir` is no directory")
         );
         assert_eq!((wrong.at("name"), wrong.elsewhere()), (None, None));
+        let problem = invalid("`persona` could not be saved: `name` is one line");
+        let wrong = Wrong::of(Some(&problem), &["name", "persona"]);
+        assert_eq!(wrong.at("name"), None);
+        assert!(wrong.at("persona").is_some());
         let problem = invalid("no such thing");
         let wrong = Wrong::of(Some(&problem), &["name"]);
         assert_eq!(

@@ -174,6 +174,7 @@ fn model_list(
             p.hint.wrong[error.is_some()] id={ (prefix) "-model-words" } {
                 @match (error, listed) {
                     (Some(error), _) => (error),
+                    (None, Some(Ok(models))) if models.len() == 1 => "One model of this provider",
                     (None, Some(Ok(models))) => { (models.len()) " models of this provider" },
                     (None, Some(Err(problem))) => { "Type its name; the provider gave no list: " (problem.detail) },
                     (None, None) => "As the provider names it",
@@ -242,14 +243,16 @@ pub(crate) fn persona(
         false => String::new(),
     };
     let id = format!("{prefix}-persona");
+    // What is wrong with a new one stands beside its own fields.
+    let at_choice = wrong.at("persona").filter(|_| chosen != NEW);
     html! {
         fieldset.persona {
             legend { "Persona" }
-            (Field::new(&id, "persona", "Which").error(wrong.at("persona")).select(&chosen, &all))
+            (Field::new(&id, "persona", "Which").error(at_choice).select(&chosen, &all))
             @if let Some(kept) = kept {
                 details.kept { summary { "Its text" } pre.said { (clean(&kept.persona_text)) } }
             }
-            div.added { (personas::fields(&id, sent, wrong, false)) }
+            div.added { (personas::fields(&id, sent, wrong, true)) }
         }
     }
 }

@@ -227,6 +227,27 @@ test('a call that asks is decided where it stands', async ({ page, server, model
   expect(existsSync(`${server.work}/no.txt`)).toBe(false);
 });
 
+test('a call that is allowed before another one is decided about says so in every window', async ({ page, server, model, session, watch, context }) => {
+  await session('site', { tools: { backend: [{ kind: 'local' }], policy: { ask: ['*'] } } });
+  await model.step({ content: ['one', 'two'].map((name) => (
+    { type: 'tool_use', id: `call_${name}`, name: 'local_bash_tool', input: { command: `touch ${name}.txt` } })) });
+  await model.says('Both are there.');
+  await page.goto('/sessions/site');
+  await say(page, 'Make two files');
+  const other = await context.newPage();
+  await watch(other);
+  await other.goto('/sessions/site');
+  await expect(other.getByRole('button', { name: 'Allow', exact: true })).toHaveCount(2);
+  await page.locator('#call-call_two').getByRole('button', { name: 'Allow', exact: true }).click();
+  for (const window of [page, other]) {
+    await expect(window.locator('#call-call_two')).toContainText('Allowed, waits');
+    await expect(window.getByRole('button', { name: 'Allow', exact: true })).toHaveCount(1);
+  }
+  await other.getByRole('button', { name: 'Allow', exact: true }).click();
+  await expect(page.getByText('Both are there.')).toBeVisible();
+  for (const name of ['one', 'two']) expect(existsSync(`${server.work}/${name}.txt`)).toBe(true);
+});
+
 test('follow-ups queue, run in order, and can be removed', async ({ page, model, session }) => {
   await session('site');
   await model.says('First done.', { when: 'first', hold: { gate: 'first' } });

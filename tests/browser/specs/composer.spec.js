@@ -134,3 +134,33 @@ test('a message that is said otherwise in a fork takes the files along that are 
   await page.goto(`/sessions/site/threads/${thread.id}`);
   await expect(page.locator('#entries')).toContainText('dropped.txt');
 });
+
+test('text that has a picture of itself beside it is pasted as text', async ({ page, session }) => {
+  await session('site');
+  await page.goto('/sessions/site');
+  const paste = (field, kinds) => page.evaluate(([field, kinds]) => {
+    const clipboardData = new DataTransfer();
+    for (const kind of kinds) {
+      if (kind === 'text') clipboardData.setData('text/plain', 'a\tb');
+      else clipboardData.items.add(new File(['x'], 'image.png', { type: 'image/png' }));
+    }
+    const event = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
+    document.querySelector(field).dispatchEvent(event);
+    return event.defaultPrevented;
+  }, [field, kinds]);
+  expect(await paste('#message', ['text', 'image'])).toBe(false);
+  expect(await paste('#rename-label', ['image'])).toBe(false);
+  await expect(page.locator('#attached > *')).toHaveCount(0);
+  expect(await paste('#message', ['image'])).toBe(true);
+  await expect(page.locator('#attached > *')).toHaveCount(1);
+});
+
+test('a file with a long name stays inside the window', async ({ page, session }) => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await session('site');
+  await page.goto('/sessions/site');
+  const name = `${'Screenshot-of-the-quarterly-report-'.repeat(5)}.png`;
+  await page.locator('#attach').setInputFiles({ name, mimeType: 'image/png', buffer: Buffer.from('x') });
+  await expect(page.locator('#attached')).toContainText('Screenshot');
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+});

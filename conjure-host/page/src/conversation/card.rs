@@ -49,6 +49,8 @@ fn state(call: &CallCard) -> Markup {
     let (class, words) = match &call.state {
         CallProgress::Announced => ("", "Waits"),
         CallProgress::Asks { .. } => ("warn", "Asks you"),
+        CallProgress::Decided { allowed: true } => ("", "Allowed, waits for others"),
+        CallProgress::Decided { allowed: false } => ("", "Denied"),
         CallProgress::Runs => ("active", "Runs"),
         CallProgress::Over(CallEnd::Done) if call.is_error => ("bad", "Failed"),
         CallProgress::Over(CallEnd::Done) => ("good", "Done"),

@@ -119,6 +119,9 @@ impl LiveTurn {
                     reason: reason.clone(),
                 };
             }),
+            Event::ApprovalOver { call_id, allowed } => self.with_call(call_id, |call| {
+                call.state = CallProgress::Decided { allowed: *allowed };
+            }),
             Event::CallStarted {
                 call_id,
                 backend,

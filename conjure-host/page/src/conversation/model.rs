@@ -66,6 +66,10 @@ pub(crate) enum CallProgress {
     Asks {
         reason: String,
     },
+    /// Somebody decided, and calls before it are not decided about.
+    Decided {
+        allowed: bool,
+    },
     Runs,
     Over(CallEnd),
 }
@@ -133,7 +137,7 @@ impl CallCard {
         self.state = match &self.state {
             CallProgress::Over(end) => CallProgress::Over(*end),
             CallProgress::Runs => CallProgress::Over(CallEnd::Indeterminate),
-            CallProgress::Announced | CallProgress::Asks { .. } => {
+            CallProgress::Announced | CallProgress::Asks { .. } | CallProgress::Decided { .. } => {
                 CallProgress::Over(CallEnd::Cancelled)
             }
         };

@@ -105,8 +105,16 @@ impl QuestionField<'_> {
             _ => String::new(),
         };
         let shown = clean(&text);
-        if let Some(choices) = self.choices() {
-            return field.select(&text, &choices);
+        if self.word("type") == "array" {
+            let items = self.schema.get("items").and_then(choices);
+            return self.several(&id, &label, &hint, &items.unwrap_or_default());
+        }
+        if let Some(mut all) = choices(self.schema) {
+            // Without it a browser would choose the first for a person.
+            if text.is_empty() {
+                all.insert(0, (String::new(), "Choose…".to_owned()));
+            }
+            return field.select(&text, &all);
         }
         match self.word("type") {
             "boolean" => field.checkbox(default == Some(&Value::Bool(true))),
@@ -120,28 +128,50 @@ impl QuestionField<'_> {
         }
     }
 
-    /// What it is one of.
-    fn choices(&self) -> Option<Vec<(String, String)>> {
-        let words = |value: &Value| value.as_str().map(str::to_owned);
-        if let Some(all) = self.schema.get("enum").and_then(Value::as_array) {
-            let names = self.schema.get("enumNames").and_then(Value::as_array);
-            let named = |at: usize| names.and_then(|names| names.get(at)).and_then(words);
-            let all = all.iter().enumerate().filter_map(|(at, value)| {
-                let value = words(value)?;
-                let name = named(at).unwrap_or_else(|| value.clone());
-                Some((value, clean(&name).into_owned()))
-            });
-            return Some(all.collect());
+    /// Any number of these.
+    fn several(&self, id: &str, label: &str, hint: &str, all: &[(String, String)]) -> Markup {
+        let default = self.schema.get("default").and_then(Value::as_array);
+        let is_default = |value: &str| {
+            let mut default = default.into_iter().flatten();
+            default.any(|one| one.as_str() == Some(value))
+        };
+        html! {
+            fieldset id=(id) {
+                legend { (label) }
+                @for (at, (value, words)) in all.iter().enumerate() {
+                    label.choice for={ (id) "-" (at) } {
+                        input id={ (id) "-" (at) } type="checkbox" name={ "field." (self.name) } value=(value)
+                            checked[is_default(value)];
+                        " " (words)
+                    }
+                }
+                @if !hint.is_empty() { p.hint { (hint) } }
+            }
         }
-        let all = self.schema.get("oneOf").and_then(Value::as_array)?;
-        let all = all.iter().filter_map(|one| {
-            let value = one.get("const").and_then(words)?;
-            let name = one.get("title").and_then(words);
-            let name = name.unwrap_or_else(|| value.clone());
+    }
+}
+
+/// What a value of this schema is one of: the values, and the words for them.
+fn choices(schema: &Value) -> Option<Vec<(String, String)>> {
+    let words = |value: &Value| value.as_str().map(str::to_owned);
+    if let Some(all) = schema.get("enum").and_then(Value::as_array) {
+        let names = schema.get("enumNames").and_then(Value::as_array);
+        let named = |at: usize| names.and_then(|names| names.get(at)).and_then(words);
+        let all = all.iter().enumerate().filter_map(|(at, value)| {
+            let value = words(value)?;
+            let name = named(at).unwrap_or_else(|| value.clone());
             Some((value, clean(&name).into_owned()))
         });
-        Some(all.collect())
+        return Some(all.collect());
     }
+    let all = schema.get("oneOf").or_else(|| schema.get("anyOf"))?;
+    let all = all.as_array()?.iter().filter_map(|one| {
+        let value = one.get("const").and_then(words)?;
+        let name = one.get("title").and_then(words);
+        let name = name.unwrap_or_else(|| value.clone());
+        Some((value, clean(&name).into_owned()))
+    });
+    Some(all.collect())
 }
 
 /// What was filled in, in the types of the schema. What cannot be one stays text, so that the
@@ -150,10 +180,12 @@ pub(crate) fn content(schema: Option<&Value>, sent: &[(String, String)]) -> Map<
     let mut content = Map::new();
     for field in fields(schema) {
         let name = format!("field.{}", field.name);
-        let given = sent.iter().find(|(sent, _)| *sent == name);
-        let given = given.map(|(_, value)| value.as_str());
-        let value = match (field.word("type"), given) {
+        let all = sent.iter().filter(|(sent, _)| *sent == name);
+        let all: Vec<&str> = all.map(|(_, value)| value.as_str()).collect();
+        let value = match (field.word("type"), all.first().copied()) {
             ("boolean", given) => Value::Bool(given.is_some()),
+            ("array", None) if !field.required => continue,
+            ("array", _) => Value::from(all),
             (_, None) => continue,
             (_, Some("")) if !field.required => continue,
             ("integer", Some(text)) => number(text.parse::<i64>().ok().map(Number::from), text),
@@ -185,6 +217,7 @@ mod tests {
             "sure": { "type": "boolean", "default": true },
             "colour": { "type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"] },
             "size": { "type": "string", "oneOf": [{ "const": "s", "title": "Small" }] },
+            "many": { "type": "array", "default": ["b"], "items": { "enum": ["a", "b"] } },
         } })
     }
 
@@ -212,6 +245,8 @@ mod tests {
             "Small",
             "&lt;one&gt;",
             "checked",
+            "Choose…",
+            "value=\"b\" checked",
         ] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
@@ -231,10 +266,15 @@ mod tests {
             ("count", "3"),
             ("share", "0.5"),
             ("colour", "g"),
+            ("many", "a"),
+            ("many", "b"),
         ]);
         assert_eq!(
             Value::Object(content(Some(&schema()), &all)),
-            json!({ "name": "a", "count": 3, "share": 0.5, "sure": false, "colour": "g" })
+            json!({
+                "name": "a", "count": 3, "share": 0.5, "sure": false, "colour": "g",
+                "many": ["a", "b"],
+            })
         );
         let wrong = sent(&[("name", ""), ("count", "x"), ("sure", "on"), ("size", "")]);
         assert_eq!(

@@ -129,7 +129,10 @@ fn figures_of(meta: &Meta) -> Markup {
     let is_known = meta.usage != Usage::default();
     html! {
         @if is_known { (figures::tokens(&meta.usage)) }
-        @if meta.latency_ms > 0 { ", " (figures::duration(meta.latency_ms)) }
+        @if meta.latency_ms > 0 {
+            @if is_known { ", " }
+            (figures::duration(meta.latency_ms))
+        }
     }
 }
 

@@ -268,7 +268,10 @@ impl Follower {
                 }
                 let is_answer = matches!(
                     event,
-                    Event::Approval { .. } | Event::Question(_) | Event::QuestionOver { .. }
+                    Event::Approval { .. }
+                        | Event::ApprovalOver { .. }
+                        | Event::Question(_)
+                        | Event::QuestionOver { .. }
                 );
                 if is_answer {
                     self.due.state = true;

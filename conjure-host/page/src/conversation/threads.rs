@@ -16,12 +16,14 @@ use crate::client::segment;
 const RUNS: u64 = 300;
 /// The most threads that are listed.
 const MOST: usize = 60;
+/// How deep forks are moved in; deeper ones stand where these do.
+const INDENTED: usize = 5;
 /// The most other sessions that are listed.
 const SESSIONS: u64 = 12;
 
 /// The threads of the session, for the sidebar.
 pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<Markup, StoreError> {
-    let threads = of_session(app, talk).await?;
+    let (threads, are_all) = of_session(app, talk).await?;
     let known: BTreeSet<&ThreadId> = threads.iter().map(|thread| &thread.id).collect();
     let mut below: BTreeMap<Option<&ThreadId>, Vec<&Thread>> = BTreeMap::new();
     for thread in &threads {
@@ -32,6 +34,9 @@ pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<Markup, StoreEr
         nav.threads #threads aria-label="Threads" {
             h2 { "Threads" }
             (branch(talk, &below, None, 0))
+            @if !are_all {
+                p.hint { "Others are found by " a href="/search" { "searching" } "." }
+            }
         }
     })
 }
@@ -51,12 +56,12 @@ fn branch(
     of: Option<&ThreadId>,
     depth: usize,
 ) -> Markup {
-    let Some(threads) = below.get(&of).filter(|_| depth < 32) else {
+    let Some(threads) = below.get(&of) else {
         return html! {};
     };
     let active = talk.session.thread.as_ref().map(|thread| &thread.id);
     html! {
-        ul {
+        ul.flat[depth >= INDENTED] {
             @for thread in threads {
                 @let is_here = talk.address.thread.as_ref() == Some(&thread.id);
                 li {
@@ -76,8 +81,8 @@ fn branch(
 }
 
 /// The threads that the session's turns were in, the active one, the one that is looked at, and
-/// what these were forked from and into; the newest first.
-async fn of_session(app: &PageState, talk: &Talk) -> Result<Vec<Thread>, StoreError> {
+/// what these were forked from and into; the newest first. And whether that is all of them.
+async fn of_session(app: &PageState, talk: &Talk) -> Result<(Vec<Thread>, bool), StoreError> {
     let store = app.manager.store();
     let runs = store
         .runs(RunsOf::Session(&talk.session.id), None, RUNS)
@@ -87,9 +92,14 @@ async fn of_session(app: &PageState, talk: &Talk) -> Result<Vec<Thread>, StoreEr
     waiting.extend(active);
     waiting.extend(talk.address.thread.clone());
     let mut known: BTreeMap<ThreadId, Thread> = BTreeMap::new();
+    let mut are_all = true;
     while let Some(id) = waiting.pop() {
-        if known.len() >= MOST || known.contains_key(&id) {
+        if known.contains_key(&id) {
             continue;
+        }
+        if known.len() >= MOST {
+            are_all = false;
+            break;
         }
         let thread = match store.thread(&id).await {
             Ok(thread) => thread,
@@ -109,7 +119,7 @@ async fn of_session(app: &PageState, talk: &Talk) -> Result<Vec<Thread>, StoreEr
     }
     let mut threads: Vec<Thread> = known.into_values().collect();
     threads.sort_by_key(|thread| std::cmp::Reverse((thread.created_at_ms, thread.id.clone())));
-    Ok(threads)
+    Ok((threads, are_all))
 }
 
 /// The sessions that were used last, and the one that is looked at, for the sidebar.

@@ -1,0 +1,60 @@
+// Dialogs: each opens as what it is about is, and none closes by accident.
+
+import { expect, test } from '../support/test.js';
+
+test('what was written in a dialog that was closed is in no other one', async ({ page, server, auths }) => {
+  for (const name of ['first', 'second']) {
+    await server.api('POST', '/personas', { name, version: '1', persona_text: `The ${name} one.` });
+  }
+  await page.goto('/personas');
+  const dialog = page.getByRole('dialog');
+  await page.getByRole('link', { name: 'Edit first' }).click();
+  await dialog.getByLabel('Text').fill('Left behind.');
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+  await page.getByRole('link', { name: 'Edit second' }).click();
+  await expect(dialog.getByLabel('Text')).toHaveValue('The second one.');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog).toHaveCount(0);
+  const { items } = await server.api('GET', '/personas');
+  expect(items.map((one) => one.persona_text).sort()).toEqual(['The first one.', 'The second one.']);
+
+  await page.goto('/auths');
+  await page.getByRole('link', { name: 'Edit work' }).click();
+  await dialog.getByLabel('Another secret').fill('a-key-of-work');
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('link', { name: 'Edit open' }).click();
+  await expect(dialog.getByLabel('Another secret')).toHaveValue('');
+  expect(auths.open.name).toBe('open');
+});
+
+test('a selection that ends beside a dialog does not close it, a press beside it does', async ({ page }) => {
+  await page.goto('/auths');
+  await page.getByRole('link', { name: 'New auth' }).click();
+  const dialog = page.getByRole('dialog');
+  const name = dialog.getByLabel('Name');
+  await name.fill('something that is selected');
+  const field = await name.boundingBox();
+  const box = await dialog.boundingBox();
+  await page.mouse.move(field.x + field.width / 2, field.y + field.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(box.x - 20, field.y + field.height / 2, { steps: 5 });
+  await page.mouse.up();
+  await expect(name).toHaveValue('something that is selected');
+  await page.mouse.click(box.x + 3, box.y + box.height / 2);
+  await expect(dialog).toBeVisible();
+  await page.mouse.click(box.x - 20, box.y + box.height / 2);
+  await expect(dialog).toHaveCount(0);
+});
+
+test('a new persona without a name is wrong at its own name', async ({ page, session }) => {
+  await session('site');
+  await page.goto('/new');
+  await page.evaluate(() => { document.querySelector('#new-form').noValidate = true; });
+  await page.locator('#new-name').fill('fine');
+  await page.locator('#new-persona').selectOption({ label: 'Add a new one…' });
+  await page.locator('#new-model').fill('claude-mock');
+  await page.getByRole('button', { name: 'Create session' }).click();
+  await expect(page.locator('#new-persona-name')).toHaveAttribute('aria-invalid', 'true');
+  await expect(page.locator('#new-name')).not.toHaveAttribute('aria-invalid', 'true');
+});
