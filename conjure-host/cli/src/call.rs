@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
-use conjure_core::chat::FunctionCall;
+use conjure_core::chat::{FunctionCall, FunctionCallOutput, OutputPart};
+use conjure_core::context::file_line;
+use conjure_runtime::artifacts::Artifact;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::args::Global;
+use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
+use super::mcp_servers::unavailable::{hinted, tell, unavailable};
 use super::output;
 use super::plugin_args::PluginArgs;
 use super::sandbox_args::SandboxArgs;
@@ -69,7 +72,7 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     let here = || std::env::current_dir().ok();
     spec.working_dir = spec.working_dir.take().or_else(here);
     args.sandbox.put(&mut spec.sandbox)?;
-    let opening = async { Ok(host.calls(spec).await?) };
+    let opening = async { Ok(host.calls(spec.clone()).await?) };
     let calls = Box::pin(signals.unless(opening)).await?;
     let waiting = async { Ok(calls.until_there(&args.tool).await) };
     if let Err(error) = signals.unless(waiting).await? {
@@ -79,8 +82,9 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     let cancel = CancellationToken::new();
     let calling = async { Ok(calls.call(&call, &cancel).await) };
     let report = signals.cancelling(&cancel, calling).await?;
+    let missing = unavailable(&calls.server_states().await, &spec);
     calls.close().await;
-    let report = report?;
+    let report = report.map_err(|error| hinted(error.into(), &missing))?;
     if global.json {
         output::json(&json!({
             "tool": args.tool,
@@ -90,15 +94,86 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
             "structured": report.structured,
             "files": report.files,
             "duration_ms": report.duration.as_secs_f64() * 1000.0,
+            "unavailable": missing,
         }));
     } else {
-        output::line(output::clean(
-            report.output.joined_text().trim_end_matches('\n'),
-        ));
+        let text = readable(&report.output, &report.files);
+        output::line(output::clean(text.trim_end_matches('\n')));
+        tell(&missing);
     }
     Ok(match signals.last() {
         Some(signal) => signal.exit(),
         None if report.output.is_error => Exit::No,
         None => Exit::Fine,
     })
+}
+
+/// What a person reads of an output: its texts, and a line for each image and file of which no text
+/// before has one.
+fn readable(output: &FunctionCallOutput, files: &[Artifact]) -> String {
+    let mut pieces: Vec<String> = Vec::with_capacity(output.output.len());
+    for part in &output.output {
+        let artifact = match part {
+            OutputPart::Text { text } => {
+                pieces.push(text.clone());
+                continue;
+            }
+            OutputPart::Image { artifact } | OutputPart::File { artifact } => artifact,
+        };
+        let begin = format!("[file] {} ", artifact.id);
+        let mut lines = pieces.iter().flat_map(|piece| piece.lines());
+        if !lines.any(|line| line.starts_with(&begin)) {
+            let known = files.iter().find(|file| file.id == artifact.id);
+            let place = known.and_then(|file| file.path.as_deref()).map(shown);
+            pieces.push(file_line(artifact, place.as_deref()));
+        }
+    }
+    pieces.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::ArtifactRef;
+
+    use super::*;
+
+    #[test]
+    fn images_and_files_are_told_once_each_with_their_places() {
+        let file = |id: &str, name: &str| Artifact {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            media_type: "image/png".to_owned(),
+            size: Some(8),
+            sha256: None,
+            source: "mcp".to_owned(),
+            path: Some(PathBuf::from(format!("/files/{name}"))),
+            remote: None,
+        };
+        let files = [file("file-1", "image.png"), file("file-2", "plot.png")];
+        let [image, plot] = files.each_ref().map(Artifact::reference);
+        let away = ArtifactRef {
+            id: "file-3".to_owned(),
+            ..plot.clone()
+        };
+        let line = file_line(&plot, Some("plot.png"));
+        let output = FunctionCallOutput {
+            output: vec![
+                OutputPart::Image {
+                    artifact: image.clone(),
+                },
+                OutputPart::Image { artifact: image },
+                OutputPart::Text { text: line.clone() },
+                OutputPart::File { artifact: plot },
+                OutputPart::File { artifact: away },
+            ],
+            ..FunctionCallOutput::text("call-1", "", false)
+        };
+        let expected = [
+            "[file] file-1 `image.png` (image/png, 8 bytes) at /files/image.png",
+            line.as_str(),
+            "[file] file-3 `plot.png` (image/png, 8 bytes), elsewhere; write file-3 where a path is \
+             wanted",
+        ];
+        assert_eq!(readable(&output, &files), expected.join("\n"));
+    }
 }

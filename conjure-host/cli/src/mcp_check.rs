@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use conjure_runtime::backend::Nobody;
+use conjure_runtime::backend::{HeldTool, Nobody};
 use conjure_runtime::mcp_status;
 use serde_json::{Value, json};
 
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
+use super::mcp_held;
 use super::mcp_list::as_json;
 use super::mcp_servers::{ListedServer, ServerSourceArgs, Servers, servers_of};
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
@@ -31,9 +32,10 @@ pub(crate) async fn run(global: &Global, args: McpCheckArgs) -> Result<Exit, Cli
             servers.only(&args.server)?;
         }
         let limit = start_all(&mut servers);
-        servers.look(limit).await
+        let seen = servers.look(limit).await?;
+        Ok((seen, servers.held()?))
     };
-    let mut seen = signals.unless(looking).await?;
+    let (mut seen, held) = signals.unless(looking).await?;
     if !args.server.is_empty() {
         seen.retain(|server| args.server.contains(&server.name));
     }
@@ -44,7 +46,7 @@ pub(crate) async fn run(global: &Global, args: McpCheckArgs) -> Result<Exit, Cli
         let servers: Vec<Value> = seen
             .iter()
             .map(|server| {
-                let mut json = as_json(server);
+                let mut json = as_json(server, &held);
                 json.insert("path".to_owned(), json!(path(server)));
                 json.insert("remedy".to_owned(), json!(remedy(server)));
                 json.into()
@@ -53,7 +55,7 @@ pub(crate) async fn run(global: &Global, args: McpCheckArgs) -> Result<Exit, Cli
         output::json(&json!({ "ok": well, "servers": servers }));
     } else {
         for server in &seen {
-            print(server);
+            print(server, &mcp_held::of_server(&held, &server.name));
         }
     }
     Ok(if well { Exit::Fine } else { Exit::No })
@@ -65,9 +67,9 @@ fn start_all(servers: &mut Servers) -> Duration {
     each.map(mcp_status::start_all).max().unwrap_or_default()
 }
 
-fn print(server: &ListedServer) {
+fn print(server: &ListedServer, held: &[&HeldTool]) {
     let state = server.state();
-    let colour = match state {
+    let colour = match server.last_state() {
         "ready" => GREEN,
         "off" | "idle" => DIM,
         "needs_auth" | "starting" => YELLOW,
@@ -110,6 +112,9 @@ fn print(server: &ListedServer) {
     }
     for (tool, why) in server.left_out() {
         field("left out", &format!("{tool}: {why}"));
+    }
+    if !held.is_empty() {
+        field("held", &mcp_held::told(held));
     }
     match number("skipped") {
         Some(pieces @ 1..) if server.text("transport") == "http" => {
@@ -154,11 +159,11 @@ fn has_no_program(server: &ListedServer) -> bool {
     server.member("no_program").and_then(Value::as_bool) == Some(true)
 }
 
-/// What a person can do.
-fn remedy(server: &ListedServer) -> Option<String> {
+/// What a person can do; about the last failure where the server is tried again.
+pub(super) fn remedy(server: &ListedServer) -> Option<String> {
     let name = &server.name;
     let is_program = server.config.get("command").is_some();
-    match server.state() {
+    match server.last_state() {
         "needs_auth" if server.text("auth") == "configured" => Some(
             "the credentials in `headers` are refused: set the secret anew, or take the header \
              away and log in"
@@ -201,4 +206,37 @@ fn by_hand(server: &ListedServer) -> String {
         );
     }
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(config: Value, status: Value) -> ListedServer {
+        ListedServer {
+            name: "s".to_owned(),
+            backend: "mcp".to_owned(),
+            config,
+            status: Some(status),
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_tried_again_has_the_remedy_of_its_last_failure() {
+        let program = json!({ "command": "sh", "args": ["-c", "exit 3"] });
+        let slow = server(program.clone(), json!({ "state": "starting" }));
+        assert!(remedy(&slow).unwrap().starts_with("it is slow"));
+        let again = |failed_as: &str| json!({ "state": "starting", "failed_as": failed_as });
+        let crashing = server(program.clone(), again("backoff"));
+        assert_eq!(
+            remedy(&crashing).as_deref(),
+            Some("run it by hand to see more: sh -c 'exit 3'")
+        );
+        let mut absent = again("failed");
+        absent["no_program"] = json!(true);
+        let absent = server(program, absent);
+        assert!(remedy(&absent).unwrap().starts_with("install it"));
+        let web = server(json!({ "url": "http://127.0.0.1:1" }), again("needs_auth"));
+        assert_eq!(remedy(&web).as_deref(), Some("conjure mcp login s"));
+    }
 }

@@ -1,5 +1,6 @@
 //! `conjure mcp held` and `conjure mcp approve`: tools that changed since they were approved.
 
+use conjure_core::numerals::count;
 use conjure_runtime::backend::{ApprovedTools, HeldTool, KnownDefinition};
 use serde_json::{Value, json};
 
@@ -83,6 +84,24 @@ async fn agreed(global: &Global, meant: &[&HeldTool]) -> Result<bool, CliError> 
     person::agrees("Approve this?").await
 }
 
+/// What is held of a server.
+pub(super) fn of_server<'a>(held: &'a [HeldTool], server: &str) -> Vec<&'a HeldTool> {
+    held.iter().filter(|held| name(held) == server).collect()
+}
+
+/// How many tools of a server are held, which, and where more of it is said.
+pub(super) fn told(held: &[&HeldTool]) -> String {
+    let mut tools: Vec<String> = held.iter().map(|held| what(held)).collect();
+    // Several sessions may have seen several definitions of one tool.
+    tools.dedup();
+    let number = u64::try_from(tools.len()).unwrap_or(u64::MAX);
+    format!(
+        "{}, changed after approval: {} (`conjure mcp held` shows how)",
+        count(number, "tool"),
+        tools.join(", ")
+    )
+}
+
 fn nothing_held(others: &[HeldTool]) -> CliError {
     let names: Vec<String> = others
         .iter()
@@ -160,4 +179,37 @@ fn parts(definition: &KnownDefinition) -> [(&'static str, String); 5] {
         ),
         ("annotations", pretty(&effects)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(server: &str, tool: Option<&str>) -> HeldTool {
+        HeldTool {
+            digest: String::new(),
+            backend: "mcp".to_owned(),
+            server: Some(server.to_owned()),
+            tool: tool.map(str::to_owned),
+            changed: vec!["description".to_owned()],
+            approved: KnownDefinition::default(),
+            now: KnownDefinition::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_held_of_a_server_is_counted_and_named() {
+        let all = [
+            held("other", Some("add")),
+            held("s", Some("echo")),
+            held("s", Some("echo")),
+            held("s", None),
+        ];
+        assert_eq!(
+            told(&of_server(&all, "s")),
+            "2 tools, changed after approval: `echo`, what it says about its use (`conjure mcp held` \
+             shows how)"
+        );
+        assert!(of_server(&all, "none").is_empty());
+    }
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use conjure_runtime::backend::Nobody;
+use conjure_runtime::backend::{HeldTool, Nobody};
 
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
+use super::mcp_held;
 use super::mcp_servers::{ListedServer, ServerSourceArgs, Servers};
 use super::output::{self, Table, clean};
 use super::signals::Signals;
@@ -27,11 +28,12 @@ pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliE
     let mut signals = Signals::listen()?;
     let looking = async {
         let servers = Servers::open(global, &args.source, Nobody).await?;
-        servers.look(PATIENCE).await
+        let seen = servers.look(PATIENCE).await?;
+        Ok((seen, servers.held()?))
     };
-    let seen = signals.unless(looking).await?;
+    let (seen, held) = signals.unless(looking).await?;
     if global.json {
-        let servers: Vec<_> = seen.iter().map(as_json).collect();
+        let servers: Vec<_> = seen.iter().map(|server| as_json(server, &held)).collect();
         output::json(&json!({ "servers": servers }));
         return Ok(Exit::Fine);
     }
@@ -55,21 +57,7 @@ pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliE
     }
     rows.print();
     for server in &seen {
-        let name = &server.name;
-        let error = server.text("list_error");
-        for why in [server.text("why"), error] {
-            if !why.is_empty() && server.state() != "idle" {
-                output::aside(format_args!("{}: {}", clean(name), clean(why)));
-            }
-        }
-        for (tool, why) in server.left_out() {
-            output::aside(format_args!(
-                "{}: {} is left out: {}",
-                clean(name),
-                clean(tool),
-                clean(why)
-            ));
-        }
+        tell(server, &mcp_held::of_server(&held, &server.name));
     }
     if seen
         .iter()
@@ -80,12 +68,37 @@ pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliE
     Ok(Exit::Fine)
 }
 
-/// A server for programs: what the plugin says, and which backend has it.
-pub(super) fn as_json(server: &ListedServer) -> Map<String, Value> {
+/// Tells why a server is not ready, and which of its tools no session offers.
+fn tell(server: &ListedServer, held: &[&HeldTool]) {
+    let name = clean(&server.name);
+    let error = server.text("list_error");
+    for why in [server.text("why"), error] {
+        if !why.is_empty() && server.state() != "idle" {
+            output::aside(format_args!("{name}: {}", clean(why)));
+        }
+    }
+    for (tool, why) in server.left_out() {
+        output::aside(format_args!(
+            "{name}: {} is left out: {}",
+            clean(tool),
+            clean(why)
+        ));
+    }
+    if !held.is_empty() {
+        let told = mcp_held::told(held);
+        output::aside(format_args!("{name}: held: {}", clean(&told)));
+    }
+}
+
+/// A server for programs: what the plugin says, which backend has it, and what of it is held.
+pub(super) fn as_json(server: &ListedServer, held: &[HeldTool]) -> Map<String, Value> {
     let said = server.status.as_ref().and_then(Value::as_object);
     let mut json = said.cloned().unwrap_or_default();
     json.insert("server".to_owned(), json!(server.name));
     json.insert("state".to_owned(), json!(server.state()));
     json.insert("backend".to_owned(), json!(server.backend));
+    let held = mcp_held::of_server(held, &server.name).into_iter();
+    let held = held.map(|held| json!({ "tool": held.tool, "changed": held.changed }));
+    json.insert("held".to_owned(), held.collect());
     json
 }

@@ -1,13 +1,15 @@
 //! The MCP servers of a session file, as the verbs below `conjure mcp` see them: through the
 //! plugin, in a host.
 
+pub(crate) mod unavailable;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_runtime::Host;
 use conjure_runtime::StandaloneBackend;
-use conjure_runtime::backend::Asker;
+use conjure_runtime::backend::{Asker, HeldTool};
 pub(super) use conjure_runtime::mcp_status::KIND;
 use serde_json::{Map, Value, json};
 
@@ -76,6 +78,14 @@ impl ListedServer {
         }
     }
 
+    /// Its state; while it is tried again, the one that the last try ended in.
+    pub(super) fn last_state(&self) -> &str {
+        match (self.state(), self.text("failed_as")) {
+            ("starting", failed) if !failed.is_empty() => failed,
+            (state, _) => state,
+        }
+    }
+
     /// What was left out of its tools, each with the reason.
     pub(super) fn left_out(&self) -> Vec<(&str, &str)> {
         let left_out = self.member("quarantined").and_then(Value::as_array);
@@ -102,11 +112,7 @@ impl Servers {
     ) -> Result<Self, CliError> {
         let spec = source.spec()?;
         let file = &source.config;
-        let backends: Vec<BackendSpec> = spec
-            .backends
-            .into_iter()
-            .filter(|backend| backend.kind == KIND)
-            .collect();
+        let backends = of_kind(&spec);
         if backends.is_empty() {
             let message = format!("{} has no backend of the kind `{KIND}`", file.display());
             return Err(CliError::usage(message)
@@ -134,21 +140,31 @@ impl Servers {
     /// When one of them is not there.
     pub(super) fn only(&mut self, wanted: &[String]) -> Result<(), CliError> {
         let mut known = Vec::new();
-        for backend in &mut self.backends {
-            let Some(servers) = servers_of(backend) else {
-                continue;
-            };
-            for (name, server) in servers {
-                known.push(name.clone());
-                if let (false, Some(server)) = (wanted.contains(name), server.as_object_mut()) {
-                    server.insert("enabled".to_owned(), json!(false));
-                }
-            }
-        }
+        self.switch_off(|_, name| {
+            known.push(name.to_owned());
+            !wanted.iter().any(|wanted| wanted == name)
+        });
         match wanted.iter().find(|name| !known.contains(name)) {
             None => Ok(()),
             Some(name) => Err(CliError::usage(format!("there is no MCP server `{name}`"))
                 .hint(format!("there are: {}", known.join(", ")))),
+        }
+    }
+
+    /// Switches off the servers for which `which` says so, by the backend and the name.
+    fn switch_off(&mut self, mut which: impl FnMut(&str, &str) -> bool) {
+        for backend in &mut self.backends {
+            let instance = backend.instance().to_owned();
+            let Some(servers) = servers_of(backend) else {
+                continue;
+            };
+            for (name, server) in servers {
+                if which(&instance, name)
+                    && let Some(server) = server.as_object_mut()
+                {
+                    server.insert("enabled".to_owned(), json!(false));
+                }
+            }
         }
     }
 
@@ -169,26 +185,59 @@ impl Servers {
         })
     }
 
+    /// The tools of servers that are held until somebody approves them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn held(&self) -> Result<Vec<HeldTool>, CliError> {
+        let mut held = self
+            .host
+            .approved_tools()
+            .held()
+            .map_err(CliError::host_from)?;
+        held.retain(|tool| tool.backend == KIND);
+        Ok(held)
+    }
+
     /// Starts them all and looks how they are, once each has settled or the time is up.
     pub(super) async fn look(&self, limit: Duration) -> Result<Vec<ListedServer>, CliError> {
         let mut seen = Vec::new();
         for backend in &self.backends {
-            let dir = Some(self.working_dir.clone());
-            let statuses = self.host.mcp_status(backend, dir, limit).await?;
-            let config = backend.config.as_ref();
-            let servers = config.and_then(|config| config.get("servers")?.as_object());
-            for (name, config) in servers.into_iter().flatten() {
-                let status = statuses.iter().find(|status| of(status, "server") == name);
-                seen.push(ListedServer {
-                    name: name.clone(),
-                    backend: backend.instance().to_owned(),
-                    config: config.clone(),
-                    status: status.cloned(),
-                });
-            }
+            seen.extend(self.look_at(backend, limit).await?);
         }
         Ok(seen)
     }
+
+    /// The same for one backend.
+    async fn look_at(
+        &self,
+        backend: &BackendSpec,
+        limit: Duration,
+    ) -> Result<Vec<ListedServer>, CliError> {
+        let dir = Some(self.working_dir.clone());
+        let statuses = self.host.mcp_status(backend, dir, limit).await?;
+        let config = backend.config.as_ref();
+        let servers = config.and_then(|config| config.get("servers")?.as_object());
+        let listed = |(name, config): (&String, &Value)| ListedServer {
+            name: name.clone(),
+            backend: backend.instance().to_owned(),
+            config: config.clone(),
+            status: statuses
+                .iter()
+                .find(|status| of(status, "server") == name)
+                .cloned(),
+        };
+        Ok(servers.into_iter().flatten().map(listed).collect())
+    }
+}
+
+/// The backends of a session that have MCP servers.
+fn of_kind(spec: &SessionSpec) -> Vec<BackendSpec> {
+    let backends = spec.backends.iter();
+    backends
+        .filter(|backend| backend.kind == KIND)
+        .cloned()
+        .collect()
 }
 
 /// The servers of a backend's configuration.

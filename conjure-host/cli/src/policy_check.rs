@@ -1,7 +1,9 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
+use conjure_config::SessionSpec;
 use conjure_core::routing::{PolicyDecision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
+use conjure_runtime::manager::{Manager, spec_of};
 use conjure_runtime::session::ServerTool;
 use conjure_runtime::session::ToolPreview;
 use serde_json::{Value, json};
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
+use super::mcp_servers::unavailable::{UnavailableServer, hinted, tell, unavailable};
 use super::output::{self, Table, aside, clean, line};
 use super::run::SAVED;
 use super::sessions::SavedSessions;
@@ -34,23 +37,18 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
     };
-    let tool_preview = match &args.saved {
-        Some(session) => of_saved(global, session, args.session).await?,
+    let (tool_preview, spec) = match &args.saved {
+        Some(session) => Box::pin(of_saved(global, session, args.session)).await?,
         None => {
             let host = args.session.plugins.host(global).build().await?;
             let spec = args.session.spec(&host, global).await?;
-            host.tool_preview(spec).await?
+            (Box::pin(host.tool_preview(spec.clone())).await?, spec)
         }
     };
+    let unavailable = unavailable(tool_preview.server_states(), &spec);
     if let Some((name, arguments)) = call {
         let Some(verdict) = tool_preview.of_call(&name, &arguments) else {
-            if let Some(kept_out) = tool_preview.table().kept_out(&name) {
-                let why = &kept_out.error;
-                let message = format!("the tool `{name}` is not offered: {why}");
-                return Err(CliError::usage(message));
-            }
-            return Err(CliError::usage(format!("there is no tool `{name}`"))
-                .hint("`conjure routes` lists the tools"));
+            return Err(not_offered(&tool_preview, &name, &unavailable));
         };
         if global.json {
             output::json(&json!({ "name": name, "arguments": arguments, "verdict": verdict }));
@@ -70,6 +68,7 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
             "could_ask": asks,
             "tools": shown.iter().map(|tool| as_json(tool)).collect::<Vec<_>>(),
             "server_tools": server_tools_json(&tool_preview),
+            "unavailable": unavailable,
         }));
     } else {
         let server_tools = if args.all {
@@ -77,23 +76,53 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
         } else {
             &[]
         };
-        print(&shown, server_tools, asks);
+        print(&shown, server_tools);
+        aside(summary(asks, &unavailable));
         super::routes::not_sent(&tool_preview);
+        tell(&unavailable);
     }
     Ok(ended(asks))
 }
 
-/// The preview of a saved session's next turn, under the rules of the options beside its own.
+/// The preview of a saved session's next turn, under the rules of the options beside its own, and what
+/// the session is opened with.
 async fn of_saved(
     global: &Global,
     session: &str,
     options: SessionArgs,
-) -> Result<ToolPreview, CliError> {
+) -> Result<(ToolPreview, SessionSpec), CliError> {
     let sessions = SavedSessions::with_plugins(global, &options.plugins).await?;
     let policy = options.policy();
-    let tool_preview = sessions.manager().tool_preview(session, &policy).await;
+    let manager = sessions.manager();
+    let looking = async {
+        let tool_preview = manager.tool_preview(session, &policy).await?;
+        Ok((tool_preview, spec_of_saved(manager, session).await?))
+    };
+    let looked = Box::pin(looking).await;
     sessions.close().await;
-    Ok(tool_preview?)
+    looked
+}
+
+/// What a saved session is opened with.
+async fn spec_of_saved(manager: &Manager, session: &str) -> Result<SessionSpec, CliError> {
+    let id = manager.get(session).await?.id;
+    let row = manager.store().session(&id).await?;
+    let auth = manager.store().auth(&row.auth_id).await?;
+    Ok(spec_of(manager.host(), &row, &auth)?)
+}
+
+/// Why nothing is said of a call.
+fn not_offered(
+    tool_preview: &ToolPreview,
+    name: &str,
+    unavailable: &[UnavailableServer],
+) -> CliError {
+    if let Some(kept_out) = tool_preview.table().kept_out(name) {
+        let why = &kept_out.error;
+        return CliError::usage(format!("the tool `{name}` is not offered: {why}"));
+    }
+    let error = CliError::usage(format!("there is no tool `{name}`"));
+    hinted(error.hint("`conjure routes` lists the tools"), unavailable)
 }
 
 fn ended(asks: bool) -> Exit {
@@ -120,7 +149,7 @@ fn as_json(tool: &ToolPolicy) -> Value {
     value
 }
 
-fn print(tools: &[&ToolPolicy], server_tools: &[ServerTool], asks: bool) {
+fn print(tools: &[&ToolPolicy], server_tools: &[ServerTool]) {
     if !tools.is_empty() || !server_tools.is_empty() {
         let mut table = Table::new(["TOOL", "BACKEND", "DECISION", "BECAUSE OF", "OTHERWISE FOR"]);
         for tool in tools {
@@ -153,12 +182,21 @@ fn print(tools: &[&ToolPolicy], server_tools: &[ServerTool], asks: bool) {
         }
         table.print();
     }
-    aside(if asks {
-        "Calls could ask a person. With nobody there they are denied: `--allow PATTERN` lets them \
-         run, `--deny PATTERN` says that they never do."
-    } else {
-        "No call can ask a person."
-    });
+}
+
+/// Whether calls could ask, in words. Of servers that give no tools nobody knows it.
+fn summary(asks: bool, unavailable: &[UnavailableServer]) -> &'static str {
+    match (asks, unavailable) {
+        (true, _) => {
+            "Calls could ask a person. With nobody there they are denied: `--allow PATTERN` lets \
+             them run, `--deny PATTERN` says that they never do."
+        }
+        (false, []) => "No call can ask a person.",
+        (false, [..]) => {
+            "No call of the tools that are there can ask a person. Nothing is known of the tools of \
+             servers that are not there."
+        }
+    }
 }
 
 fn told(rule: &Rule) -> String {

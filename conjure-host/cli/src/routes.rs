@@ -3,10 +3,12 @@
 use conjure_core::routing::{ExcludedTools, Route};
 use conjure_runtime::describe::{mode, tool_preview_json};
 use conjure_runtime::session::ToolPreview;
+use serde_json::json;
 
 use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
+use super::mcp_servers::unavailable::{UnavailableServer, tell, unavailable};
 use super::output::{self, Table};
 
 /// Shows which tools the model would see, and who runs each: public name, backend, skill, plugin
@@ -21,11 +23,16 @@ pub(crate) struct RoutesArgs {
 pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliError> {
     let host = args.session.plugins.host(global).build().await?;
     let spec = args.session.spec(&host, global).await?;
-    let tool_preview = host.tool_preview(spec).await?;
+    let tool_preview = Box::pin(host.tool_preview(spec.clone())).await?;
+    let unavailable = unavailable(tool_preview.server_states(), &spec);
     if global.json {
-        output::json(&tool_preview_json(&tool_preview));
+        let mut shown = tool_preview_json(&tool_preview);
+        if let Some(members) = shown.as_object_mut() {
+            members.insert("unavailable".to_owned(), json!(unavailable));
+        }
+        output::json(&shown);
     } else {
-        print(&tool_preview);
+        print_with(&tool_preview, &unavailable);
         for said in tool_preview.instructions() {
             let text = said.text.replace('\n', "\n  ");
             let server = said.server.as_deref();
@@ -42,11 +49,20 @@ pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliEr
 
 /// Prints the tools of a request for people.
 pub(crate) fn print(tool_preview: &ToolPreview) {
+    print_with(tool_preview, &[]);
+}
+
+/// The same for people who also read which servers give no tools now.
+fn print_with(tool_preview: &ToolPreview, unavailable: &[UnavailableServer]) {
     let (table, server_tools) = (tool_preview.table(), tool_preview.server_tools());
     if table.routes().is_empty() && server_tools.is_empty() {
-        output::line(
-            "There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.",
-        );
+        output::line(match unavailable {
+            [] => {
+                "There are no tools. Put plugins into a plugin directory, or name one with \
+                 `--plugin`."
+            }
+            [..] => "There are no tools.",
+        });
     } else {
         let mut rows = Table::new(["TOOL", "BACKEND", "SKILL", "PLUGIN", "MODE", "TOKENS"]);
         for route in tool_preview.routes() {
@@ -81,6 +97,7 @@ pub(crate) fn print(tool_preview: &ToolPreview) {
         output::aside(kept_out);
     }
     not_sent(tool_preview);
+    tell(unavailable);
 }
 
 /// Says what a request goes without.

@@ -23,7 +23,7 @@ pub use conjure_config::file_name::safe_name;
 pub(crate) use copies::IncomingCopy;
 pub(crate) use digest::digest_aside;
 pub(crate) use found::{FileMatch, Writes};
-pub(crate) use media_type::{is_lookable, sniffed};
+pub(crate) use media_type::{is_lookable, is_media_type, sniffed};
 pub use media_type::{media_type, media_type_of};
 pub(crate) use windows::CallWindow;
 pub use windows::UNKNOWN_SOURCE;
@@ -185,7 +185,8 @@ impl Artifacts {
             reason,
         };
         let name = safe_name(&file.name);
-        let media_type = file.media_type.clone().unwrap_or_else(|| media_type(&name));
+        let said = file.media_type.clone().filter(|said| is_media_type(said));
+        let media_type = said.unwrap_or_else(|| media_type(&name));
         let mut artifact = Artifact {
             id: String::new(),
             name,

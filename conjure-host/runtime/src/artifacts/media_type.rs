@@ -51,6 +51,13 @@ pub(crate) fn is_lookable(bytes: &[u8]) -> bool {
     })
 }
 
+/// Whether a word from elsewhere is the name of a media type, with parameters or without: it stands in
+/// lists and in headers, so nothing else may be in it.
+pub(crate) fn is_media_type(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_graphic() || c == ' ';
+    (3..=255).contains(&word.len()) && word.contains('/') && word.chars().all(is_plain)
+}
+
 /// The media type of a file that somebody hands over: what its bytes say, else what is said of it,
 /// else what its name says; text where it is nothing else and reads as such.
 #[must_use]
@@ -59,7 +66,7 @@ pub fn media_type_of(name: &str, said: Option<&str>, bytes: &[u8]) -> String {
     if let Some(found) = sniffed(bytes) {
         return found.to_owned();
     }
-    let is_said = |said: &&str| !said.is_empty() && *said != UNKNOWN;
+    let is_said = |said: &&str| is_media_type(said) && *said != UNKNOWN;
     let told = said
         .filter(is_said)
         .map_or_else(|| media_type(name), str::to_owned);
@@ -97,6 +104,13 @@ mod tests {
                 "application/octet-stream",
             ),
             ("a.rs", None, b"fn main() {}", "text/x-rust"),
+            ("a.csv", Some("text/x\r\ny: z"), b"a", "text/csv"),
+            (
+                "a",
+                Some("text/x; charset=utf-8"),
+                b"a",
+                "text/x; charset=utf-8",
+            ),
         ] {
             assert_eq!(
                 media_type_of(name, said, bytes),

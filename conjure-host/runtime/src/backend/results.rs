@@ -12,7 +12,9 @@ use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::{Map, Value};
 
-use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch};
+use crate::artifacts::{
+    Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch, is_media_type,
+};
 
 /// What is shown of a text at the least, however much came before it.
 const LEAST_SHOWN: usize = 256;
@@ -345,7 +347,10 @@ impl<'a> OutputCollector<'a> {
             .decode(data)
             .map_err(|error| error.to_string())
             .and_then(|bytes| {
-                let extension = media_type.rsplit('/').next().unwrap_or("bin");
+                let (_, extension) = media_type
+                    .rsplit_once('/')
+                    .filter(|_| is_media_type(media_type))
+                    .unwrap_or(("", "bin"));
                 self.files
                     .artifacts
                     .keep_bytes(

@@ -9,25 +9,24 @@ use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Policy, PolicyCall, PolicyDecision, RoutingTable};
-use conjure_skill_sdk::protocol::{CatalogReply, ServedClient, op};
+use conjure_skill_sdk::protocol::ServedClient;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::derived::{call_timeout, instructions_told, most_bytes, whom};
+use super::derived::{call_timeout, instructions_told, most_bytes};
 use super::following::{CatalogFollower, Revision, SharedTools};
 use super::handle::SessionError;
 use super::host_state::HostState;
+use super::server_states::{BackendServers, newest_catalogs, server_states};
 use super::session_dirs::SessionDirs;
 use crate::artifacts::Artifacts;
 use crate::backend::is_settled;
-use crate::backend::lease::ask;
 use crate::backend::questions::SessionClient;
 use crate::backend::readers::SourceReader;
 use crate::backend::request_context::RequestContext;
 use crate::backend::run::Runner;
-use crate::backend::sources::CatalogSource;
 use crate::backend::{CallReport, LiveOutput, ToolSnapshot};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_providers::Provider;
@@ -135,6 +134,11 @@ impl ToolSession {
         self.known.snapshot.load_full()
     }
 
+    /// How the servers behind the backends are now.
+    pub async fn server_states(&self) -> Vec<BackendServers> {
+        server_states(&self.snapshot(), &self.spec, &self.dirs.request_context).await
+    }
+
     /// What the backends say about their use now.
     pub fn instructions(&self) -> Vec<BackendInstructions> {
         instructions_told(&self.policy, &self.snapshot())
@@ -207,35 +211,17 @@ impl ToolSession {
     /// The servers that have not said yet what they have, and the backends of which the snapshot
     /// does not know the newest.
     async fn starting(&self, snapshot: &ToolSnapshot) -> Vec<String> {
+        let context = &self.dirs.request_context;
         let mut starting = Vec::new();
-        for source in snapshot.sources() {
-            let CatalogSource::Backend {
-                name,
-                lease,
-                catalog: known,
-            } = source
-            else {
-                continue;
-            };
-            let request = whom(&self.spec);
-            let asked = ask(
-                lease.instance(),
-                &self.dirs.request_context,
-                op::BACKEND_CATALOG,
-                request,
-            );
-            let Ok(catalog): Result<CatalogReply, _> = asked.await else {
-                continue;
-            };
-            let servers = catalog.meta.as_ref().and_then(|meta| meta.get("servers"));
-            let servers = servers.and_then(Value::as_array).into_iter().flatten();
+        for catalog in newest_catalogs(snapshot, &self.spec, context).await {
+            let servers = catalog.servers().iter();
             let late: Vec<String> = servers
                 .filter(|status| !is_settled(status))
                 .filter_map(|status| status.get("server")?.as_str())
                 .map(|server| format!("`{server}`"))
                 .collect();
-            if late.is_empty() && catalog.tools.len() != known.tools.len() {
-                starting.push(format!("`{name}`"));
+            if late.is_empty() && catalog.newest.tools.len() != catalog.known.tools.len() {
+                starting.push(format!("`{}`", catalog.backend));
             }
             starting.extend(late);
         }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::preview::{Preview, ServerTool};
+use super::server_states::BackendServers;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use conjure_config::SessionSpec;
@@ -103,6 +104,12 @@ impl ToolPreview {
     #[must_use]
     pub fn failed(&self) -> &[(String, String)] {
         &self.preview.failed
+    }
+
+    /// How the servers behind the backends are, such as those of MCP.
+    #[must_use]
+    pub fn server_states(&self) -> &[BackendServers] {
+        &self.preview.servers
     }
 
     /// What one call would get; nothing when there is no such tool.

@@ -10,8 +10,9 @@ use crate::connection::Connection;
 pub(crate) enum EntryState {
     /// Not wanted yet.
     Idle,
-    /// Being connected, or waiting for its turn to be.
-    Starting,
+    /// Being connected, or waiting for its turn to be; with the try that failed before, if the last
+    /// one did.
+    Starting(Option<FailedTry>),
     /// Connected.
     Ready(Arc<Connection>),
     /// Waiting before the next try.
@@ -32,6 +33,17 @@ pub(crate) enum EntryState {
     Closed,
 }
 
+/// A try to connect that failed, as it is told while the next one goes on: that one may take long,
+/// and until it is over nobody knows more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FailedTry {
+    /// The name of the state that it ended in, which says what can be done.
+    pub(crate) state: &'static str,
+    /// Whether there was no program that could be started.
+    no_program: bool,
+    why: String,
+}
+
 /// Why there is no connection for a call.
 #[derive(Debug, Clone)]
 pub(crate) struct NotThere {
@@ -49,6 +61,40 @@ impl EntryState {
         }
     }
 
+    /// The state of the next try, which remembers why the last one failed.
+    pub(super) fn next_try(&self) -> Self {
+        let why = match self {
+            Self::Backoff { why, .. }
+            | Self::NeedsAuth(why)
+            | Self::Failed(why)
+            | Self::NoProgram(why) => why.clone(),
+            Self::Starting(before) => return Self::Starting(before.clone()),
+            Self::Idle | Self::Ready(_) | Self::Closed => return Self::Starting(None),
+        };
+        Self::Starting(Some(FailedTry {
+            state: self.name(),
+            no_program: self.has_no_program(),
+            why,
+        }))
+    }
+
+    /// The try that failed before the one that goes on.
+    pub(super) fn failed_try(&self) -> Option<&FailedTry> {
+        match self {
+            Self::Starting(before) => before.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no program that could be started, as far as is known.
+    pub(super) fn has_no_program(&self) -> bool {
+        match self {
+            Self::NoProgram(_) => true,
+            Self::Starting(Some(before)) => before.no_program,
+            _ => false,
+        }
+    }
+
     /// Whether somebody must change something first.
     pub(super) fn is_stuck(&self) -> bool {
         matches!(
@@ -61,7 +107,7 @@ impl EntryState {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Idle => "idle",
-            Self::Starting => "starting",
+            Self::Starting(_) => "starting",
             Self::Ready(_) => "ready",
             Self::Backoff { .. } => "backoff",
             Self::NeedsAuth(_) => "needs_auth",
@@ -74,7 +120,8 @@ impl EntryState {
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Idle => "it was not started".to_owned(),
-            Self::Starting => "it is still starting".to_owned(),
+            Self::Starting(None) => "it is still starting".to_owned(),
+            Self::Starting(Some(before)) => format!("{}; it is tried again", before.why),
             Self::Ready(_) => String::new(),
             Self::Backoff { tries, wait, why } => {
                 let times = if *tries == 1 {
@@ -87,5 +134,38 @@ impl EntryState {
             Self::NeedsAuth(why) | Self::Failed(why) | Self::NoProgram(why) => why.clone(),
             Self::Closed => "it was closed".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_while_the_next_try_goes_on() {
+        let failed = EntryState::Backoff {
+            tries: 6,
+            wait: Duration::from_secs(30),
+            why: "it ended before the handshake was over".to_owned(),
+        };
+        let again = failed.next_try();
+        let why = "it ended before the handshake was over; it is tried again";
+        assert_eq!((again.name(), again.why().as_str()), ("starting", why));
+        assert_eq!(
+            again.failed_try().map(|before| before.state),
+            Some("backoff")
+        );
+        assert_eq!(again.next_try().why(), why, "it is not told twice");
+        let absent = EntryState::NoProgram("there is none".to_owned()).next_try();
+        assert!(absent.has_no_program());
+        let login = EntryState::NeedsAuth("HTTP 401".to_owned()).next_try();
+        assert_eq!(
+            login.failed_try().map(|before| before.state),
+            Some("needs_auth")
+        );
+        assert!(!login.has_no_program());
+        let first = EntryState::Idle.next_try();
+        assert_eq!(first.why(), "it is still starting");
+        assert_eq!(first.failed_try(), None);
     }
 }

@@ -12,6 +12,9 @@ pub(crate) struct Status {
     pub(crate) state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// While it is tried again: the state that the last try ended in, to which `why` belongs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed_as: Option<&'static str>,
     /// Whether there is no program that could be started.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) no_program: bool,

@@ -38,7 +38,7 @@ impl ServerEntry {
             }
         }
         while !*stop.borrow() {
-            self.set(&registry, EntryState::Starting);
+            self.set_starting(&registry);
             let opened = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
@@ -297,7 +297,7 @@ impl ServerEntry {
             let _ = tokio::time::timeout(LOGIN, logins.changed()).await;
             auth.look().await;
         }
-        self.set(registry, EntryState::Starting);
+        self.set_starting(registry);
         let _ = tokio::time::timeout(ANSWERS, connection.link().until_quiet()).await;
     }
 }

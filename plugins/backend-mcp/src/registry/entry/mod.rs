@@ -74,7 +74,7 @@ impl ServerEntry {
         generation: u64,
     ) -> Arc<Self> {
         let state = match server.config.start {
-            StartMode::Background => EntryState::Starting,
+            StartMode::Background => EntryState::Starting(None),
             StartMode::Lazy => EntryState::Idle,
         };
         Arc::new(Self {
@@ -184,7 +184,7 @@ impl ServerEntry {
             let lists = listed.borrow_and_update().clone();
             let comes = matches!(
                 &*states.borrow_and_update(),
-                EntryState::Starting | EntryState::Ready(_)
+                EntryState::Starting(_) | EntryState::Ready(_)
             );
             let lazy = self.server.config.start == StartMode::Lazy;
             if lists.listing.is_some()
@@ -205,7 +205,9 @@ impl ServerEntry {
     pub(crate) fn tell_trouble(&self, hub: &WatchHub, session: &str) {
         let state = self.state.borrow().clone();
         let name = &self.server.name;
-        if state.is_stuck() || matches!(state, EntryState::Backoff { .. }) {
+        let has_failed =
+            matches!(state, EntryState::Backoff { .. }) || state.failed_try().is_some();
+        if state.is_stuck() || has_failed {
             let text = format!("MCP server `{name}` did not start: {}", state.why());
             hub.notice(session, &text);
         }
@@ -251,7 +253,8 @@ impl ServerEntry {
             server: self.server.name.clone(),
             state: state.name(),
             why: state.why(),
-            no_program: matches!(state, EntryState::NoProgram(_)),
+            failed_as: state.failed_try().map(|before| before.state),
+            no_program: state.has_no_program(),
             auth: self.auth(),
             transport: if self.server.config.url.is_some() {
                 "http"
@@ -342,6 +345,12 @@ impl ServerEntry {
         };
         self.state.send_replace(state);
         registry.hub.send(&self.users(), &event);
+    }
+
+    /// It is being connected from here on; why the last try failed is still told.
+    fn set_starting(&self, registry: &ConnectionRegistry) {
+        let next = self.state.borrow().next_try();
+        self.set(registry, next);
     }
 
     fn notice(&self, registry: &ConnectionRegistry, level: &str, text: &str) {
