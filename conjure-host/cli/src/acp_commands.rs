@@ -53,6 +53,7 @@ fn shown(text: &str) -> String {
     if !text.contains('\n') {
         return text.trim().to_owned();
     }
-    let fence = if text.contains("```") { "~~~~" } else { "```" };
+    let runs = text.split(|c| c != '`').map(str::len);
+    let fence = "`".repeat(runs.max().unwrap_or_default().max(2) + 1);
     format!("{fence}\n{text}\n{fence}")
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
+use conjure_store::{Store, ThreadId};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,7 +16,7 @@ use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::run::{SAVED, TurnFollower, close, ended_by};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_commands, chat_face, chat_threads};
+use super::{chat_commands, chat_face, chat_mentions, chat_shell, chat_threads};
 
 /// Holds a conversation. Ctrl-C ends a turn that runs, Ctrl-D ends the conversation. What a plugin
 /// directory gains or loses meanwhile is there in the next step.
@@ -65,12 +66,7 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     let store = global.store().await?;
     let thread = match (thread, resume) {
         (Some(thread), _) => Some(thread),
-        (None, Some(text)) if super::thread::id(&text).is_ok() => Some(text),
-        (None, Some(_)) if !is_on_terminal => {
-            let error = CliError::usage("a conversation is picked on a terminal");
-            return Err(error.hint("`--thread ID` names it, `conjure thread list` lists them"));
-        }
-        (None, Some(text)) => match chat_threads::picked(&store, &text).await? {
+        (None, Some(text)) => match resumed(&store, &text, is_on_terminal).await? {
             Some(thread) => Some(thread.to_string()),
             None => return Ok(Exit::Fine),
         },
@@ -119,6 +115,28 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     Box::pin(lines(global, chat, &mut signals, is_attended)).await
 }
 
+/// The thread of this id, or the one that the person picks; nothing where the list is left.
+async fn resumed(
+    store: &Store,
+    text: &str,
+    is_on_terminal: bool,
+) -> Result<Option<ThreadId>, CliError> {
+    if let Some(thread) = chat_threads::of_id(store, text).await? {
+        return Ok(Some(thread));
+    }
+    if !is_on_terminal {
+        let error = CliError::usage(match text {
+            "" => "a conversation is picked on a terminal".to_owned(),
+            text => format!(
+                "there is no thread `{}`, and a conversation is picked on a terminal",
+                clean(text)
+            ),
+        });
+        return Err(error.hint("`--thread ID` names it, `conjure thread list` lists them"));
+    }
+    chat_threads::picked(store, text).await
+}
+
 /// A conversation line by line.
 async fn lines(
     global: &Global,
@@ -135,6 +153,8 @@ async fn lines(
     let directory = chat.directory().await?;
     let mut transcript = Transcript::new(global.json);
     let (mut lines, mut printer) = LineReader::start(attended).await;
+    // What the person's own commands said since the last message.
+    let mut told: Vec<String> = Vec::new();
     let mut ended = None;
     while ended.is_none() {
         let line = {
@@ -170,12 +190,35 @@ async fn lines(
                     chat_commands::told(&error);
                 }
             }
+            "!" if attended => aside(chat_shell::USAGE),
+            command if attended && command.starts_with('!') => {
+                let command = command.strip_prefix('!').unwrap_or(command).trim();
+                match Box::pin(chat_shell::run(command, &directory, signals)).await {
+                    Ok(said) => told.push(said),
+                    Err(error) => chat_commands::told(&error),
+                }
+                ended = ends_chat(signals);
+            }
             text => {
                 let ChatSession::Own(own) = &mut chat else {
                     break;
                 };
-                let (asked, text) = (Arc::clone(&own.session), text.to_owned());
-                let answer = tokio::spawn(async move { asked.chat(text).await });
+                // What a program writes is what it is: nothing in it is looked at.
+                let message = if attended {
+                    chat_mentions::message(&own.host, &directory, text, &told)
+                } else {
+                    Ok(text.to_owned().into())
+                };
+                let message = match message {
+                    Ok(message) => message,
+                    Err(error) => {
+                        chat_commands::told(&error);
+                        continue;
+                    }
+                };
+                told.clear();
+                let asked = Arc::clone(&own.session);
+                let answer = tokio::spawn(async move { asked.say(message.message()).await });
                 let answer = TurnFollower {
                     session: &own.session,
                     transcript: &mut transcript,
@@ -190,8 +233,7 @@ async fn lines(
                 {
                     output::error(&ended_by(error, signals), global.json);
                 }
-                // Ctrl-C ends the turn; the others mean the program.
-                ended = signals.last().filter(|signal| *signal != Signal::Interrupt);
+                ended = ends_chat(signals);
             }
         }
     }
@@ -204,6 +246,11 @@ async fn lines(
     }
     files?;
     Ok(ended.map_or(Exit::Fine, Signal::exit))
+}
+
+/// The signal that ends the chat: Ctrl-C ends what runs, the others mean the program.
+fn ends_chat(signals: &Signals) -> Option<Signal> {
+    signals.last().filter(|signal| *signal != Signal::Interrupt)
 }
 
 /// Ends the session of a chat.

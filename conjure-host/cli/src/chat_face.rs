@@ -8,15 +8,15 @@ use std::time::Duration;
 use conjure_core::chat::{Event, QuestionAsked};
 use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
+use conjure_runtime::uploads;
 use conjure_terminal::{
     ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
 };
 use tokio::sync::mpsc;
 
 use super::args::Global;
-use super::attachments::{AttachedMessage, attach};
 use super::chat_session::ChatSession;
-use super::chat_shell::{OwnCommand, OwnCommandEvent};
+use super::chat_shell::{self, OwnCommand, OwnCommandEvent};
 use super::chat_turn::{ChatTurn, ChatTurnEvent};
 use super::error::CliError;
 use super::exit::Exit;
@@ -190,7 +190,10 @@ impl FacedChat<'_> {
     /// Ends what runs, and waits for its end: a session that runs cannot be closed. What cannot be
     /// told any more ends with the program.
     async fn leave(&mut self, signals: &mut Signals) {
-        self.command = None;
+        if let Some(command) = self.command.take() {
+            // One that does not end is killed when it is dropped.
+            let _ = tokio::time::timeout(ENDING, command.end()).await;
+        }
         if !self.turn.runs() || self.turn.stop(&self.chat).await.is_err() {
             return;
         }
@@ -258,6 +261,8 @@ impl FacedChat<'_> {
 
     async fn event(&mut self, event: Event) {
         match &event {
+            // It was shown with the message that it is attached to.
+            Event::File { source, .. } if source == uploads::SOURCE => return,
             Event::Round {
                 provider, model, ..
             } => {
@@ -320,7 +325,7 @@ impl FacedChat<'_> {
         match request {
             PersonRequest::Say(text) => self.say(&text).await,
             PersonRequest::Shell(command) if command.is_empty() => {
-                aside("Write `!COMMAND`: it runs, and the model reads what it said.");
+                aside(chat_shell::USAGE);
                 self.tell(Update::Ready).await;
                 Ok(())
             }
@@ -329,7 +334,7 @@ impl FacedChat<'_> {
                 Ok(())
             }
             PersonRequest::Stop => {
-                if let Some(command) = &self.command {
+                if let Some(command) = &mut self.command {
                     command.stop();
                 } else if self.turn.runs() {
                     self.is_stopping = true;
@@ -349,28 +354,11 @@ impl FacedChat<'_> {
     }
 
     async fn say(&mut self, text: &str) -> Result<(), CliError> {
-        let mut whole = self.said_by_commands.join("\n\n");
-        if !whole.is_empty() {
-            whole.push_str("\n\n");
-        }
-        whole.push_str(text);
-        let mut attached = Vec::new();
-        for path in chat_mentions::files(text, &self.directory) {
-            let file = attach(self.chat.host(), &path)?;
-            aside(format_args!(
-                "{DIM}  + {}  {}{RESET}",
-                clean(&file.name),
-                output::size(file.size)
-            ));
-            if file.is_image {
-                let name = file.name.clone();
-                self.tell(Update::Image { name, path }).await;
-            }
-            attached.push(file);
-        }
+        let told = &self.said_by_commands;
+        let message = chat_mentions::message(self.chat.host(), &self.directory, text, told)?;
         self.was_used = true;
         self.is_stopping = false;
-        self.turn = ChatTurn::begin(&self.chat, AttachedMessage::with(whole, attached)).await?;
+        self.turn = ChatTurn::begin(&self.chat, message).await?;
         // What was not said goes with the next message.
         self.said_by_commands.clear();
         Ok(())
@@ -378,12 +366,10 @@ impl FacedChat<'_> {
 
     async fn command_said(&mut self, said: Result<OwnCommandEvent, CliError>) {
         match said {
-            Ok(OwnCommandEvent::Line(line)) => aside(format_args!("{DIM}{}{RESET}", clean(&line))),
+            Ok(OwnCommandEvent::Line(line)) => chat_shell::show_line(&line),
             Ok(OwnCommandEvent::Over { status, told }) => {
                 self.command = None;
-                aside(format_args!(
-                    "{DIM}{status}; the model reads it with your next message{RESET}"
-                ));
+                chat_shell::show_status(&status);
                 self.said_by_commands.push(told);
                 self.tell(Update::Ready).await;
             }

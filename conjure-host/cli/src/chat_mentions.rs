@@ -1,22 +1,106 @@
 //! Files that a message mentions with `@`: they go with it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
+use conjure_runtime::Host;
+use conjure_terminal::Update;
 
-/// The files below a directory, or anywhere, that a message mentions. A mention of no file is text,
-/// and so is one of a device, a pipe or a file with nothing in it.
-pub(crate) fn files(text: &str, dir: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = Vec::new();
-    for name in mentions(text) {
-        let path = dir.join(name);
-        let has_content =
-            matches!(fs::is_file(&path), Ok(true)) && fs::size(&path).is_ok_and(|size| size > 0);
-        if has_content && !files.contains(&path) {
-            files.push(path);
-        }
+use super::attachments::{AttachedMessage, attach};
+use super::error::CliError;
+use super::output::{self, DIM, RESET, YELLOW, aside, clean};
+use super::transcript::one_line;
+
+/// The most mentions of no file that are told: a text that is pasted may be full of them.
+const MOST_TOLD: usize = 5;
+
+/// What a message mentions.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct MentionedFiles {
+    files: Vec<PathBuf>,
+    /// Why something that was mentioned is not among them.
+    notices: Vec<String>,
+}
+
+/// What a person says, with the files that it mentions; what commands of the person's own said stands
+/// before it. Tells what is attached, and what is not.
+///
+/// # Errors
+/// When a file cannot be attached.
+pub(crate) fn message(
+    host: &Host,
+    dir: &Path,
+    text: &str,
+    said_by_commands: &[String],
+) -> Result<AttachedMessage, CliError> {
+    let mentioned = MentionedFiles::of(text, dir);
+    for notice in mentioned.notices.iter().take(MOST_TOLD) {
+        aside(format_args!("{YELLOW}note:{RESET} {}", clean(notice)));
     }
-    files
+    let mut attached = Vec::new();
+    for path in mentioned.files {
+        let file = attach(host, &path)?;
+        aside(format_args!(
+            "{DIM}  + {}  {}{RESET}",
+            clean(&file.name),
+            output::size(file.size)
+        ));
+        if file.is_image {
+            let name = file.name.clone();
+            // Where no face has the terminal there is the line alone.
+            output::tell_face(Update::Image { name, path });
+        }
+        attached.push(file);
+    }
+    let mut whole = String::new();
+    for said in said_by_commands {
+        whole.push_str(said);
+        whole.push_str("\n\n");
+    }
+    whole.push_str(text);
+    Ok(AttachedMessage::with(whole, attached))
+}
+
+impl MentionedFiles {
+    /// The files below a directory, or anywhere, that a text mentions. A mention of anything else
+    /// stays text: of a directory, a device, a pipe, a file with nothing in it.
+    fn of(text: &str, dir: &Path) -> Self {
+        let mut found = Self::default();
+        for name in mentions(text) {
+            let path = dir.join(name);
+            match check(name, &path) {
+                Ok(()) if !found.files.contains(&path) => found.files.push(path),
+                Err(Some(notice)) if !found.notices.contains(&notice) => {
+                    found.notices.push(notice);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Whether a name is that of a file that can be attached; else why not, unless it is clearly no path.
+fn check(name: &str, path: &Path) -> Result<(), Option<String>> {
+    let shown = one_line(name, 100);
+    let notice = match fs::is_dir(path) {
+        Ok(true) => {
+            format!("`{shown}` is a directory and was not attached; files are attached one by one")
+        }
+        Ok(false) if !matches!(fs::is_file(path), Ok(true)) => {
+            format!("`{shown}` is no regular file and was not attached")
+        }
+        Ok(false) if fs::size(path).is_ok_and(|size| size > 0) => return Ok(()),
+        Ok(false) => format!("`{shown}` is empty and was not attached"),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            format!("`{shown}` was not attached: {error}")
+        }
+        // It may be the name of a person.
+        Err(_) if !name.contains(['.', '/']) => return Err(None),
+        Err(_) => format!("there is no file `{shown}`, so none was attached"),
+    };
+    Err(Some(notice))
 }
 
 /// The names behind `@`, in quotation marks or up to the next blank, without a sentence's end.
@@ -57,6 +141,30 @@ mod tests {
         let text = "Look at @empty.txt, @/dev/zero, @notes.txt, (@notes.txt) and @\"a b.txt\", not @src, @none or \
                     me@notes.txt; but @src/main.rs.";
         let wanted = ["notes.txt", "a b.txt", "src/main.rs"].map(|name| dir.path().join(name));
-        assert_eq!(files(text, dir.path()), wanted);
+        assert_eq!(MentionedFiles::of(text, dir.path()).files, wanted);
+    }
+
+    #[test]
+    fn what_is_mentioned_and_cannot_be_attached_is_told_unless_it_is_no_path() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("src")).unwrap();
+        std::fs::write(dir.path().join("empty.txt"), "").unwrap();
+        let told = |text: &str| MentionedFiles::of(text, dir.path()).notices;
+        for (text, wanted) in [
+            ("See @missing.txt.", "there is no file `missing.txt`"),
+            ("See @\"a b/c\"", "there is no file `a b/c`"),
+            ("See @src", "`src` is a directory"),
+            ("See @src/", "`src/` is a directory"),
+            ("See @empty.txt", "`empty.txt` is empty"),
+            ("See @/dev/null", "`/dev/null` is no regular file"),
+            ("@x.y @x.y (@x.y)", "there is no file `x.y`"),
+        ] {
+            let told = told(text);
+            assert_eq!(told.len(), 1, "{text}: {told:?}");
+            assert!(told[0].starts_with(wanted), "{text}: {told:?}");
+        }
+        for text in ["Ask @alice, @Bob!", "me@missing.txt", "@", "@ missing.txt"] {
+            assert_eq!(told(text), [""; 0], "{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use conjure_core::log::EntryBody;
 use conjure_core::numerals::count;
-use conjure_store::{SavedSession, Store, Thread, ThreadId, Window};
+use conjure_store::{SavedSession, Store, StoreError, Thread, ThreadId, Window};
 use conjure_terminal::{Picker, PickerItem, pick};
 
 use super::chat_face::has_colors;
@@ -50,6 +50,18 @@ pub(crate) async fn newest(store: &Store) -> Result<ThreadId, CliError> {
 
 fn none() -> CliError {
     CliError::usage("there is no conversation to go on with").hint("`conjure chat` begins one")
+}
+
+/// The thread of this id, if there is one: any plain word could be an id.
+pub(crate) async fn of_id(store: &Store, text: &str) -> Result<Option<ThreadId>, CliError> {
+    let Ok(id) = super::thread::id(text) else {
+        return Ok(None);
+    };
+    match store.thread(&id).await {
+        Ok(thread) => Ok(Some(thread.id)),
+        Err(StoreError::NoThread { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The thread that the person picks; nothing where the list is left.
@@ -187,6 +199,20 @@ mod tests {
     use conjure_store::{Location, Log as _, Options, Record};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_word_is_a_thread_only_where_there_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Location::File(dir.path().join("conjure.db"));
+        let store = Store::open(&place, &Options::default()).await.unwrap();
+        let thread = ThreadId::fresh();
+        drop(store.open(&thread).await.unwrap());
+        let found = of_id(&store, thread.as_str()).await.unwrap();
+        assert_eq!(found, Some(thread));
+        for word in ["hello", "two words", "../x", ""] {
+            assert_eq!(of_id(&store, word).await.unwrap(), None, "{word}");
+        }
+    }
 
     #[tokio::test]
     async fn who_answered_last_is_found_however_long_ago_that_was() {

@@ -3,6 +3,7 @@
 use clap_complete::Shell;
 
 use super::exit::Exit;
+use super::output;
 
 /// Prints a script that completes `conjure` in a shell. For bash:
 /// `source <(conjure completions bash)`.
@@ -13,6 +14,9 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(args: &CompletionsArgs, command: &mut clap::Command) -> Exit {
-    clap_complete::generate(args.shell, command, "conjure", &mut std::io::stdout());
+    // It takes a write that fails for a fault of its own.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, command, "conjure", &mut script);
+    output::raw(&script);
     Exit::Fine
 }

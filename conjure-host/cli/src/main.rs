@@ -317,6 +317,11 @@ fn run() -> Exit {
     let json = cli.global.json;
     let done = cli.run();
     telemetry.end();
+    // A result that is lost is no success.
+    let done = match (done, output::finish()) {
+        (Ok(Exit::Fine), Some(lost)) => Err(lost),
+        (done, _) => done,
+    };
     match done {
         Ok(exit) => exit,
         Err(error) => {
@@ -329,17 +334,46 @@ fn run() -> Exit {
 }
 
 /// The words of the command line; on a terminal, `conjure` alone is a chat, and so is what goes on
-/// with one.
+/// with one. Options of every verb may stand before.
 fn words(mut words: Vec<OsString>) -> Vec<OsString> {
-    let first = words.get(1).and_then(|word| word.to_str());
-    let is_chat = match first {
-        None => words.len() == 1 && chat_face::has_terminal(),
-        Some(word) => word == "--continue" || word == "--resume" || word.starts_with("--resume="),
+    let at = behind_options(&words);
+    let is_chat = match words.get(at) {
+        None => words.len() == at && chat_face::has_terminal(),
+        Some(word) => {
+            let word = word.to_string_lossy();
+            word == "--continue" || word == "--resume" || word.starts_with("--resume=")
+        }
     };
     if is_chat {
-        words.insert(1, "chat".into());
+        words.insert(at, "chat".into());
     }
     words
+}
+
+/// Where the first word stands that is neither an option of every verb nor the value of one.
+fn behind_options(words: &[OsString]) -> usize {
+    let mut at = 1;
+    let mut program = None;
+    while let Some(word) = words.get(at) {
+        let word = word.to_string_lossy();
+        let Some(option) = word.strip_prefix("--") else {
+            break;
+        };
+        let (name, has_value) = match option.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (option, false),
+        };
+        let program = program.get_or_insert_with(Cli::command);
+        let Some(known) = program
+            .get_arguments()
+            .find(|known| known.get_long() == Some(name))
+        else {
+            break;
+        };
+        let is_value_next = known.get_action().takes_values() && !has_value;
+        at += if is_value_next { 2 } else { 1 };
+    }
+    at
 }
 
 impl Cli {
@@ -423,6 +457,40 @@ impl Cli {
                 runtime.shutdown_background();
                 done
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_with_a_chat_is_one_also_behind_options_of_every_verb() {
+        for (given, wanted) in [
+            ("--continue", "chat --continue"),
+            ("--resume=x", "chat --resume=x"),
+            ("--data-dir D --continue", "--data-dir D chat --continue"),
+            ("--data-dir=D --resume x", "--data-dir=D chat --resume x"),
+            (
+                "--plugin-dir P --json --data-dir D --continue",
+                "--plugin-dir P --json --data-dir D chat --continue",
+            ),
+            // The value of an option is none itself.
+            ("--data-dir --continue run", "--data-dir --continue run"),
+            ("--data-dir", "--data-dir"),
+            ("--data-dir D run --continue", "--data-dir D run --continue"),
+            ("--data-dir D --help", "--data-dir D --help"),
+            ("--nonsense --continue", "--nonsense --continue"),
+        ] {
+            let all = |text: &str| {
+                let words = text.split(' ').map(OsString::from);
+                std::iter::once(OsString::from("conjure"))
+                    .chain(words)
+                    .collect()
+            };
+            let wanted: Vec<OsString> = all(wanted);
+            assert_eq!(words(all(given)), wanted, "{given}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //! printed but through here, where what steers a terminal is taken out.
 
 use std::fmt::Display;
-use std::io::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io::{self, Write as _};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use conjure_terminal::Update;
@@ -95,15 +95,39 @@ pub(crate) fn line(text: impl Display) {
     if is_captured(&text) || faced(&text) {
         return;
     }
-    let _ = writeln!(anstream::stdout(), "{}", for_terminal(&text));
+    written(writeln!(anstream::stdout(), "{}", for_terminal(&text)));
+}
+
+/// Why the first result that could not be written was not.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Takes note of a result that could not be written. Whoever closed a pipe wanted no more.
+fn written(done: io::Result<()>) {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(LOST.set(error)),
+        _ => {}
+    }
+}
+
+/// Writes what of the results is not written yet. Why a part of them is lost, if one is.
+pub(crate) fn finish() -> Option<CliError> {
+    written(io::stdout().flush());
+    let error = LOST.get()?;
+    let error = match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::from(error.kind()),
+    };
+    Some(
+        CliError::host_from(error)
+            .context("not all of the result could be written to standard output"),
+    )
 }
 
 /// Prints a piece of the result, at once.
 pub(crate) fn piece(text: impl Display) {
     let text = text.to_string();
     let mut stdout = anstream::stdout();
-    let _ = write!(stdout, "{}", for_terminal(&text));
-    let _ = stdout.flush();
+    written(write!(stdout, "{}", for_terminal(&text)).and_then(|()| stdout.flush()));
 }
 
 /// Prints a line beside the result.
@@ -132,8 +156,12 @@ pub(crate) fn json_line(value: &impl Serialize) {
 /// Prints text that is JSON already, as it is but for what a terminal would not show.
 pub(crate) fn json_text(text: &str) {
     let mut stdout = std::io::stdout();
-    let _ = write!(stdout, "{}", in_json(text));
-    let _ = stdout.flush();
+    written(write!(stdout, "{}", in_json(text)).and_then(|()| stdout.flush()));
+}
+
+/// Prints text of the program's own as it is.
+pub(crate) fn raw(text: &[u8]) {
+    written(io::stdout().write_all(text));
 }
 
 /// Says why a verb could not do what it was asked to, and what can be done.

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use conjure_core::chat::QuestionAsked;
 use conjure_runtime::backend::Asker;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
-use conjure_terminal::{ApprovalLines, Decision, LineAnswer, Update, decide};
+use conjure_terminal::{
+    ApprovalLines, DECLINE, Decision, FieldAnswer, FormField, LineAnswer, Update, decide, yes_or_no,
+};
 use futures_util::future::BoxFuture;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
@@ -161,36 +163,93 @@ impl Asker for Terminal {
             if let Some(url) = &question.url {
                 aside(format_args!("  Open {}", clean(url)));
             }
-            let fields = question
-                .schema
-                .as_ref()
-                .and_then(|schema| schema.get("properties"))
-                .and_then(Value::as_object)
-                .cloned()
-                .unwrap_or_default();
-            let mut content = BTreeMap::new();
-            for (name, field) in &fields {
-                let about = field
-                    .get("description")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                aside(format_args!("  {}: {}", clean(name), clean(about)));
-                match prompt("  > ").await {
-                    Some(line) => {
-                        content.insert(name.clone(), typed(line.trim(), field));
-                    }
-                    None => return answered("cancel", BTreeMap::new()),
-                }
+            let filled = match FormField::all(question.schema.as_ref()) {
+                fields if fields.is_empty() => agreed().await,
+                fields => filled_in(&fields).await,
+            };
+            match filled {
+                Ok(content) => answered("accept", content),
+                Err(refusal) => answered(refusal.action(), BTreeMap::new()),
             }
-            if fields.is_empty() {
-                return match prompt("  [y]es, [n]o: ").await.as_deref().map(str::trim) {
-                    Some("y" | "yes") => answered("accept", content),
-                    Some(_) => answered("decline", content),
-                    None => answered("cancel", content),
-                };
-            }
-            answered("accept", content)
         })
+    }
+}
+
+/// How a person leaves a question that stands on lines.
+enum QuestionRefusal {
+    /// They do not want to answer.
+    Decline,
+    /// They looked away, or nobody is there any more.
+    Cancel,
+}
+
+impl QuestionRefusal {
+    /// As the protocol calls it.
+    fn action(&self) -> &'static str {
+        match self {
+            Self::Decline => "decline",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// What cancels a question where it is typed as an answer.
+const CANCEL: &str = "/cancel";
+
+/// Asks for a yes to a question without fields.
+async fn agreed() -> Result<BTreeMap<String, Value>, QuestionRefusal> {
+    loop {
+        match yes_or_no(&answer_line("  [y]es, [n]o: ").await?) {
+            Some(true) => return Ok(BTreeMap::new()),
+            Some(false) => return Err(QuestionRefusal::Decline),
+            None => aside(format_args!(
+                "  That is no answer: y or n; {CANCEL} cancels the question."
+            )),
+        }
+    }
+}
+
+/// Asks for each field of a form on a line of its own.
+async fn filled_in(fields: &[FormField]) -> Result<BTreeMap<String, Value>, QuestionRefusal> {
+    aside(format_args!(
+        "  {DECLINE} declines the form, {CANCEL} cancels it. Enter alone leaves an optional field out, \
+         or takes the default in brackets."
+    ));
+    let mut content = BTreeMap::new();
+    for field in fields {
+        aside(format_args!("  {}", clean(&field.label())));
+        let about = field.about();
+        if !about.is_empty() {
+            aside(format_args!("    {}", clean(&about)));
+        }
+        for choice in field.choices() {
+            aside(format_args!("    {}", clean(&choice)));
+        }
+        if let Some(value) = field_value(field).await? {
+            content.insert(field.name().to_owned(), value);
+        }
+    }
+    Ok(content)
+}
+
+/// Asks for a field until the answer fits it; nothing where it is left out.
+async fn field_value(field: &FormField) -> Result<Option<Value>, QuestionRefusal> {
+    loop {
+        match field.judge(&answer_line("  > ").await?) {
+            FieldAnswer::Given(value) => return Ok(Some(value)),
+            FieldAnswer::Omitted => return Ok(None),
+            FieldAnswer::Refused(problem) => aside(format_args!("  {}", clean(&problem))),
+        }
+    }
+}
+
+/// Reads an answer, unless it leaves the question.
+async fn answer_line(prompted: &str) -> Result<String, QuestionRefusal> {
+    let line = prompt(prompted).await.ok_or(QuestionRefusal::Cancel)?;
+    match line.trim() {
+        DECLINE => Err(QuestionRefusal::Decline),
+        CANCEL => Err(QuestionRefusal::Cancel),
+        _ => Ok(line),
     }
 }
 
@@ -201,13 +260,34 @@ fn answered(action: &str, content: BTreeMap<String, Value>) -> Elicited {
     }
 }
 
-/// What was typed, as the field's type says.
+/// What was typed for a field, as its schema says. What cannot be a value of it stays text, so that
+/// the session says what is wrong with it.
 pub(super) fn typed(text: &str, field: &Value) -> Value {
-    match field.get("type").and_then(Value::as_str) {
-        Some("number" | "integer") => {
-            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    let field = FormField::new("", field, false);
+    field.value(text).unwrap_or_else(|_| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_typed_has_the_kind_of_its_field_or_stays_text() {
+        for (field, text, value) in [
+            (json!({ "type": "integer", "maximum": 3 }), "50", json!(50)),
+            (json!({ "type": "integer" }), "many", json!("many")),
+            (json!({ "type": "boolean" }), "no", json!(false)),
+            (json!({ "type": "boolean" }), "maybe", json!("maybe")),
+            (json!({ "type": "string" }), "", json!("")),
+            (
+                json!({ "type": "array", "items": { "enum": ["a", "b"] } }),
+                "a,b",
+                json!(["a", "b"]),
+            ),
+        ] {
+            assert_eq!(typed(text, &field), value, "{field}: {text}");
         }
-        Some("boolean") => Value::Bool(matches!(text, "y" | "yes" | "true" | "1")),
-        _ => Value::String(text.to_owned()),
     }
 }

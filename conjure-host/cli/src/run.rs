@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
+use conjure_core::foreign_text::in_json;
 use conjure_core::log::TurnOutcome;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
@@ -140,7 +141,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     }
     let answer = answer?;
     if holds_answer && answer.outcome == TurnOutcome::Completed {
-        output::line(answer.text.trim());
+        output::line(in_json(answer.text.trim()));
     }
     if answer.outcome == TurnOutcome::CutShort {
         let reason = answer.stop_reason.unwrap_or_default();

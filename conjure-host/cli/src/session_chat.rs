@@ -16,7 +16,7 @@ use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_commands, chat_face};
+use super::{chat_commands, chat_face, chat_mentions, chat_shell};
 
 pub(crate) async fn run(
     global: &Global,
@@ -80,6 +80,9 @@ async fn lines(
     }
     let mut transcript = Transcript::new(global.json);
     let (mut lines, _printer) = LineReader::start(attended).await;
+    let directory = chat.directory().await?;
+    // What the person's own commands said since the last message.
+    let mut told: Vec<String> = Vec::new();
     loop {
         let line = tokio::select! {
             biased;
@@ -95,8 +98,16 @@ async fn lines(
             "/quit" | "/exit" => return Ok(Exit::Fine),
             _ => {}
         }
+        let own_command = text.strip_prefix('!').filter(|_| attended).map(str::trim);
         let done = if text.starts_with('/') {
             Box::pin(chat_commands::run(chat, text, &mut transcript)).await
+        } else if let Some(command) = own_command {
+            if command.is_empty() {
+                aside(chat_shell::USAGE);
+                continue;
+            }
+            let ran = Box::pin(chat_shell::run(command, &directory, signals)).await;
+            ran.map(|said| told.push(said))
         } else {
             let ChatSession::Saved(saved) = &*chat else {
                 return Ok(Exit::Fine);
@@ -110,8 +121,22 @@ async fn lines(
                 attended,
                 leaves: false,
             };
-            let said = text.to_owned().into();
-            let said = following.say(&said, &saved.terms).await;
+            // What a program writes is what it is: nothing in it is looked at.
+            let message = if attended {
+                let host = saved.sessions.manager().host();
+                chat_mentions::message(host, &directory, text, &told)
+            } else {
+                Ok(text.to_owned().into())
+            };
+            let message = match message {
+                Ok(message) => message,
+                Err(error) => {
+                    chat_commands::told(&error);
+                    continue;
+                }
+            };
+            told.clear();
+            let said = following.say(&message, &saved.terms).await;
             match said {
                 Ok((run, files)) => {
                     transcript.files(&files);

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use conjure_core::chat::Event;
+use conjure_core::foreign_text::in_json;
 use conjure_runtime::manager::TurnTerms;
 use conjure_store::{Run, RunState};
 use serde_json::{Value, json};
@@ -175,7 +176,7 @@ impl SessionFollower<'_> {
         self.transcript.files(&files);
         if holds_answer && run.state == RunState::Completed {
             let text = text(self.sessions, &run).await;
-            output::line(text.unwrap_or_default().trim());
+            output::line(in_json(text.unwrap_or_default().trim()));
         }
         if global.json {
             let text = text(self.sessions, &run).await;

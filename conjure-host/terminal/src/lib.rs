@@ -43,3 +43,4 @@ pub use face::{FRAME, FaceOptions, converse};
 pub use image::ImageProtocol;
 pub use pick::pick;
 pub use picker::{Picker, PickerItem};
+pub use question::{DECLINE, FieldAnswer, FormField, yes_or_no};

@@ -1,9 +1,9 @@
 //! Images that are pasted: paths of files, as terminals paste what is dropped on them, and what the
 //! clipboard holds.
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use conjure_config::fs;
@@ -33,9 +33,6 @@ const PROGRAMS: [(&str, Option<&str>, &[&str]); 3] = [
     ),
     ("pngpaste", None, &["-"]),
 ];
-
-/// How many images of the clipboard were kept.
-static KEPT: AtomicU64 = AtomicU64::new(0);
 
 /// The mentions of a text that is nothing but paths of images, quoted, escaped or as addresses;
 /// nothing of any other text.
@@ -157,17 +154,8 @@ pub(crate) async fn from_clipboard() -> Result<PastedImage, String> {
         let Some(size) = ImageSize::of(&bytes) else {
             continue;
         };
-        let file = format!(
-            "conjure-pasted-{}-{}.{}",
-            std::process::id(),
-            KEPT.fetch_add(1, Ordering::Relaxed),
-            size.format
-        );
-        let file = std::env::temp_dir().join(file);
-        return match fs::write_new_private(&file, &bytes) {
-            Ok(()) => Ok(PastedImage(file)),
-            Err(error) => Err(format!("the clipboard's image cannot be kept: {error}")),
-        };
+        let kept = keep(&std::env::temp_dir(), &bytes, size.format);
+        return kept.map_err(|error| format!("the clipboard's image cannot be kept: {error}"));
     }
     Err(if asked {
         "there is no image in the clipboard; a text is pasted with your terminal's own key"
@@ -179,7 +167,18 @@ pub(crate) async fn from_clipboard() -> Result<PastedImage, String> {
     })
 }
 
-async fn output_of(program: &str, args: &[&str]) -> std::io::Result<Vec<u8>> {
+/// Writes an image to a new file with mode 0600. Its name is random: no other user can make it first.
+fn keep(dir: &Path, bytes: &[u8], format: &str) -> io::Result<PastedImage> {
+    let mut file = tempfile::Builder::new()
+        .prefix("conjure-pasted-")
+        .suffix(&format!(".{format}"))
+        .tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    let (_, path) = file.keep()?;
+    Ok(PastedImage(path))
+}
+
+async fn output_of(program: &str, args: &[&str]) -> io::Result<Vec<u8>> {
     let mut child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
@@ -196,7 +195,29 @@ async fn output_of(program: &str, args: &[&str]) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    #[test]
+    fn an_image_is_kept_in_a_file_that_nobody_could_name_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = keep(dir.path(), b"one", "png").unwrap();
+        let two = keep(dir.path(), b"two", "png").unwrap();
+        for (image, bytes) in [(&one, b"one"), (&two, b"two")] {
+            assert_eq!(std::fs::read(&image.0).unwrap(), bytes);
+            let mode = std::fs::metadata(&image.0).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let name = image.0.file_name().unwrap().to_str().unwrap();
+            assert!(
+                !name.contains(&format!("-{}-", std::process::id())),
+                "{name}"
+            );
+            assert!(mention(&image.0).is_some(), "{name}");
+        }
+        drop((one, two));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn paths_of_images_are_mentioned_however_a_terminal_pastes_them() {

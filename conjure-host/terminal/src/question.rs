@@ -1,15 +1,29 @@
 //! A question of a plugin or a server: a form, filled in field by field.
 
+mod choice;
+mod field;
+mod format;
+mod limit;
+
 use conjure_core::chat::QuestionAsked;
 use serde_json::{Map, Value};
 
+pub use self::field::{FieldAnswer, FormField, yes_or_no};
 use crate::text::{Color, Line, Style};
+
+/// What declines a question where it is typed as an answer.
+pub const DECLINE: &str = "/decline";
+
+/// The most lines of choices that are redrawn with what is typed. A longer list is told once, where
+/// it stays.
+const MOST_CHOICE_LINES: usize = 6;
 
 /// A form that is being filled in.
 #[derive(Debug)]
 pub(crate) struct QuestionForm {
     pub(crate) id: String,
-    fields: Vec<(String, Value)>,
+    /// Those that are still to be filled in, the next one last.
+    fields: Vec<FormField>,
     content: Map<String, Value>,
     /// What was wrong with the last answer.
     wrong: Option<String>,
@@ -28,14 +42,7 @@ pub(crate) enum FormProgress {
 
 impl QuestionForm {
     pub(crate) fn new(asked: &QuestionAsked) -> Self {
-        let fields = asked
-            .schema
-            .as_ref()
-            .and_then(|schema| schema.get("properties"));
-        let fields = fields
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default();
+        let fields = FormField::all(asked.schema.as_ref());
         Self {
             id: asked.id.clone(),
             fields: fields.into_iter().rev().collect(),
@@ -46,25 +53,13 @@ impl QuestionForm {
 
     /// What is asked now, and what can be typed.
     pub(crate) fn render(&self, columns: usize) -> Vec<Line> {
-        let mut lines = Vec::new();
-        match self.fields.last() {
-            Some((name, field)) => {
-                let text = |key| field.get(key).and_then(Value::as_str);
-                let about = text("description").or_else(|| text("title"));
-                let mut line = Line::of(name, Style::of(Color::Yellow).bold());
-                line.push(format!("  {}", about.unwrap_or_default()), Style::PLAIN);
-                lines.push(line.cut(columns));
-                let values = choices(field);
-                let hint = if values.is_empty() {
-                    let kind = text("type").unwrap_or("string");
-                    format!("a {kind}; Esc declines")
-                } else {
-                    format!("one of: {}; Esc declines", values.join(", "))
-                };
-                lines.push(Line::of(hint, Style::DIM).cut(columns));
+        let mut lines = match self.fields.last() {
+            Some(field) => field_lines(field, columns),
+            None => {
+                let hint = "y for yes, n for no; Esc declines";
+                vec![Line::of(hint, Style::DIM).cut(columns)]
             }
-            None => lines.push(Line::of("y for yes, n for no; Esc declines", Style::DIM)),
-        }
+        };
         if let Some(wrong) = &self.wrong {
             lines.push(Line::of(wrong, Style::of(Color::Yellow)).cut(columns));
         }
@@ -74,33 +69,75 @@ impl QuestionForm {
     /// Takes an answer.
     pub(crate) fn answer(&mut self, text: &str) -> FormProgress {
         self.wrong = None;
-        let text = text.trim();
-        let Some((name, field)) = self.fields.last() else {
-            return match text {
-                "y" | "yes" => FormProgress::Whole(std::mem::take(&mut self.content)),
-                "n" | "no" => FormProgress::Declined,
-                _ => {
-                    self.wrong = Some("That is no answer: y or n.".to_owned());
-                    FormProgress::Goes
-                }
-            };
+        if text.trim() == DECLINE {
+            return FormProgress::Declined;
+        }
+        let Some(field) = self.fields.last() else {
+            return self.agree(text);
         };
-        match typed(text, field) {
-            Ok(value) => {
-                self.content.insert(name.clone(), value);
-                self.fields.pop();
+        match field.judge(text) {
+            FieldAnswer::Given(value) => {
+                self.content.insert(field.name().to_owned(), value);
             }
-            Err(wrong) => {
-                self.wrong = Some(wrong);
+            FieldAnswer::Omitted => {}
+            FieldAnswer::Refused(problem) => {
+                self.wrong = Some(problem);
                 return FormProgress::Goes;
             }
         }
+        self.fields.pop();
         if self.fields.is_empty() {
             FormProgress::Whole(std::mem::take(&mut self.content))
         } else {
             FormProgress::Goes
         }
     }
+
+    /// Takes an answer to a question without fields.
+    fn agree(&mut self, text: &str) -> FormProgress {
+        match yes_or_no(text) {
+            Some(true) => FormProgress::Whole(std::mem::take(&mut self.content)),
+            Some(false) => FormProgress::Declined,
+            None => {
+                self.wrong = Some("That is no answer: y or n.".to_owned());
+                FormProgress::Goes
+            }
+        }
+    }
+}
+
+/// A field that is asked for, with what it takes.
+fn field_lines(field: &FormField, columns: usize) -> Vec<Line> {
+    let mut head = name_line(field);
+    let about = field.about();
+    if !about.is_empty() {
+        head.push(format!("  {about}"), Style::PLAIN);
+    }
+    let mut lines = vec![head.cut(columns)];
+    let choices = choice_lines(field, columns);
+    let is_told_above = choices.len() > MOST_CHOICE_LINES;
+    if !is_told_above {
+        lines.extend(choices);
+    }
+    let place = if is_told_above { " (above)" } else { "" };
+    let hint = format!("{}{place}; Esc declines", field.rule());
+    let indent = Line::new();
+    lines.extend(Line::of(hint, Style::DIM).wrap(columns, &indent, &indent));
+    lines
+}
+
+fn name_line(field: &FormField) -> Line {
+    Line::of(field.name(), Style::of(Color::Yellow).bold())
+}
+
+/// The values that a field may have; no line where it is no choice.
+fn choice_lines(field: &FormField, columns: usize) -> Vec<Line> {
+    let choices = field.choices();
+    if choices.is_empty() {
+        return Vec::new();
+    }
+    let indent = Line::of("  ", Style::PLAIN);
+    Line::of(choices.join("  "), Style::PLAIN).wrap(columns, &indent, &indent)
 }
 
 /// What is asked, as it stays on the terminal.
@@ -115,43 +152,14 @@ pub(crate) fn told(asked: &QuestionAsked, columns: usize) -> Vec<Line> {
         let url = Line::of(format!("Open {url}"), Style::of(Color::Cyan));
         lines.extend(url.chunks(columns, &indent, &indent));
     }
+    for field in FormField::all(asked.schema.as_ref()) {
+        let choices = choice_lines(&field, columns);
+        if choices.len() > MOST_CHOICE_LINES {
+            lines.push(name_line(&field).cut(columns));
+            lines.extend(choices);
+        }
+    }
     lines
-}
-
-fn choices(field: &Value) -> Vec<String> {
-    let values = field.get("enum").and_then(Value::as_array);
-    let values = values.into_iter().flatten();
-    values
-        .map(|value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        })
-        .collect()
-}
-
-/// What was typed, as the field's type says.
-fn typed(text: &str, field: &Value) -> Result<Value, String> {
-    let choices = choices(field);
-    if !choices.is_empty() && !choices.iter().any(|choice| choice == text) {
-        return Err(format!("It is one of: {}.", choices.join(", ")));
-    }
-    match field.get("type").and_then(Value::as_str) {
-        Some("integer") => match text.parse::<i64>() {
-            Ok(number) => Ok(number.into()),
-            Err(_) => Err("It is a whole number.".to_owned()),
-        },
-        Some("number") => match text.parse::<f64>() {
-            Ok(number) => Ok(number.into()),
-            Err(_) => Err("It is a number.".to_owned()),
-        },
-        Some("boolean") => match text {
-            "y" | "yes" | "true" => Ok(true.into()),
-            "n" | "no" | "false" => Ok(false.into()),
-            _ => Err("It is y or n.".to_owned()),
-        },
-        _ => Ok(text.into()),
-    }
 }
 
 #[cfg(test)]
@@ -160,26 +168,90 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_form_takes_what_fits_and_asks_again_for_the_rest() {
-        let asked = QuestionAsked {
+    fn asked(schema: Option<Value>) -> QuestionAsked {
+        QuestionAsked {
             id: "q".to_owned(),
             plugin: "p".to_owned(),
             call_id: None,
             message: "m".to_owned(),
-            schema: Some(json!({ "properties": {
-                "name": { "type": "string" },
-                "count": { "type": "integer" },
-                "color": { "type": "string", "enum": ["red", "blue"] },
-            } })),
+            schema,
             url: None,
-        };
-        let mut form = QuestionForm::new(&asked);
+        }
+    }
+
+    fn whole(content: &Value) -> FormProgress {
+        FormProgress::Whole(content.as_object().unwrap().clone())
+    }
+
+    fn shown(lines: &[Line]) -> String {
+        let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn a_form_takes_what_fits_and_asks_again_for_the_rest() {
+        let mut form = QuestionForm::new(&asked(Some(json!({ "properties": {
+            "name": { "type": "string" },
+            "count": { "type": "integer" },
+            "color": { "type": "string", "enum": ["red", "blue"] },
+        } }))));
         for answer in ["Ada", "many", "3", "green"] {
             assert_eq!(form.answer(answer), FormProgress::Goes);
         }
-        let whole = json!({ "name": "Ada", "count": 3, "color": "red" });
-        let whole = whole.as_object().unwrap().clone();
-        assert_eq!(form.answer("red"), FormProgress::Whole(whole));
+        let filled = json!({ "name": "Ada", "count": 3, "color": "red" });
+        assert_eq!(form.answer("red"), whole(&filled));
+    }
+
+    #[test]
+    fn enter_leaves_an_optional_field_out_or_takes_its_default() {
+        let mut form = QuestionForm::new(&asked(Some(json!({
+            "required": ["name"],
+            "properties": {
+                "name": { "type": "string" },
+                "guests": { "type": "integer", "default": 2 },
+                "pets": { "type": "boolean" },
+                "meal": { "enum": ["a", "b"], "enumNames": ["Apple", "Bread"] },
+            },
+        }))));
+        assert_eq!(form.answer(""), FormProgress::Goes);
+        assert!(shown(&form.render(80)).contains("It is needed."));
+        assert_eq!(form.answer("Ada"), FormProgress::Goes);
+        let guests = "guests\na whole number, optional, [2]; Esc declines";
+        assert_eq!(shown(&form.render(80)), guests);
+        assert_eq!(form.answer(""), FormProgress::Goes);
+        assert_eq!(form.answer(""), FormProgress::Goes);
+        let meal =
+            "meal\n  1. a (Apple)  2. b (Bread)\none of those listed, optional; Esc declines";
+        assert_eq!(shown(&form.render(80)), meal);
+        assert_eq!(
+            form.answer(""),
+            whole(&json!({ "name": "Ada", "guests": 2 }))
+        );
+    }
+
+    #[test]
+    fn a_question_is_declined_by_what_is_typed() {
+        let mut form = QuestionForm::new(&asked(Some(json!({
+            "properties": { "name": { "type": "string" } },
+        }))));
+        assert_eq!(form.answer(" /decline "), FormProgress::Declined);
+        let mut page = QuestionForm::new(&asked(None));
+        assert_eq!(page.answer("x"), FormProgress::Goes);
+        assert_eq!(page.answer("No"), FormProgress::Declined);
+        let mut page = QuestionForm::new(&asked(None));
+        assert_eq!(page.answer("yes"), whole(&json!({})));
+    }
+
+    #[test]
+    fn a_long_list_of_choices_stands_where_it_stays() {
+        let values: Vec<String> = (0..100).map(|at| format!("value-{at}")).collect();
+        let schema = json!({ "properties": { "it": { "enum": values } } });
+        let asked = asked(Some(schema));
+        assert!(shown(&told(&asked, 80)).contains("value-99"));
+        let form = QuestionForm::new(&asked);
+        assert_eq!(
+            shown(&form.render(80)),
+            "it\none of those listed, optional (above); Esc declines"
+        );
     }
 }

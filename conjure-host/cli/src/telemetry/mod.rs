@@ -19,8 +19,9 @@ use conjure_config::env;
 use conjure_runtime::SPAN_TARGET as TARGET;
 
 /// What is logged when nothing else is said. To the MCP library each error that a client is
-/// answered with is a warning, and each call that it cancels.
-const USUAL: &str = "warn,rmcp::service=error";
+/// answered with is a warning, and each call that it cancels. The library for editors warns of each
+/// request that is malformed with the names of all that looked at it, which are longer than a pipe holds.
+const USUAL: &str = "warn,rmcp::service=error,agent_client_protocol::jsonrpc::incoming_actor=error";
 /// Where spans are sent, as OpenTelemetry names it; one of the two turns tracing on.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -129,7 +129,10 @@ fn temporary_name() -> String {
 pub(super) fn is_temporary(name: &OsStr) -> bool {
     let (begin, end) = TEMPORARY;
     let number = name.to_str().and_then(|name| {
-        let (process, number) = name.strip_prefix(begin)?.strip_suffix(end)?.split_once('-')?;
+        let (process, number) = name
+            .strip_prefix(begin)?
+            .strip_suffix(end)?
+            .split_once('-')?;
         Some([process, number])
     });
     number.is_some_and(|both| both.iter().all(|part| part.parse::<u64>().is_ok()))

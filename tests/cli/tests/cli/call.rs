@@ -1,8 +1,10 @@
 //! `conjure call`: one call, no model.
 
+use conjure_kit::MockMcp;
 use insta::assert_snapshot;
 use serde_json::json;
 
+use crate::mcp::{place, program, script};
 use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
 
 #[test]
@@ -132,7 +134,8 @@ fn programs_get_json() {
         "to": "[TIME]"
       },
       "files": "…",
-      "duration_ms": "…"
+      "duration_ms": "…",
+      "unavailable": []
     }
     "#);
 }
@@ -199,6 +202,71 @@ fn any_tool_of_a_session_file_is_called() {
     assert!(shell.stdout.trim_end().ends_with("/work"), "{shell:?}");
     let skill = call("cache-manager_execute", "{\"command\":\"list\"}");
     assert_eq!(skill.stdout, "nothing is stored\n", "{skill:?}");
+}
+
+#[test]
+fn a_call_tells_of_servers_that_give_no_tools() {
+    let login = MockMcp::over_http(&["oauth"]).unwrap();
+    let workspace = place(&[
+        ("dead", script("exit 3")),
+        ("good", program("")),
+        ("o", format!("url = \"{}\"", login.url())),
+    ]);
+    let call = |args: &str| {
+        let call = format!("call {args} --config session.toml");
+        conjure(&workspace, &call).run().unwrap()
+    };
+    let missing = call("o_echo");
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.stderr.contains("there is no tool `o_echo`"));
+    let beside = call("good_echo --args {\"text\":\"hi\"}");
+    assert_eq!(
+        (beside.code, beside.stdout.as_str()),
+        (Some(0), "hi\n"),
+        "{beside:?}"
+    );
+    for told in [
+        "MCP server `dead` of backend `mcp` is not connected",
+        "MCP server `o` of backend `mcp` is not connected (needs_auth)",
+        "what to do: conjure mcp login o",
+    ] {
+        assert!(missing.stderr.contains(told), "{told}: {missing:?}");
+        assert!(beside.stderr.contains(told), "{told}: {beside:?}");
+    }
+    let printed = json(&call("good_echo --json --args {\"text\":\"hi\"}"));
+    let unavailable = printed["unavailable"].as_array().unwrap();
+    let names: Vec<&str> = unavailable
+        .iter()
+        .filter_map(|it| it["server"].as_str())
+        .collect();
+    assert_eq!(names, ["dead", "o"], "{printed}");
+}
+
+#[test]
+fn an_image_is_told_with_its_place_and_every_file_once() {
+    let workspace = place(&[("s", program(""))]);
+    let output = conjure(&workspace, "call s_content --config session.toml");
+    let output = output.run().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let lines = output.stdout.lines();
+    let files: Vec<&str> = lines.filter(|line| line.starts_with("[file] ")).collect();
+    let images: Vec<&&str> = files
+        .iter()
+        .filter(|line| line.contains("`image.png`"))
+        .collect();
+    let [image] = images.as_slice() else {
+        panic!("{output:?}");
+    };
+    let (_, place) = image.rsplit_once(" at ").unwrap();
+    assert!(workspace.work().join(place).is_file(), "{place}");
+    let mut ids: Vec<_> = files
+        .iter()
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
+    ids.sort_unstable();
+    let told = ids.len();
+    ids.dedup();
+    assert_eq!(ids.len(), told, "{output:?}");
 }
 
 /// Another user than root, who may look into every process.

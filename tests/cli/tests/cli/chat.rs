@@ -196,3 +196,38 @@ fn a_conversation_can_be_taken_up_again() {
     assert_eq!(again.stdout, "Ada.\n", "{again:?}");
     assert_eq!(model.last_request().messages().len(), 3);
 }
+
+#[test]
+fn over_a_pipe_a_line_is_what_it_is() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("Text."));
+    model.says(Message::new().text("Text too."));
+    workspace.write("notes.txt", "the notes\n").unwrap();
+    let output = asks(&workspace, &model, "chat", "")
+        .stdin("!touch made\nSee @notes.txt and @none.txt\n")
+        .run()
+        .unwrap();
+    assert_eq!(output.stdout, "Text.\nText too.\n", "{output:?}");
+    assert!(!output.stderr.contains("note"), "{output:?}");
+    assert!(!workspace.work().join("made").exists());
+    let said = model.last_request().body.to_string();
+    assert!(said.contains("!touch made"), "{said}");
+    assert!(!said.contains("the notes"), "{said}");
+}
+
+#[test]
+fn without_a_terminal_a_conversation_is_not_searched_for() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let output = asks(&workspace, &model, "chat --resume hello", "")
+        .run()
+        .unwrap();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(
+        output
+            .stderr
+            .contains("there is no thread `hello`, and a conversation is picked on a terminal"),
+        "{output:?}"
+    );
+}

@@ -78,6 +78,8 @@ mod provider;
 #[cfg(test)]
 mod providers;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod routes;

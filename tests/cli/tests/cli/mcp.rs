@@ -15,7 +15,7 @@ fn server() -> String {
 }
 
 /// A place with a session file of these servers: names and tables.
-fn place(servers: &[(&str, String)]) -> Workspace {
+pub(crate) fn place(servers: &[(&str, String)]) -> Workspace {
     let workspace = workspace(&[MCP]);
     let mut file = "[[backend]]\nkind = \"mcp\"\n".to_owned();
     for (name, table) in servers {
@@ -25,7 +25,8 @@ fn place(servers: &[(&str, String)]) -> Workspace {
     workspace
 }
 
-fn program(traits: &str) -> String {
+/// A server of these traits.
+pub(crate) fn program(traits: &str) -> String {
     format!(
         "command = {:?}\nargs = [{traits}]\nera = \"legacy\"",
         server()
@@ -109,6 +110,55 @@ fn a_doctor_starts_all_and_says_what_to_do() {
     error: there is no MCP server `nobody`
     hint: there are: absent, dying, lazy
     ");
+}
+
+/// A server that is a line of the shell.
+pub(crate) fn script(line: &str) -> String {
+    format!("command = \"sh\"\nargs = [\"-c\", {line:?}]\nera = \"legacy\"")
+}
+
+#[test]
+fn a_server_that_is_tried_again_keeps_the_reason_of_its_last_failure() {
+    // The second try is silent, and so is another server for as long as is waited.
+    let dying = "test -e tried && exec sleep 60; : > tried; echo broken >&2; exit 3";
+    let workspace = place(&[("dying", script(dying)), ("slow", script("exec sleep 60"))]);
+    let output = conjure(&workspace, "mcp list").run().unwrap();
+    let told = "dying: it ended before the handshake was over; it wrote: broken; it is tried again";
+    assert!(output.stderr.contains(told), "{output:?}");
+    assert!(output.stderr.contains("slow: it is still starting"));
+}
+
+#[test]
+fn a_list_and_a_check_tell_of_tools_that_are_held() {
+    let run = "exec \"$SERVER\" $(cat traits)";
+    let file = format!("{}\nenv.SERVER = {:?}", script(run), server());
+    let workspace = place(&[("s", file)]);
+    workspace.write("traits", "").unwrap();
+    let done = |args: &str| {
+        let output = conjure(&workspace, args).run().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output
+    };
+    done("routes --config session.toml");
+    assert!(!done("mcp list").stderr.contains("held"));
+    workspace.write("traits", "turned").unwrap();
+    // It is listed anew, and a session sees what differs.
+    done("mcp list");
+    done("routes --config session.toml");
+    let told = "1 tool, changed after approval: `echo` (`conjure mcp held` shows how)";
+    let list = done("mcp list");
+    assert!(
+        list.stderr.contains(&format!("s: held: {told}")),
+        "{list:?}"
+    );
+    let check = done("mcp check");
+    assert!(
+        check.stdout.contains(&format!("held      {told}")),
+        "{check:?}"
+    );
+    let printed = json(&done("mcp list --json"));
+    let held = serde_json::json!([{ "tool": "echo", "changed": ["description"] }]);
+    assert_eq!(printed["servers"][0]["held"], held);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! `conjure policy check`: what could ask, told before a run.
 
-use conjure_kit::{Model, Output, Workspace};
+use conjure_kit::{MockMcp, Model, Output, Workspace};
 use conjure_mock_llm::Message;
 use serde_json::json;
 
+use crate::mcp::place;
 use crate::stage::{CACHE, asks, conjure, json, workspace};
 
 fn check(workspace: &Workspace, rules: &str) -> Output {
@@ -88,4 +89,25 @@ fn one_call_gets_what_a_run_would_give_it() {
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     let no_object = of_call(&workspace, &[], name, "[]");
     assert_eq!(no_object.code, Some(2), "{no_object:?}");
+}
+
+#[test]
+fn servers_that_give_no_tools_are_told() {
+    let login = MockMcp::over_http(&["oauth"]).unwrap();
+    let workspace = place(&[("o", format!("url = \"{}\"", login.url()))]);
+    let check = |more: &str| {
+        let args = format!("policy check --config session.toml {more}");
+        conjure(&workspace, &args).run().unwrap()
+    };
+    let told = "MCP server `o` of backend `mcp` is not connected (needs_auth)";
+    let all = check("");
+    assert_eq!(all.code, Some(0), "{all:?}");
+    assert!(all.stderr.contains(told), "{all:?}");
+    assert!(all.stderr.contains("conjure mcp login o"), "{all:?}");
+    assert!(!all.stderr.contains("No call can ask a person."), "{all:?}");
+    let one = check("--call o_echo {}");
+    assert_eq!(one.code, Some(2), "{one:?}");
+    assert!(one.stderr.contains(told), "{one:?}");
+    let printed = json(&check("--json"));
+    assert_eq!(printed["unavailable"][0]["server"], "o", "{printed}");
 }

@@ -1,7 +1,9 @@
 //! `conjure routes`: the routing table.
 
+use conjure_kit::MockMcp;
 use insta::assert_snapshot;
 
+use crate::mcp::{place, program, script};
 use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
 
 #[test]
@@ -36,6 +38,47 @@ fn without_plugins_it_says_what_to_do() {
     There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.
     --- stderr
     ");
+}
+
+#[test]
+fn servers_that_give_no_tools_are_told_with_the_reason_and_what_to_do() {
+    let login = MockMcp::over_http(&["oauth"]).unwrap();
+    let mut servers = vec![
+        ("dead", script("exit 3")),
+        ("o", format!("url = \"{}\"", login.url())),
+    ];
+    let told = [
+        "MCP server `dead` of backend `mcp` is not connected",
+        "it ended before the handshake was over",
+        "what to do: run it by hand to see more: sh -c 'exit 3'",
+        "MCP server `o` of backend `mcp` is not connected (needs_auth)",
+        "what to do: conjure mcp login o",
+    ];
+    let workspace = place(&servers);
+    let nothing = conjure(&workspace, "routes --config session.toml");
+    let nothing = nothing.run().unwrap();
+    assert_eq!(nothing.code, Some(0), "{nothing:?}");
+    assert_eq!(nothing.stdout, "There are no tools.\n");
+    servers.push(("good", program("")));
+    let workspace = place(&servers);
+    let beside = conjure(&workspace, "routes --config session.toml");
+    let beside = beside.run().unwrap();
+    assert!(beside.stdout.contains("good_echo"), "{beside:?}");
+    for told in told {
+        assert!(nothing.stderr.contains(told), "{told}: {nothing:?}");
+        assert!(beside.stderr.contains(told), "{told}: {beside:?}");
+    }
+    assert!(!beside.stderr.contains("`good`"), "{beside:?}");
+    let printed = conjure(&workspace, "routes --config session.toml --json");
+    let printed = json(&printed.run().unwrap());
+    let unavailable = printed["unavailable"].as_array().unwrap();
+    assert_eq!(unavailable.len(), 2, "{printed}");
+    let o = unavailable.iter().find(|it| it["server"] == "o").unwrap();
+    assert_eq!(
+        (&o["backend"], &o["state"]),
+        (&"mcp".into(), &"needs_auth".into())
+    );
+    assert_eq!(o["remedy"], "conjure mcp login o");
 }
 
 #[test]
@@ -196,7 +239,8 @@ fn programs_get_everything_as_json() {
       "server_tools": [],
       "instructions": [],
       "left_out": [],
-      "failed_backends": []
+      "failed_backends": [],
+      "unavailable": []
     }
     --- stderr
     "#);

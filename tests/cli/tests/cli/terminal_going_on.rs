@@ -21,6 +21,56 @@ fn a_screen_reader_gets_lines_that_nobody_redraws() {
 }
 
 #[test]
+fn a_chat_line_by_line_runs_commands_and_attaches_files_too() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("I see both."));
+    workspace.write("notes.txt", "the notes\n").unwrap();
+    let cli = chat(&workspace, &model, "").env("CONJURE_SCREEN_READER", "1");
+    let tmux = Tmux::start(cli, 100, 30).unwrap();
+    tmux.wait_for("`/help` shows what else there is.").unwrap();
+    tmux.types("!echo own $((40 + 2))").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    let screen = tmux.wait_for("exit code 0").unwrap();
+    assert!(screen.contains("own 42"), "{screen}");
+    assert_eq!(model.requests().len(), 0);
+    tmux.types("Read @notes.txt and @none.txt").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    let screen = tmux.wait_for("I see both.").unwrap();
+    assert!(screen.contains("there is no file `none.txt`"), "{screen}");
+    let said = model.last_request().body.to_string();
+    assert!(
+        said.contains("own 42") && said.contains("the notes"),
+        "{said}"
+    );
+}
+
+#[test]
+fn no_command_of_the_persons_own_holds_up_the_chat() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let tmux = started(&workspace, &model, "", 100, 40);
+    // It has no terminal to read from.
+    says(&tmux, "!read x </dev/tty; exit 7", "exit code 7");
+    // What it leaves running holds its output.
+    says(
+        &tmux,
+        "!sleep 300 & echo $! > pid",
+        "what it started runs on",
+    );
+    says(&tmux, "!kill $(cat pid); exit 9", "exit code 9");
+    // It takes no notice of being asked to end.
+    tmux.types("!trap '' TERM; echo be''gun; sleep 300")
+        .unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("\nbegun\n").unwrap();
+    tmux.press(&["Escape"]).unwrap();
+    let is_over =
+        |screen: &str| screen.contains("stopped; the model") && screen.contains("/ for commands");
+    tmux.wait_until("the end of the command", is_over).unwrap();
+}
+
+#[test]
 fn the_persons_own_editor_has_the_text() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
@@ -124,6 +174,15 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
     let tmux = alone(&["--resume", "second answer"]);
     let screen = tmux.wait_for("Go on with").unwrap();
     assert!(screen.contains("1 of 1;"), "texts are searched: {screen}");
+    tmux.press(&["Escape"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
+    drop(tmux);
+    let tmux = alone(&["--resume", "second"]);
+    let screen = tmux.wait_for("Go on with").unwrap();
+    assert!(
+        screen.contains("1 of 1;"),
+        "a word is no thread's id: {screen}"
+    );
     tmux.press(&["Escape"]).unwrap();
     assert_eq!(tmux.ended().unwrap(), 0);
     drop(tmux);

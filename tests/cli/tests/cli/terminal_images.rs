@@ -135,6 +135,8 @@ fn in_tmux_an_image_is_a_line_and_a_pasted_path_is_attached() {
         !screen.contains("AAAA") && !screen.contains("Ga=T"),
         "{screen}"
     );
+    assert_eq!(screen.matches("[image plan.png").count(), 1, "{screen}");
+    assert_eq!(screen.matches("\n  + ").count(), 1, "{screen}");
     assert!(model.last_request().body.to_string().contains("image/png"));
 }
 
