@@ -135,7 +135,7 @@ async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
     let data_dir = global.data_dir();
     let unread = match conjure_store::open(&data_dir).await {
         Ok(store) => store.backup(to).await?,
-        Err(StoreError::Corrupt { .. }) => {
+        Err(StoreError::Corrupt { .. } | StoreError::Disk { .. }) => {
             let location = conjure_store::location(&data_dir)?;
             Store::salvage(&location, to).await?
         }
@@ -171,7 +171,7 @@ async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
 async fn checked(global: &Global) -> Result<Check, StoreError> {
     match conjure_store::open(&global.data_dir()).await {
         Ok(store) => store.check().await,
-        Err(StoreError::Corrupt { reason, .. }) => Ok(Check {
+        Err(StoreError::Corrupt { reason, .. } | StoreError::Disk { reason, .. }) => Ok(Check {
             problems: vec![format!("the database cannot be opened: {reason}")],
             ..Check::default()
         }),

@@ -105,6 +105,12 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
     let server = signals
         .unless(Box::pin(async {
             let store = global.store().await?;
+            if store.is_read_only() {
+                return Err(
+                    CliError::host("the database is read-only, and a server writes it")
+                        .hint("let this user write the database's file and its directory"),
+                );
+            }
             let auths = Auths::over(
                 store.clone(),
                 conjure_providers::auths::KeySources::from_env(global.data_dir()),

@@ -5,7 +5,7 @@
 //! down. So this errs on the careful side.
 
 use super::secret_name::is_name;
-use super::secret_value::{holds_secret, prefixed};
+use super::secret_value::{holds_secret, is_plain_word, prefixed};
 use super::variables::{self, Variables};
 
 /// What a value is.
@@ -64,7 +64,8 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
             note: None,
         };
     }
-    if !rest.is_empty() && (is_name(name) || !prefix.is_empty() || holds_secret(rest)) {
+    let is_named = is_name(name) && !is_plain_word(rest);
+    if !rest.is_empty() && (is_named || !prefix.is_empty() || holds_secret(rest)) {
         return ValueKind::Secret {
             prefix,
             from: None,

@@ -103,6 +103,8 @@ fn is_token(value: &str) -> bool {
         && has(|c| c.is_ascii_digit())
         && has(|c| c.is_ascii_alphabetic())
         && !value.contains("..")
+        // A name with its value, such as a package with its version, is none.
+        && !value.trim_end_matches('=').contains('=')
 }
 
 /// Whether a text begins as tokens do; a name with its value behind `=` is none.
@@ -207,7 +209,10 @@ fn last_name(text: &str) -> &str {
 /// Whether a sign gives the name before it the value behind it. A `:` alone is also part of paths
 /// and addresses.
 fn is_assigned(before: &str, sign: &str, after: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_header = before.chars().all(is_name) && !after.starts_with(['/', '\\']);
     let is_sure = sign == "="
+        || is_header
         || before.trim_end().ends_with(is_quote)
         || after.starts_with(|c: char| c.is_whitespace() || is_quote(c))
         || !prefixed(after).0.is_empty();
@@ -237,7 +242,7 @@ fn is_shell_variable(text: &str) -> bool {
     rest.starts_with('(') || (name.len() < rest.len() && is_end(name))
 }
 
-fn is_plain_word(text: &str) -> bool {
+pub(super) fn is_plain_word(text: &str) -> bool {
     PLAIN_WORDS.iter().any(|word| {
         let begin = text.get(..word.len());
         let behind = text.get(word.len()..).unwrap_or_default();
@@ -327,6 +332,8 @@ mod tests {
             "password=",
             "{\"Authorization\": \"\", \"auth\": {\"type\": \"x\"}, \"token\": null}",
             "mcp-server-auth==1.0",
+            "mcp-server-brave-search==2.0.72",
+            "--max-old-space-size=4096",
             "npm_config_cache=/tmp",
             "export TOKEN=$TOKEN; exec server --key \"$KEY\"",
             "cd /x; PWD=/x run",

@@ -83,7 +83,7 @@ pub(crate) fn layout(request: &PageRequest, view: &PageFrame<'_>, body: &Markup)
                 p #announce.unseen role="status" aria-live="polite" {}
                 p #lost role="alert" { "Connection lost. It is tried again; nothing is lost." }
                 div #toasts popover="manual" role="status" aria-live="polite" {}
-                dialog #dialog closedby="any" aria-label="Dialog" {}
+                dialog #dialog aria-label="Dialog" {}
                 (shortcuts(view))
             }
         }

@@ -1,5 +1,6 @@
 //! The login to an MCP server: it is begun here, goes on in a page of its own, and is asked about here.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,7 +30,7 @@ const BODY: &str = "mcp-login";
 /// What of it asks for a change.
 const WAITING: &str = "mcp-login-waiting";
 /// How long a change of a login is waited for at a time.
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(10);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -51,6 +52,13 @@ struct McpLoginInfo {
 }
 
 impl McpLoginInfo {
+    /// Tells this state of a login from another one, and this login from one that was begun later.
+    fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.state, &self.url).hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn is_under_way(&self) -> bool {
         matches!(self.state.as_str(), "starting" | "waiting")
     }
@@ -84,7 +92,7 @@ async fn login_of(app: &PageState, id: &str) -> Result<Option<McpLoginInfo>, Api
 /// What a view of a login shows of it.
 #[derive(Deserialize)]
 struct SeenLogin {
-    state: String,
+    seen: u64,
 }
 
 /// Waits until the login is another one than was seen or [`WAIT`] is over, and shows it where it is:
@@ -97,17 +105,20 @@ async fn changed(
     let until = Instant::now() + WAIT;
     let login = loop {
         let login = login_of(&app, &id).await?;
-        let is_same = login.as_ref().is_some_and(|now| now.state == seen.state);
+        let is_same = login.as_ref().is_some_and(|now| now.mark() == seen.seen);
         if !is_same || Instant::now() >= until {
             break login;
         }
         tokio::select! {
-            () = app.ended.cancelled() => break login,
+            // Nothing waits for a server that ends.
+            () = app.ended.cancelled() => {
+                return Ok(pieces(piece(Swap::Remove, WAITING, &html! {})));
+            }
             () = tokio::time::sleep(LOOK) => {}
         }
     };
     let what = match &login {
-        Some(same) if same.state == seen.state => {
+        Some(same) if same.mark() == seen.seen => {
             piece(Swap::Outer, WAITING, &waiting(&mcp_page(&id), same))
         }
         login => {
@@ -121,7 +132,7 @@ async fn changed(
 /// Asks for what becomes of a login, once it is seen.
 fn waiting(at: &str, login: &McpLoginInfo) -> Markup {
     html! {
-        div id=(WAITING) data-fetch={ (at) "/login/changed?state=" (segment(&login.state)) } {}
+        div id=(WAITING) data-fetch={ (at) "/login/changed?seen=" (login.mark()) } {}
     }
 }
 

@@ -197,7 +197,7 @@ function show(dialog) {
 }
 
 // What was not sent of a dialog is gone with it: the next one may be about another thing.
-addEventListener("close", ({ target }) => target.id === "dialog" && target.replaceChildren(), true);
+addEventListener("close", ({ target }) => target.matches("#dialog:not(:has([aria-busy]))") && target.replaceChildren(), true);
 
 addEventListener("click", (event) => {
   const at = (name) => event.target.closest?.(`[data-${name}]`);
@@ -278,11 +278,11 @@ for (const how of ["dragover", "drop"]) addEventListener(how, (event) => {
   event.preventDefault();
   if (how === "drop") attach([...dataTransfer.files]);
 });
-// Text that has a picture of itself beside it, as of a spreadsheet, is text.
+// Text that has a picture of itself beside it is text, such as of a spreadsheet.
 addEventListener("paste", (event) => {
-  const files = [...event.clipboardData?.files ?? []];
+  const files = [...event.clipboardData?.files ?? []], text = event.clipboardData?.getData("text/plain");
   const field = event.target.closest?.("input, textarea");
-  if (!files.length || event.clipboardData.getData("text/plain") || (field && !field.dataset.draft)) return;
+  if (!files.length || (text && !files.some(({ name }) => text.includes(name))) || (field && !field.dataset.draft)) return;
   event.preventDefault();
   attach(files);
 });

@@ -12,6 +12,8 @@ use super::{InstallChange, InstallError, InstalledPlugins, Sha256};
 
 /// Changes of one plugin whose builds are kept.
 const KEPT: usize = 10;
+/// Changes that are taken back at once are no changes, and cost no build.
+const TAKEN_BACK: usize = 2;
 
 impl InstalledPlugins {
     /// What was changed, the oldest first: of one plugin, or of all.
@@ -50,7 +52,7 @@ impl InstalledPlugins {
     /// Removes kept libraries that only older changes name.
     pub(super) fn sweep(&self, name: &str) -> Result<(), InstallError> {
         let own = self.history(Some(name))?;
-        let (old, new) = own.split_at(own.len().saturating_sub(KEPT));
+        let (old, new) = own.split_at(own.len().saturating_sub(KEPT + TAKEN_BACK));
         let others = self.history(None)?;
         let others: Vec<_> = others
             .into_iter()

@@ -51,11 +51,7 @@ impl Check {
     ) -> Result<Option<T>, StoreError> {
         match done {
             Ok(done) => Ok(Some(done)),
-            Err(
-                error @ (StoreError::Corrupt { .. }
-                | StoreError::Disk { .. }
-                | StoreError::Database { .. }),
-            ) => {
+            Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
                 self.wrong(format!("{step}: {}", error.reason()));
                 Ok(None)
             }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use sqlx::sqlite::SqliteSynchronous;
+use sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 
 use crate::database::{Database, connecting, one_connection};
 use crate::migrations::{STEPS, migrate};
@@ -77,6 +77,8 @@ async fn fill(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
         .options(to)
         .foreign_keys(false)
         .synchronous(SqliteSynchronous::Off)
+        // All of it is in the one file when its connection is closed.
+        .journal_mode(SqliteJournalMode::Memory)
         // A file that is shorter than it says is read all the same.
         .pragma("writable_schema", "ON");
     let connected = one_connection().connect_with(options).await;
@@ -125,14 +127,22 @@ impl SalvageCopy {
             path: from.to_owned(),
             reason,
         };
+        // What stands in the way of reading is no damage.
+        let unread = |error: StoreError| match error {
+            StoreError::Corrupt { .. } | StoreError::Disk { .. } | StoreError::Database { .. } => {
+                nothing(error.reason())
+            }
+            other => other,
+        };
         let attach = "ATTACH DATABASE $1 AS damaged";
-        let attached = self.db.execute(attach, vec![name.into()]).await;
-        attached.map_err(|error| nothing(failed(error).reason()))?;
+        let named = FileAccess::prepare(from)?.named(from, name);
+        let attached = self.db.execute(attach, vec![named.into()]).await;
+        attached.map_err(|error| unread(failed(error)))?;
         let sql = "SELECT name FROM damaged.sqlite_master WHERE name = 'threads'";
         match self.db.one(sql, Vec::new()).await {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(nothing("it has no threads".to_owned())),
-            Err(error) => Err(nothing(failed(error).reason())),
+            Err(error) => Err(unread(failed(error))),
         }
     }
 
@@ -146,7 +156,10 @@ impl SalvageCopy {
         let (mut from, mut limit, mut unread) = (1_i64, AT_ONCE, 0_u64);
         loop {
             match self.copy_rows(table, &columns, from, limit).await? {
-                CopiedRows::Upto(last) => (from, limit) = (last.saturating_add(1), AT_ONCE),
+                CopiedRows::Upto(last) => match last.checked_add(1) {
+                    Some(next) => (from, limit) = (next, AT_ONCE),
+                    None => return Ok(Some(unread)),
+                },
                 CopiedRows::NoMore => return Ok(Some(unread)),
                 CopiedRows::Unreadable if limit > 1 => limit /= 2,
                 CopiedRows::Unreadable => {

@@ -43,6 +43,18 @@ impl FileAccess {
         }
     }
 
+    /// The file's name for a statement that attaches it.
+    pub(crate) fn named(self, path: &Path, name: &str) -> String {
+        if self == Self::ReadWrite || !is_left_alone(path) {
+            return name.to_owned();
+        }
+        let name = name
+            .replace('%', "%25")
+            .replace('?', "%3f")
+            .replace('#', "%23");
+        format!("file:{name}?immutable=1")
+    }
+
     /// How a connection to the file is made.
     pub(crate) fn options(self, path: &Path) -> SqliteConnectOptions {
         match self {

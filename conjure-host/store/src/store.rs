@@ -71,6 +71,12 @@ impl Store {
         Ok(())
     }
 
+    /// Whether nothing can be written, since the file of the database, its directory or the disk cannot
+    /// be: threads can be read all the same.
+    pub fn is_read_only(&self) -> bool {
+        self.db.is_read_only()
+    }
+
     /// Whether the database takes what is written now: writes a sign of life of this process.
     ///
     /// # Errors

@@ -170,14 +170,12 @@ const ATTRIBUTES: [u32; 5] = [
     0x4008_6604, // the same of ext4
 ];
 
-/// Calls that make a file or a directory, with the number of the argument that is its mode.
+/// Calls that make a file, with the number of the argument that is its mode; a directory gets no such
+/// bits of its mode.
 const MAKES: &[(i64, u8)] = &[
-    (libc::SYS_mkdirat, 2),
     (libc::SYS_mknodat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mkdir, 1),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, 1),
 ];
@@ -194,6 +192,10 @@ const OPENS: &[(i64, u8)] = &[
 /// Set in the numbers of calls of the interface `x32`, which a kernel may have.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
+
+/// `ioctl` of that interface has a number of its own.
+#[cfg(target_arch = "x86_64")]
+const X32_IOCTL: i64 = X32 | 514;
 
 /// Not in the C library's list yet.
 const SYS_FCHMODAT2: i64 = 452;
@@ -253,6 +255,8 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
     rules.insert(libc::SYS_ioctl, attribute_rules()?);
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(X32_IOCTL, attribute_rules()?);
     for (call, mode) in MAKES {
         rules.insert(*call, mode_rules(*mode, None)?);
     }
@@ -351,7 +355,7 @@ fn attribute_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
         .collect()
 }
 
-/// Programs that run as their owner or with their group. `flags`: the argument that says whether a
+/// Files that run as their owner or with their group, also as the copy of one. `flags`: the argument that says whether a
 /// file is made at all; the one with the mode means nothing else.
 fn mode_rules(mode: u8, flags: Option<u8>) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     /// A file without a name is made with it, and with the flag of a directory.

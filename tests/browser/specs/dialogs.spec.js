@@ -2,7 +2,8 @@
 
 import { expect, test } from '../support/test.js';
 
-test('what was written in a dialog that was closed is in no other one', async ({ page, server, auths }) => {
+test('what was written in a dialog that was closed is in no other one', async ({ page, server, session }) => {
+  await session('site');
   for (const name of ['first', 'second']) {
     await server.api('POST', '/personas', { name, version: '1', persona_text: `The ${name} one.` });
   }
@@ -25,10 +26,9 @@ test('what was written in a dialog that was closed is in no other one', async ({
   await dialog.getByRole('button', { name: 'Close' }).click();
   await page.getByRole('link', { name: 'Edit open' }).click();
   await expect(dialog.getByLabel('Another secret')).toHaveValue('');
-  expect(auths.open.name).toBe('open');
 });
 
-test('a selection that ends beside a dialog does not close it, a press beside it does', async ({ page }) => {
+test('neither a selection that ends beside a dialog nor a press there closes it', async ({ page }) => {
   await page.goto('/auths');
   await page.getByRole('link', { name: 'New auth' }).click();
   const dialog = page.getByRole('dialog');
@@ -41,9 +41,11 @@ test('a selection that ends beside a dialog does not close it, a press beside it
   await page.mouse.move(box.x - 20, field.y + field.height / 2, { steps: 5 });
   await page.mouse.up();
   await expect(name).toHaveValue('something that is selected');
-  await page.mouse.click(box.x + 3, box.y + box.height / 2);
-  await expect(dialog).toBeVisible();
-  await page.mouse.click(box.x - 20, box.y + box.height / 2);
+  for (const x of [box.x + 3, box.x - 20]) {
+    await page.mouse.click(x, box.y + box.height / 2);
+    await expect(name).toHaveValue('something that is selected');
+  }
+  await page.keyboard.press('Escape');
   await expect(dialog).toHaveCount(0);
 });
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
-use conjure_store::Store;
+use conjure_store::{Store, StoreError};
 
 /// What is known of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,6 +90,10 @@ pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<He
 async fn database(store: &Store) -> Vec<HealthFinding> {
     let finding = HealthFinding::well("database", "check", "");
     let finding = match store.check().await {
+        Ok(check) if check.is_sound() && store.is_read_only() => finding.ill(
+            "sound, and it can only be read: no session can go on",
+            "let this user write the database's file and its directory",
+        ),
         Ok(check) if check.is_sound() => {
             let found = format!(
                 "sound: {} threads, {} entries, {} events",
@@ -98,7 +102,13 @@ async fn database(store: &Store) -> Vec<HealthFinding> {
             HealthFinding { found, ..finding }
         }
         Ok(check) => finding.ill(check.problems.join("; "), DAMAGED),
-        Err(error) => finding.ill(error.to_string(), DAMAGED),
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
+            finding.ill(error.to_string(), DAMAGED)
+        }
+        Err(error) => finding.ill(
+            error.to_string(),
+            "end what holds the database, or see that its server runs",
+        ),
     };
     vec![finding]
 }

@@ -74,10 +74,22 @@ fn fields(schema: Option<&Value>) -> Vec<QuestionField<'_>> {
     let all = all.into_iter().flatten();
     all.map(|(name, schema)| QuestionField {
         name,
-        schema,
+        schema: without_null(schema),
         required: required.contains(&name.as_str()),
     })
     .collect()
+}
+
+/// The schema of what may also be left out by `null`, as some libraries write an optional field.
+fn without_null(schema: &Value) -> &Value {
+    let is_null = |one: &&Value| one.get("type").is_some_and(|kind| kind == "null");
+    let any = schema.get("anyOf").and_then(Value::as_array);
+    let any = any.filter(|any| any.iter().any(|one| is_null(&one)));
+    let mut others = any.into_iter().flatten().filter(|one| !is_null(one));
+    match (others.next(), others.next()) {
+        (Some(one), None) => one,
+        _ => schema,
+    }
 }
 
 impl QuestionField<'_> {
@@ -106,8 +118,10 @@ impl QuestionField<'_> {
         };
         let shown = clean(&text);
         if self.word("type") == "array" {
-            let items = self.schema.get("items").and_then(choices);
-            return self.several(&id, &label, &hint, &items.unwrap_or_default());
+            if let Some(items) = self.schema.get("items").and_then(choices) {
+                return self.several(&id, &label, &hint, &items);
+            }
+            return field.textarea(3, "");
         }
         if let Some(mut all) = choices(self.schema) {
             // Without it a browser would choose the first for a person.
@@ -171,7 +185,8 @@ fn choices(schema: &Value) -> Option<Vec<(String, String)>> {
         let name = name.unwrap_or_else(|| value.clone());
         Some((value, clean(&name).into_owned()))
     });
-    Some(all.collect())
+    let all: Vec<(String, String)> = all.collect();
+    Some(all).filter(|all| !all.is_empty())
 }
 
 /// What was filled in, in the types of the schema. What cannot be one stays text, so that the
@@ -185,7 +200,8 @@ pub(crate) fn content(schema: Option<&Value>, sent: &[(String, String)]) -> Map<
         let value = match (field.word("type"), all.first().copied()) {
             ("boolean", given) => Value::Bool(given.is_some()),
             ("array", None) if !field.required => continue,
-            ("array", _) => Value::from(all),
+            // Without a list to choose from they are lines of a text.
+            ("array", _) => Value::from_iter(all.iter().flat_map(|text| text.lines())),
             (_, None) => continue,
             (_, Some("")) if !field.required => continue,
             ("integer", Some(text)) => number(text.parse::<i64>().ok().map(Number::from), text),
@@ -217,6 +233,7 @@ mod tests {
             "sure": { "type": "boolean", "default": true },
             "colour": { "type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"] },
             "size": { "type": "string", "oneOf": [{ "const": "s", "title": "Small" }] },
+            "maybe": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
             "many": { "type": "array", "default": ["b"], "items": { "enum": ["a", "b"] } },
         } })
     }
@@ -266,6 +283,7 @@ mod tests {
             ("count", "3"),
             ("share", "0.5"),
             ("colour", "g"),
+            ("maybe", "4"),
             ("many", "a"),
             ("many", "b"),
         ]);
@@ -273,7 +291,7 @@ mod tests {
             Value::Object(content(Some(&schema()), &all)),
             json!({
                 "name": "a", "count": 3, "share": 0.5, "sure": false, "colour": "g",
-                "many": ["a", "b"],
+                "many": ["a", "b"], "maybe": 4,
             })
         );
         let wrong = sent(&[("name", ""), ("count", "x"), ("sure", "on"), ("size", "")]);

@@ -3,7 +3,7 @@
 
 use conjure_core::log::{Entry, EntryBody};
 use conjure_runtime::manager::SessionView;
-use conjure_store::{Run, RunState, RunsOf, Store, StoreError, Thread, ThreadId, Window};
+use conjure_store::{Run, RunState, Store, StoreError, Thread, ThreadId, Window};
 
 use super::address::ConversationAddress;
 use super::model::open_turn;
@@ -63,13 +63,12 @@ impl Talk {
     /// Whether a turn runs in the thread, for whichever session.
     pub(crate) async fn runs_here(&self, app: &PageState) -> Result<bool, PageFailure> {
         let thread = &self.thread()?.id;
-        let newest = app.manager.store().runs(RunsOf::Thread(thread), None, 20);
-        Ok(newest.await?.iter().any(|run| !run.state.is_over()))
+        Ok(app.manager.runs_in(thread).await?)
     }
 
     /// The turns of the session that run or wait.
     pub(crate) async fn open_runs(&self, app: &PageState) -> Result<OpenRuns, PageFailure> {
-        let runs = app.manager.store().open_runs(&self.session.id).await?;
+        let runs = app.manager.open_runs(&self.session.id).await?;
         let known = self.session.turn.as_deref();
         let (running, queued): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| {
             // The session knows it a moment earlier than the store.

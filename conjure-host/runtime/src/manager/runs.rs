@@ -192,6 +192,27 @@ impl Manager {
         Ok(runs.map(|run| inner.run_ends.applied_to(run)).collect())
     }
 
+    /// The turns of a session, by its id, that run or wait, the oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn open_runs(&self, session: &str) -> Result<Vec<Run>, ManagerError> {
+        Ok(self.inner.open_runs(session).await?)
+    }
+
+    /// Whether a turn runs or waits in a thread, for whichever session.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn runs_in(&self, thread: &ThreadId) -> Result<bool, ManagerError> {
+        /// Newer turns than one that is not over.
+        const NEWEST: u64 = 20;
+        let inner = &self.inner;
+        let runs = inner.store.runs(RunsOf::Thread(thread), None, NEWEST);
+        let mut runs = runs.await?.into_iter();
+        Ok(runs.any(|run| !inner.run_ends.applied_to(run).state.is_over()))
+    }
+
     /// Waits until a turn is over. One that ran here is over for whoever waits here also where the
     /// store cannot take that note yet.
     ///

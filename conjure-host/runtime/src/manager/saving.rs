@@ -266,15 +266,20 @@ impl ManagerState {
         }
     }
 
+    /// The turns of a session that run or wait, the oldest first.
+    pub(super) async fn open_runs(&self, session: &str) -> Result<Vec<Run>, StoreError> {
+        let runs = self.store.open_runs(session).await?.into_iter();
+        let runs = runs.map(|run| self.run_ends.applied_to(run));
+        Ok(runs.filter(|run| !run.state.is_over()).collect())
+    }
+
     /// How it is with a session: here, or in another process that runs it.
     async fn status(&self, session: &str) -> Result<ActorStatus, ManagerError> {
         let here = self.states.of(session);
         if here != ActorStatus::default() {
             return Ok(here);
         }
-        let runs = self.store.open_runs(session).await?.into_iter();
-        let runs = runs.map(|run| self.run_ends.applied_to(run));
-        let runs: Vec<Run> = runs.filter(|run| !run.state.is_over()).collect();
+        let runs = self.open_runs(session).await?;
         let queued = runs
             .iter()
             .filter(|run| run.state == RunState::Queued)

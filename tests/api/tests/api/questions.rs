@@ -142,9 +142,9 @@ fn a_question_of_a_session_that_a_server_runs_is_answered_at_a_terminal() {
         .on_terminal()
         .start()
         .unwrap();
-    run.wait_for_stdout("sure:").unwrap();
+    run.wait_for_stdout("sure (y or n, optional)").unwrap();
     run.send_line("y").unwrap();
-    run.wait_for_stdout("note:").unwrap();
+    run.wait_for_stdout("note (").unwrap();
     run.send_line("by hand").unwrap();
     let said = run.wait().unwrap();
     assert_eq!(said.code, Some(0), "{said:?}");

@@ -37,7 +37,8 @@ impl Server {
         let running = cli.start().unwrap();
         let said = running.wait_for_lines(1).unwrap();
         let said: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
-        let address = said["url"].as_str().unwrap();
+        let address = said["url"].as_str();
+        let address = address.unwrap_or_else(|| panic!("the server says {said}"));
         let address = address.strip_prefix("http://").unwrap().parse().unwrap();
         Self {
             running,

@@ -289,14 +289,11 @@ async fn a_worker_makes_no_program_that_runs_as_its_owner_and_changes_no_attribu
     let is_root = rustix::process::getuid().is_root();
     let at = |name: &str| scene.work.join(name).display().to_string();
     for mode in [0o4755, 0o2755, 0o6711] {
-        for verb in ["make-file", "make-dir"] {
-            let row = format!("{verb} {mode} {}", at("made"));
-            scene.refused(&row).await;
-            assert!(!scene.work.join("made").exists(), "{row}");
-            scene.works(&row).await;
-            let _ = std::fs::remove_file(at("made"));
-            let _ = std::fs::remove_dir(at("made"));
-        }
+        let row = format!("make-file {mode} {}", at("made"));
+        scene.refused(&row).await;
+        assert!(!scene.work.join("made").exists(), "{row}");
+        scene.works(&row).await;
+        std::fs::remove_file(at("made")).unwrap();
     }
     let ordinary = format!("make-file {} {}", 0o755, at("made"));
     assert_eq!(scene.outcome(&ordinary).await, "done");

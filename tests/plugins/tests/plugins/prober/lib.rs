@@ -99,10 +99,6 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             options.write(true).create(true).mode(number(mode)? as u32);
             options.open(path).map(drop)
         }
-        ["make-dir", mode, path] => {
-            use std::os::unix::fs::DirBuilderExt;
-            fs::DirBuilder::new().mode(number(mode)? as u32).create(path)
-        }
         // A request to the system of a file that is open for reading, with zeros to take.
         ["request", number_of, path] => {
             let (file, zeros) = (fs::File::open(path)?, [0_u64; 8]);
