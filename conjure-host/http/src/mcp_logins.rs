@@ -137,7 +137,7 @@ impl Logins {
         Ok((login, true))
     }
 
-    /// The server is gone, and so is its login.
+    /// The server is gone, or what was logged in to is forgotten, and so is the login.
     pub(super) fn forget(&self, server: &str) {
         if let Some(login) = self.lock().remove(server) {
             login.stop();
@@ -323,9 +323,12 @@ async fn logout(
         Problem::new(StatusCode::BAD_GATEWAY, "backend", said).with("backend", KIND)
     };
     match done {
-        Ok(Ok(done)) => Ok(Json(McpLogout {
-            done: done.joined_text(),
-        })),
+        Ok(Ok(done)) => {
+            app.logins.forget(&id);
+            Ok(Json(McpLogout {
+                done: done.joined_text(),
+            }))
+        }
         Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed(format!(
             "it took longer than {} s",

@@ -51,7 +51,9 @@ test('neither a selection that ends beside a dialog nor a press there closes it'
 
 test('a new persona without a name is wrong at its own name', async ({ page, session }) => {
   await session('site');
-  await page.goto('/new');
+  await page.goto('/');
+  await page.getByRole('link', { name: 'New session' }).click();
+  await page.locator('#new-persona').waitFor();
   await page.evaluate(() => { document.querySelector('#new-form').noValidate = true; });
   await page.locator('#new-name').fill('fine');
   await page.locator('#new-persona').selectOption({ label: 'Add a new one…' });

@@ -128,6 +128,8 @@ fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there
     let filler = disk.path().join("filler");
     let mut fills = fs::File::create(&filler).unwrap();
     while fills.write_all(&[1; 4096]).is_ok() {}
+    // What is open keeps its room.
+    drop(fills);
     stage.model.mock().release("middle");
 
     let over = stage.over(&turn);

@@ -64,6 +64,7 @@ fn a_login_is_begun_visited_looked_at_and_forgotten() {
         .ask("POST", &format!("{path}/logout"), &[], "")
         .is(200);
     assert!(text(&out.json()["done"]).contains("logged out"), "{out:?}");
+    server.get(&login).is(404);
     assert_eq!(test()["state"], "needs_auth");
     // The code of the login is nowhere.
     let code = page
