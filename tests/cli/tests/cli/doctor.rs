@@ -175,15 +175,16 @@ fn a_damaged_database_is_saved_as_far_as_it_can_be_read() {
 #[test]
 fn a_data_directory_that_cannot_be_made_is_a_finding_and_the_rest_is_looked_at() {
     let workspace = workspace(&[LOCAL]);
-    workspace.write("file", "no directory").unwrap();
-    let output = run(&workspace, "doctor --json --data-dir file/data");
+    // Nobody makes a directory there.
+    let dir = "/proc/conjure-data";
+    let output = run(&workspace, &format!("doctor --json --data-dir {dir}"));
     assert_eq!(output.code, Some(1), "{output:?}");
     let findings = json(&output);
     let database = about(&findings, "database", "check");
     assert_eq!(database["state"], "ill");
     let remedy = database["remedy"].as_str().unwrap();
     assert!(remedy.contains("--data-dir"), "{database}");
-    about(&findings, "plugin", "file/data");
+    about(&findings, "plugin", dir);
     about(&findings, "plugin", "local");
     about(&findings, "worker", "confinement");
 }

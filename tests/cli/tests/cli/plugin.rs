@@ -116,6 +116,8 @@ fn a_plugin_is_added_removed_and_put_back_while_a_conversation_runs() {
         "{unknown:?}"
     );
     said("plugin rollback cache-manager", "0.1.0 is back");
+    let is_back = |seen: &str| seen.matches("new: cache-manager_execute").count() == 2;
+    chat.wait_until_stdout("that it is back", is_back).unwrap();
     said("plugin reload cache-manager", "is loaded again");
     model.calls(
         "toolu_1",
