@@ -197,8 +197,8 @@ fn garbage_is_a_typed_error_from_the_head_alone() {
         Err(FrameError::UnknownKind { kind: 99 })
     ));
     assert!(matches!(
-        decode(b"HTTP/1.1 400 Bad Request"),
-        Err(FrameError::TooLarge { .. })
+        decode(b"HTTP/1.1 400 Bad Request\n\nno"),
+        Err(FrameError::Text { line }) if line == "HTTP/1.1 400 Bad Request"
     ));
     let large = Frame {
         kind: Kind::Reply,
@@ -300,7 +300,7 @@ fn a_worker_ends_with_a_typed_error_when_its_host_sends_garbage() {
     served(b"").unwrap();
     assert!(matches!(
         served(b"GET / HTTP/1.1\r\n\r\n"),
-        Err(FrameError::TooLarge { .. })
+        Err(FrameError::Text { line }) if line == "GET / HTTP/1.1"
     ));
     assert!(matches!(
         served(b"\x09\0\0\0"),
@@ -372,7 +372,11 @@ fn a_host_whose_worker_dies_or_sends_garbage_gets_a_fault_for_what_is_under_way(
     for (bytes, reason) in [
         (Vec::new(), "the plugin's end of the stream was closed"),
         (b"\x09\0".to_vec(), "the stream ended inside a frame"),
-        (b"thread 'main' panicked".to_vec(), "over the limit"),
+        (
+            b"thread 'main' panicked".to_vec(),
+            "it printed \"thread 'main' panicked\"",
+        ),
+        (b"hi\n".to_vec(), "it printed \"hi\""),
         (
             encoded(Message::Credit { pieces: 1 }),
             "a Credit frame came from the wrong side",

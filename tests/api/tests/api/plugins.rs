@@ -105,6 +105,21 @@ fn a_plugin_that_must_be_configured_is_taken() {
 }
 
 #[test]
+fn a_plugin_that_the_host_has_from_elsewhere_is_refused_and_leaves_nothing() {
+    let workspace = Workspace::new().unwrap();
+    let library = workspace.add_plugin(CACHE).unwrap();
+    let server = Server::with(&workspace, "", &[]);
+    let refused = upload(&server, &fs::read(library).unwrap());
+    let detail = text(&refused.is(422).json()["detail"]);
+    assert!(detail.contains("nothing was changed"), "{detail}");
+    let history = server.get("/api/v1/plugins/history").is(200).json();
+    assert_eq!(history["changes"], json!([]));
+    server
+        .post("/api/v1/plugins/cache-manager/rollback", &json!({}))
+        .is(404);
+}
+
+#[test]
 fn what_is_no_plugin_is_refused_and_leaves_nothing() {
     let server = Server::start();
     let refused = upload(&server, b"not a library").is(422).json();

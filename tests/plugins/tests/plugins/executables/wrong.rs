@@ -12,8 +12,8 @@ use super::{RAW, bench, described, load_raw, options, put_odd};
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_the_protocol_ends_the_program_with_a_reason() {
     for (mode, reason) in [
-        ("garbage", "is over the limit"),
-        ("garbage that ends", "is over the limit"),
+        ("garbage", "it printed \"Hello"),
+        ("garbage that ends", "it printed \""),
         ("huge", "is over the limit"),
         ("flood", "more output than it had credits for"),
         ("kind", "unknown kind 99"),
