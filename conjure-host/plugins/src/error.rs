@@ -3,7 +3,7 @@
 //! One enum for the whole way from the file to the first answer, so that `plugin list` can show
 //! any failure. Each message names the file, what was found, what was needed and what to do.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -370,12 +370,12 @@ pub enum PluginError {
     },
     /// The plugin's manifest asks for what no worker gets.
     #[error(
-        "{}: {plugin} runs in no worker: {reason}. Tell its author{}",
-        path.display(), trusted(path, *is_program)
+        "{}: {plugin} runs in no worker: {reason}. Tell its author{remedy}",
+        path.display()
     )]
     NotGranted {
-        /// Whether it is a program, which runs nowhere else.
-        is_program: bool,
+        /// What else can be done, if anything: a program runs nowhere else.
+        remedy: String,
         /// The file.
         path: PathBuf,
         /// Name and version.
@@ -587,16 +587,5 @@ impl PluginError {
     /// Whether the file may be fine a moment later: it was being written.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Changed { .. } | Self::Incomplete { .. })
-    }
-}
-/// The other way for a library that no worker runs.
-fn trusted(path: &Path, is_program: bool) -> String {
-    match is_program {
-        true => String::new(),
-        false => format!(
-            ", or let it run in the host's process, with all that you may do yourself: \
-             `conjure plugin trust {}`",
-            path.display()
-        ),
     }
 }

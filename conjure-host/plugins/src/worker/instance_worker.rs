@@ -322,10 +322,19 @@ impl InstanceWorker {
     }
 
     fn not_granted(&self, reason: String) -> PluginError {
+        let path = self.plugin.file.path.clone();
+        let remedy = match self.plugin.file.program {
+            Some(_) => String::new(),
+            None => format!(
+                ", or let it run in the host's process, with all that you may do yourself: \
+                 `conjure plugin trust {}`",
+                path.display()
+            ),
+        };
         PluginError::NotGranted {
-            path: self.plugin.file.path.clone(),
+            path,
             plugin: self.plugin.name(),
-            is_program: self.plugin.file.program.is_some(),
+            remedy,
             reason,
         }
     }

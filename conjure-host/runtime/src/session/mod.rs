@@ -9,6 +9,7 @@ mod calls;
 mod compaction;
 mod current_settings;
 mod deadline;
+mod deciding;
 mod derived;
 mod ending;
 mod exchange_dir;

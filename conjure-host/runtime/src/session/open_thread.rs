@@ -23,6 +23,7 @@ use super::compaction::{
 };
 use super::current_settings::CurrentSettings;
 use super::deadline::passed;
+use super::deciding;
 use super::derived::{room, whom};
 use super::handle::{SessionError, SessionSettings};
 use super::model::ActiveRequest;
@@ -99,7 +100,7 @@ impl OpenThread {
             }
             ThreadEvent::Unanswered => {
                 let denied = self.approvals.deny_unanswered(&self.tools.current());
-                self.decided(denied);
+                deciding::take_in(self, denied);
             }
         }
         Ok(())
@@ -131,20 +132,13 @@ impl OpenThread {
 
     /// Decides about a call that waits.
     pub(crate) fn decide(&mut self, call_id: String, decision: ApprovalDecision) {
-        if self.approvals.take(&call_id) {
-            let allowed = matches!(decision, ApprovalDecision::Allow);
-            self.recorder.event(Event::ApprovalOver {
-                call_id: call_id.clone(),
-                allowed,
-            });
-        }
-        self.input(TurnInput::Decided { call_id, decision });
+        deciding::decide(self, call_id, decision);
     }
 
     /// Says whether somebody is there to decide.
     pub(crate) fn attend(&mut self, mode: ApprovalMode) {
         let denied = self.approvals.attend(mode, &self.tools.current());
-        self.decided(denied);
+        deciding::take_in(self, denied);
     }
 
     /// Says what holds for the next turn, in place of what held for the one before.
@@ -162,24 +156,7 @@ impl OpenThread {
     pub(crate) fn add_rule(&mut self, rule: Rule) {
         self.approvals.add_rule(rule);
         let decided = self.approvals.decide_by_rules(self.tools.current().table());
-        self.decided(decided);
-    }
-
-    /// Takes in what came of calls that waited for a person.
-    fn decided(&mut self, inputs: Vec<TurnInput>) {
-        for input in &inputs {
-            let (call_id, allowed) = match input {
-                TurnInput::Decided { call_id, decision } => {
-                    (call_id, matches!(decision, ApprovalDecision::Allow))
-                }
-                TurnInput::Refused { call_id, .. } => (call_id, false),
-                _ => continue,
-            };
-            let call_id = call_id.clone();
-            self.recorder
-                .event(Event::ApprovalOver { call_id, allowed });
-        }
-        self.inputs(inputs);
+        deciding::take_in(self, decided);
     }
 
     /// The calls that wait for a decision.
@@ -341,7 +318,7 @@ impl OpenThread {
         }
     }
 
-    fn inputs(&mut self, inputs: impl IntoIterator<Item = TurnInput>) {
+    pub(super) fn inputs(&mut self, inputs: impl IntoIterator<Item = TurnInput>) {
         for input in inputs {
             self.input(input);
         }

@@ -22,17 +22,17 @@ const PROBER: &str = include_str!("prober/lib.rs");
 const REFUSED: [&str; 3] = ["error 1", "error 13", "error 18"];
 
 /// A host with the prober, a session's directory, and places that are not the session's.
-struct Scene {
+pub(crate) struct Scene {
     bench: Bench,
     root: tempfile::TempDir,
     plugin: Arc<LoadedPlugin>,
     confined: Arc<Instance>,
     unconfined: Arc<Instance>,
-    work: PathBuf,
+    pub(crate) work: PathBuf,
 }
 
 impl Scene {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let work = root.path().join("work");
         std::fs::create_dir(&work).unwrap();
@@ -64,11 +64,11 @@ impl Scene {
         dir
     }
 
-    async fn outcome(&self, attempt: &str) -> String {
+    pub(crate) async fn outcome(&self, attempt: &str) -> String {
         Bench::execute(&self.confined, attempt).await.unwrap()
     }
 
-    async fn refused(&self, attempt: &str) {
+    pub(crate) async fn refused(&self, attempt: &str) {
         let outcome = self.outcome(attempt).await;
         assert!(
             REFUSED.contains(&outcome.as_str()),
@@ -76,7 +76,7 @@ impl Scene {
         );
     }
 
-    async fn works(&self, attempt: &str) {
+    pub(crate) async fn works(&self, attempt: &str) {
         let outcome = Bench::execute(&self.unconfined, attempt).await.unwrap();
         assert_eq!(
             outcome, "done",
@@ -267,49 +267,6 @@ async fn the_systems_settings_and_devices_are_out_of_reach() {
     }
     let device = scene.work.join("disk").display().to_string();
     scene.refused(&format!("device {device}")).await;
-}
-
-/// Requests that change attributes of a file, and what more root may do than a worker.
-const ATTRIBUTES: [u32; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
-const CAPABILITIES: [(&str, u32); 9] = [
-    ("keep the bits of a program that is written to", 4),
-    ("change what is immutable", 9),
-    ("configure the network", 12),
-    ("make packets", 13),
-    ("load modules", 16),
-    ("trace processes", 19),
-    ("mount", 21),
-    ("set the clock", 25),
-    ("make devices", 27),
-];
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_makes_no_program_that_runs_as_its_owner_and_changes_no_attributes() {
-    let scene = Scene::new().await;
-    let is_root = rustix::process::getuid().is_root();
-    let at = |name: &str| scene.work.join(name).display().to_string();
-    for mode in [0o4755, 0o2755, 0o6711] {
-        let row = format!("make-file {mode} {}", at("made"));
-        scene.refused(&row).await;
-        assert!(!scene.work.join("made").exists(), "{row}");
-        scene.works(&row).await;
-        std::fs::remove_file(at("made")).unwrap();
-    }
-    let ordinary = format!("make-file {} {}", 0o755, at("made"));
-    assert_eq!(scene.outcome(&ordinary).await, "done");
-    for request in ATTRIBUTES {
-        for path in ["/etc/hosts", "/usr/bin/env", &at("made")] {
-            scene.refused(&format!("request {request} {path}")).await;
-        }
-    }
-    // The size of a pipe's content is no attribute of a file.
-    let asks = format!("request {} {}", 0x541b, at("made"));
-    assert_eq!(scene.outcome(&asks).await, "done");
-    for (_, capability) in CAPABILITIES.iter().filter(|_| is_root) {
-        let row = format!("capable {capability}");
-        scene.refused(&row).await;
-        scene.works(&row).await;
-    }
 }
 
 /// A process that is not the plugin's, which ends with the test.

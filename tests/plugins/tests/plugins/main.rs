@@ -12,6 +12,7 @@ mod abi;
 mod altered;
 mod calls;
 mod confined;
+mod confined_root;
 mod contributing;
 mod executables;
 mod executors;

@@ -1,0 +1,46 @@
+//! What a plugin in a worker of root tries that only root can, or that is worse as root.
+
+use crate::confined::Scene;
+
+/// Requests that change attributes of a file, and what more root may do than a worker.
+const ATTRIBUTES: [u32; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+const CAPABILITIES: [(&str, u32); 9] = [
+    ("keep the bits of a program that is written to", 4),
+    ("change what is immutable", 9),
+    ("configure the network", 12),
+    ("make packets", 13),
+    ("load modules", 16),
+    ("trace processes", 19),
+    ("mount", 21),
+    ("set the clock", 25),
+    ("make devices", 27),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_makes_no_program_that_runs_as_its_owner_and_changes_no_attributes() {
+    let scene = Scene::new().await;
+    let is_root = rustix::process::getuid().is_root();
+    let at = |name: &str| scene.work.join(name).display().to_string();
+    for mode in [0o4755, 0o2755, 0o6711] {
+        let row = format!("make-file {mode} {}", at("made"));
+        scene.refused(&row).await;
+        assert!(!scene.work.join("made").exists(), "{row}");
+        scene.works(&row).await;
+        std::fs::remove_file(at("made")).unwrap();
+    }
+    let ordinary = format!("make-file {} {}", 0o755, at("made"));
+    assert_eq!(scene.outcome(&ordinary).await, "done");
+    for request in ATTRIBUTES {
+        for path in ["/etc/hosts", "/usr/bin/env", &at("made")] {
+            scene.refused(&format!("request {request} {path}")).await;
+        }
+    }
+    // The size of a pipe's content is no attribute of a file.
+    let asks = format!("request {} {}", 0x541b, at("made"));
+    assert_eq!(scene.outcome(&asks).await, "done");
+    for (_, capability) in CAPABILITIES.iter().filter(|_| is_root) {
+        let row = format!("capable {capability}");
+        scene.refused(&row).await;
+        scene.works(&row).await;
+    }
+}
