@@ -203,19 +203,8 @@ async fn lines(
                 let ChatSession::Own(own) = &mut chat else {
                     break;
                 };
-                // What a program writes is what it is: nothing in it is looked at.
-                let message = if attended {
-                    chat_mentions::message(&own.host, &directory, text, &told)
-                } else {
-                    Ok(text.to_owned().into())
-                };
-                let message = match message {
-                    Ok(message) => message,
-                    Err(error) => {
-                        chat_commands::told(&error);
-                        continue;
-                    }
-                };
+                let message = chat_mentions::of_line(&own.host, &directory, text, &told, attended);
+                let Some(message) = message else { continue };
                 told.clear();
                 let asked = Arc::clone(&own.session);
                 let answer = tokio::spawn(async move { asked.say(message.message()).await });

@@ -8,6 +8,7 @@ use conjure_runtime::Host;
 use conjure_terminal::Update;
 
 use super::attachments::{AttachedMessage, attach};
+use super::chat_commands;
 use super::error::CliError;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::transcript::one_line;
@@ -21,6 +22,23 @@ struct MentionedFiles {
     files: Vec<PathBuf>,
     /// Why something that was mentioned is not among them.
     notices: Vec<String>,
+}
+
+/// What a line of a chat says; nothing where that failed, which is told. What a program writes is what
+/// it is: nothing in it is looked at.
+pub(crate) fn of_line(
+    host: &Host,
+    dir: &Path,
+    text: &str,
+    said_by_commands: &[String],
+    attended: bool,
+) -> Option<AttachedMessage> {
+    if !attended {
+        return Some(text.to_owned().into());
+    }
+    message(host, dir, text, said_by_commands)
+        .map_err(|error| chat_commands::told(&error))
+        .ok()
 }
 
 /// What a person says, with the files that it mentions; what commands of the person's own said stands

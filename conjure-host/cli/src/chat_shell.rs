@@ -25,9 +25,10 @@ pub(crate) const USAGE: &str = "Write `!COMMAND`: it runs, and the model reads w
 const LOOKS: Duration = Duration::from_millis(50);
 /// How long a command that is asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long what is left running may say nothing, once the command is over, until it is heard no
-/// longer; and how long it is heard at most.
-const QUIET: Duration = Duration::from_millis(300);
+/// How many looks in a row what is left running may say nothing, once the command is over, until it
+/// is heard no longer; and how long it is heard at most. Looks and not a time: a machine that stood
+/// still has heard nothing meanwhile.
+const QUIET_LOOKS: u32 = 6;
 const MOST_HEARD: Duration = Duration::from_secs(5);
 
 /// A command that runs. It is killed when it is dropped.
@@ -40,8 +41,8 @@ pub(crate) struct OwnCommand {
     is_heard: bool,
     /// How and when it ended.
     ended: Option<(ExitStatus, Instant)>,
-    /// When something was heard last, or it ended.
-    heard_at: Instant,
+    /// Looks in a row since something was heard, or since it ended.
+    quiet_looks: u32,
     looked_at: Instant,
     stopping: CommandStop,
     /// Whether it was stopped because it wanted the terminal.
@@ -152,7 +153,7 @@ impl OwnCommand {
             said: BoundedOutput::default(),
             is_heard: true,
             ended: None,
-            heard_at: now,
+            quiet_looks: 0,
             looked_at: now,
             stopping: CommandStop::None,
             wants_terminal: false,
@@ -178,7 +179,7 @@ impl OwnCommand {
                 biased;
                 line = self.lines.recv(), if self.is_heard => match line {
                     Some(line) => {
-                        self.heard_at = Instant::now();
+                        self.quiet_looks = 0;
                         self.said.push(&line);
                         return Ok(OwnCommandEvent::Line(line));
                     }
@@ -188,8 +189,8 @@ impl OwnCommand {
                     self.end_with(status.map_err(CliError::host_from)?);
                 }
                 () = tokio::time::sleep_until(self.looked_at + LOOKS) => {
-                    let is_quiet = self.heard_at.elapsed() >= QUIET;
-                    if self.ended.is_some() && is_quiet {
+                    self.quiet_looks += 1;
+                    if self.ended.is_some() && self.quiet_looks >= QUIET_LOOKS {
                         self.leave_rest();
                     }
                 }
@@ -228,9 +229,8 @@ impl OwnCommand {
     }
 
     fn end_with(&mut self, status: ExitStatus) {
-        let now = Instant::now();
-        self.ended = Some((status, now));
-        self.heard_at = now;
+        self.ended = Some((status, Instant::now()));
+        self.quiet_looks = 0;
     }
 
     /// Waits no longer for what the command left running. It runs on, and says what it says to

@@ -8,7 +8,7 @@ use conjure_runtime::{Host, HostError};
 use conjure_store::{Location, Options, Store, StoreError};
 use serde_json::json;
 
-use crate::diagnosis::{DAMAGED, Health, HealthFinding, examine};
+use crate::diagnosis::{Health, HealthFinding, examine, remedy_of};
 
 use super::args::Global;
 use super::error::CliError;
@@ -102,23 +102,7 @@ async fn without_data_dir(
 
 /// The database cannot be opened.
 fn unopened(error: &StoreError) -> HealthFinding {
-    let remedy = match error {
-        StoreError::Corrupt { .. } => Some(DAMAGED),
-        StoreError::Full { .. } => Some("make room on the disk of the database"),
-        StoreError::ReadOnly { .. } => {
-            Some("let this user write the database's file and its directory")
-        }
-        StoreError::Io { .. } => Some(
-            "see that the data directory can be made and belongs to this user, or name another with \
-             `--data-dir`",
-        ),
-        StoreError::Newer { .. } => {
-            Some("use the newer program, or `conjure db rollback` with it first")
-        }
-        // It says itself what to do.
-        _ => None,
-    };
-    ill(DATABASE, "check", error.to_string(), remedy)
+    ill(DATABASE, "check", error.to_string(), remedy_of(error))
 }
 
 /// No host can be made with the directory of data.

@@ -112,7 +112,11 @@ impl Servers {
     ) -> Result<Self, CliError> {
         let spec = source.spec()?;
         let file = &source.config;
-        let backends = of_kind(&spec);
+        let backends: Vec<BackendSpec> = spec
+            .backends
+            .into_iter()
+            .filter(|backend| backend.kind == KIND)
+            .collect();
         if backends.is_empty() {
             let message = format!("{} has no backend of the kind `{KIND}`", file.display());
             return Err(CliError::usage(message)
@@ -140,31 +144,21 @@ impl Servers {
     /// When one of them is not there.
     pub(super) fn only(&mut self, wanted: &[String]) -> Result<(), CliError> {
         let mut known = Vec::new();
-        self.switch_off(|_, name| {
-            known.push(name.to_owned());
-            !wanted.iter().any(|wanted| wanted == name)
-        });
-        match wanted.iter().find(|name| !known.contains(name)) {
-            None => Ok(()),
-            Some(name) => Err(CliError::usage(format!("there is no MCP server `{name}`"))
-                .hint(format!("there are: {}", known.join(", ")))),
-        }
-    }
-
-    /// Switches off the servers for which `which` says so, by the backend and the name.
-    fn switch_off(&mut self, mut which: impl FnMut(&str, &str) -> bool) {
         for backend in &mut self.backends {
-            let instance = backend.instance().to_owned();
             let Some(servers) = servers_of(backend) else {
                 continue;
             };
             for (name, server) in servers {
-                if which(&instance, name)
-                    && let Some(server) = server.as_object_mut()
-                {
+                known.push(name.clone());
+                if let (false, Some(server)) = (wanted.contains(name), server.as_object_mut()) {
                     server.insert("enabled".to_owned(), json!(false));
                 }
             }
+        }
+        match wanted.iter().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(CliError::usage(format!("there is no MCP server `{name}`"))
+                .hint(format!("there are: {}", known.join(", ")))),
         }
     }
 
@@ -203,41 +197,22 @@ impl Servers {
     pub(super) async fn look(&self, limit: Duration) -> Result<Vec<ListedServer>, CliError> {
         let mut seen = Vec::new();
         for backend in &self.backends {
-            seen.extend(self.look_at(backend, limit).await?);
+            let dir = Some(self.working_dir.clone());
+            let statuses = self.host.mcp_status(backend, dir, limit).await?;
+            let config = backend.config.as_ref();
+            let servers = config.and_then(|config| config.get("servers")?.as_object());
+            for (name, config) in servers.into_iter().flatten() {
+                let status = statuses.iter().find(|status| of(status, "server") == name);
+                seen.push(ListedServer {
+                    name: name.clone(),
+                    backend: backend.instance().to_owned(),
+                    config: config.clone(),
+                    status: status.cloned(),
+                });
+            }
         }
         Ok(seen)
     }
-
-    /// The same for one backend.
-    async fn look_at(
-        &self,
-        backend: &BackendSpec,
-        limit: Duration,
-    ) -> Result<Vec<ListedServer>, CliError> {
-        let dir = Some(self.working_dir.clone());
-        let statuses = self.host.mcp_status(backend, dir, limit).await?;
-        let config = backend.config.as_ref();
-        let servers = config.and_then(|config| config.get("servers")?.as_object());
-        let listed = |(name, config): (&String, &Value)| ListedServer {
-            name: name.clone(),
-            backend: backend.instance().to_owned(),
-            config: config.clone(),
-            status: statuses
-                .iter()
-                .find(|status| of(status, "server") == name)
-                .cloned(),
-        };
-        Ok(servers.into_iter().flatten().map(listed).collect())
-    }
-}
-
-/// The backends of a session that have MCP servers.
-fn of_kind(spec: &SessionSpec) -> Vec<BackendSpec> {
-    let backends = spec.backends.iter();
-    backends
-        .filter(|backend| backend.kind == KIND)
-        .cloned()
-        .collect()
 }
 
 /// The servers of a backend's configuration.

@@ -108,7 +108,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
             if store.is_read_only() {
                 return Err(
                     CliError::host("the database is read-only, and a server writes it")
-                        .hint("let this user write the database's file and its directory"),
+                        .hint(crate::diagnosis::READ_ONLY),
                 );
             }
             let auths = Auths::over(

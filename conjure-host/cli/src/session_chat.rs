@@ -121,24 +121,14 @@ async fn lines(
                 attended,
                 leaves: false,
             };
-            // What a program writes is what it is: nothing in it is looked at.
-            let message = if attended {
-                let host = saved.sessions.manager().host();
-                chat_mentions::message(host, &directory, text, &told)
-            } else {
-                Ok(text.to_owned().into())
-            };
-            let message = match message {
-                Ok(message) => message,
-                Err(error) => {
-                    chat_commands::told(&error);
-                    continue;
-                }
-            };
-            told.clear();
+            let host = saved.sessions.manager().host();
+            let message = chat_mentions::of_line(host, &directory, text, &told, attended);
+            let Some(message) = message else { continue };
             let said = following.say(&message, &saved.terms).await;
             match said {
                 Ok((run, files)) => {
+                    // What was not said goes with the next message.
+                    told.clear();
                     transcript.files(&files);
                     ended(&run, &transcript, signals).map(drop)
                 }

@@ -5,7 +5,7 @@
 //! down. So this errs on the careful side.
 
 use super::secret_name::is_name;
-use super::secret_value::{holds_secret, is_plain_word, prefixed};
+use super::secret_value::{holds_secret, is_only_plain_word, prefixed};
 use super::variables::{self, Variables};
 
 /// What a value is.
@@ -64,7 +64,7 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
             note: None,
         };
     }
-    let is_named = is_name(name) && !is_plain_word(rest);
+    let is_named = is_name(name) && !is_only_plain_word(rest);
     if !rest.is_empty() && (is_named || !prefix.is_empty() || holds_secret(rest)) {
         return ValueKind::Secret {
             prefix,
@@ -159,6 +159,9 @@ mod tests {
     fn secrets_are_known_by_their_names_or_their_looks() {
         for (name, value) in [
             ("GITHUB_TOKEN", "x"),
+            ("DB_PASS", "None shall pass"),
+            ("TOKEN", "true;x9!Kd"),
+            ("PASSWORD", "null&abc"),
             ("X-Api-Key", "x"),
             ("APIKEY", "x"),
             ("Authorization", "whatever"),

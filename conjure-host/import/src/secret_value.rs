@@ -242,7 +242,13 @@ fn is_shell_variable(text: &str) -> bool {
     rest.starts_with('(') || (name.len() < rest.len() && is_end(name))
 }
 
-pub(super) fn is_plain_word(text: &str) -> bool {
+/// Whether a whole value is a word that is no secret.
+pub(super) fn is_only_plain_word(value: &str) -> bool {
+    let mut words = PLAIN_WORDS.iter();
+    words.any(|word| value.eq_ignore_ascii_case(word))
+}
+
+fn is_plain_word(text: &str) -> bool {
     PLAIN_WORDS.iter().any(|word| {
         let begin = text.get(..word.len());
         let behind = text.get(word.len()..).unwrap_or_default();

@@ -71,9 +71,30 @@ impl HealthFinding {
 }
 
 /// What can be done about a database that is not sound.
-pub(crate) const DAMAGED: &str = "`conjure db check` says what is wrong with it. Where it is damaged, `conjure db \
+const DAMAGED: &str = "`conjure db check` says what is wrong with it. Where it is damaged, `conjure db \
                        backup FILE` saves what can be read; then put that, or an earlier backup, in its \
                        place";
+
+/// What can be done about one that can only be read.
+pub(crate) const READ_ONLY: &str = "let this user write the database's file and its directory";
+
+/// What can be done about an error of the database; nothing where its words say it.
+pub(crate) fn remedy_of(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::Corrupt { .. } | StoreError::Disk { .. } => Some(DAMAGED),
+        StoreError::Full { .. } => Some("make room on the disk of the database"),
+        StoreError::ReadOnly { .. } => Some(READ_ONLY),
+        StoreError::Io { .. } => Some(
+            "see that the data directory can be made and belongs to this user, or name another with \
+             `--data-dir`",
+        ),
+        StoreError::Newer { .. } => {
+            Some("use the newer program, or `conjure db rollback` with it first")
+        }
+        // It says itself what to do.
+        _ => None,
+    }
+}
 
 /// Looks at everything. Starts MCP servers, and changes nothing.
 pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<HealthFinding> {
@@ -92,7 +113,7 @@ async fn database(store: &Store) -> Vec<HealthFinding> {
     let finding = match store.check().await {
         Ok(check) if check.is_sound() && store.is_read_only() => finding.ill(
             "sound, and it can only be read: no session can go on",
-            "let this user write the database's file and its directory",
+            READ_ONLY,
         ),
         Ok(check) if check.is_sound() => {
             let found = format!(
@@ -102,13 +123,12 @@ async fn database(store: &Store) -> Vec<HealthFinding> {
             HealthFinding { found, ..finding }
         }
         Ok(check) => finding.ill(check.problems.join("; "), DAMAGED),
-        Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
-            finding.ill(error.to_string(), DAMAGED)
-        }
-        Err(error) => finding.ill(
-            error.to_string(),
-            "end what holds the database, or see that its server runs",
-        ),
+        Err(error) => HealthFinding {
+            state: Health::Ill,
+            found: error.to_string(),
+            remedy: remedy_of(&error).map(str::to_owned),
+            ..finding
+        },
     };
     vec![finding]
 }

@@ -58,6 +58,8 @@ fn page(url: &str) -> Markup {
 struct QuestionField<'a> {
     name: &'a str,
     schema: &'a Value,
+    /// What of the schema says which values it takes.
+    takes: &'a Value,
     required: bool,
 }
 
@@ -74,22 +76,40 @@ fn fields(schema: Option<&Value>) -> Vec<QuestionField<'_>> {
     let all = all.into_iter().flatten();
     all.map(|(name, schema)| QuestionField {
         name,
-        schema: without_null(schema),
+        schema,
+        takes: without_null(schema),
         required: required.contains(&name.as_str()),
     })
     .collect()
 }
 
-/// The schema of what may also be left out by `null`, as some libraries write an optional field.
+/// The schema that says what a field takes, of one that may also be left out by `null`, as some
+/// libraries write it.
 fn without_null(schema: &Value) -> &Value {
-    let is_null = |one: &&Value| one.get("type").is_some_and(|kind| kind == "null");
     let any = schema.get("anyOf").and_then(Value::as_array);
-    let any = any.filter(|any| any.iter().any(|one| is_null(&one)));
+    let any = any.filter(|any| any.iter().any(is_null));
     let mut others = any.into_iter().flatten().filter(|one| !is_null(one));
     match (others.next(), others.next()) {
         (Some(one), None) => one,
         _ => schema,
     }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "null")
+}
+
+/// The type that a schema names; of several the first that is not `null`.
+fn kind(schema: &Value) -> &str {
+    let named = schema.get("type");
+    let several = named.and_then(Value::as_array).into_iter().flatten();
+    let several = several
+        .filter_map(Value::as_str)
+        .find(|kind| *kind != "null");
+    named
+        .and_then(Value::as_str)
+        .or(several)
+        .unwrap_or_default()
 }
 
 impl QuestionField<'_> {
@@ -117,23 +137,28 @@ impl QuestionField<'_> {
             _ => String::new(),
         };
         let shown = clean(&text);
-        if self.word("type") == "array" {
-            if let Some(items) = self.schema.get("items").and_then(choices) {
+        if kind(self.takes) == "array" {
+            if let Some(items) = self.takes.get("items").and_then(choices) {
                 return self.several(&id, &label, &hint, &items);
             }
             return field.textarea(3, "");
         }
-        if let Some(mut all) = choices(self.schema) {
+        if let Some(mut all) = choices(self.takes) {
             // Without it a browser would choose the first for a person.
             if text.is_empty() {
                 all.insert(0, (String::new(), "Choose…".to_owned()));
             }
             return field.select(&text, &all);
         }
-        match self.word("type") {
+        match kind(self.takes) {
             "boolean" => field.checkbox(default == Some(&Value::Bool(true))),
             "integer" | "number" => field.input("number", &shown),
-            _ => match self.word("format") {
+            _ => match self
+                .takes
+                .get("format")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+            {
                 "email" => field.input("email", &shown),
                 "uri" => field.input("url", &shown),
                 "date" => field.input("date", &shown),
@@ -176,7 +201,8 @@ fn choices(schema: &Value) -> Option<Vec<(String, String)>> {
             let name = named(at).unwrap_or_else(|| value.clone());
             Some((value, clean(&name).into_owned()))
         });
-        return Some(all.collect());
+        let all: Vec<(String, String)> = all.collect();
+        return Some(all).filter(|all| !all.is_empty());
     }
     let all = schema.get("oneOf").or_else(|| schema.get("anyOf"))?;
     let all = all.as_array()?.iter().filter_map(|one| {
@@ -197,25 +223,33 @@ pub(crate) fn content(schema: Option<&Value>, sent: &[(String, String)]) -> Map<
         let name = format!("field.{}", field.name);
         let all = sent.iter().filter(|(sent, _)| *sent == name);
         let all: Vec<&str> = all.map(|(_, value)| value.as_str()).collect();
-        let value = match (field.word("type"), all.first().copied()) {
+        let value = match (kind(field.takes), all.first().copied()) {
             ("boolean", given) => Value::Bool(given.is_some()),
             ("array", None) if !field.required => continue,
             // Without a list to choose from they are lines of a text.
-            ("array", _) => Value::from_iter(all.iter().flat_map(|text| text.lines())),
+            ("array", _) => {
+                let items = field.takes.get("items").map(kind).unwrap_or_default();
+                all.iter()
+                    .flat_map(|text| text.lines())
+                    .map(|text| typed(items, text))
+                    .collect()
+            }
             (_, None) => continue,
             (_, Some("")) if !field.required => continue,
-            ("integer", Some(text)) => number(text.parse::<i64>().ok().map(Number::from), text),
-            ("number", Some(text)) => {
-                number(text.parse::<f64>().ok().and_then(Number::from_f64), text)
-            }
-            (_, Some(text)) => Value::String(text.to_owned()),
+            (kind, Some(text)) => typed(kind, text),
         };
         content.insert(field.name.to_owned(), value);
     }
     content
 }
 
-fn number(read: Option<Number>, text: &str) -> Value {
+/// A text in the type that is wanted; what cannot be one stays text.
+fn typed(kind: &str, text: &str) -> Value {
+    let read = match kind {
+        "integer" => text.parse::<i64>().ok().map(Number::from),
+        "number" => text.parse::<f64>().ok().and_then(Number::from_f64),
+        _ => None,
+    };
     read.map_or_else(|| Value::String(text.to_owned()), Value::Number)
 }
 
@@ -233,7 +267,10 @@ mod tests {
             "sure": { "type": "boolean", "default": true },
             "colour": { "type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"] },
             "size": { "type": "string", "oneOf": [{ "const": "s", "title": "Small" }] },
-            "maybe": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
+            "maybe": { "title": "Perhaps", "default": 3,
+                       "anyOf": [{ "type": "integer" }, { "type": "null" }] },
+            "sizes": { "type": ["array", "null"], "items": { "type": "integer" } },
+            "level": { "type": "integer", "enum": [1, 2] },
             "many": { "type": "array", "default": ["b"], "items": { "enum": ["a", "b"] } },
         } })
     }
@@ -263,6 +300,8 @@ mod tests {
             "&lt;one&gt;",
             "checked",
             "Choose…",
+            "Perhaps",
+            "value=\"3\"",
             "value=\"b\" checked",
         ] {
             assert!(shown.contains(part), "{part} in {shown}");
@@ -284,6 +323,8 @@ mod tests {
             ("share", "0.5"),
             ("colour", "g"),
             ("maybe", "4"),
+            ("sizes", "7\n8"),
+            ("level", "2"),
             ("many", "a"),
             ("many", "b"),
         ]);
@@ -291,7 +332,7 @@ mod tests {
             Value::Object(content(Some(&schema()), &all)),
             json!({
                 "name": "a", "count": 3, "share": 0.5, "sure": false, "colour": "g",
-                "many": ["a", "b"], "maybe": 4,
+                "many": ["a", "b"], "maybe": 4, "sizes": [7, 8], "level": 2,
             })
         );
         let wrong = sent(&[("name", ""), ("count", "x"), ("sure", "on"), ("size", "")]);

@@ -1,10 +1,10 @@
 //! Surroundings that fail: a full disk, a read-only one, another program's lock, damage. Each is
 //! an error of its own, nothing is half-written, and the next append works when the cause is gone.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use conjure_core::log::{Entry, EntryBody};
+use conjure_kit::SmallDisk;
 use secrecy::ExposeSecret as _;
 
 use crate::sql::TransactionMode;
@@ -12,46 +12,6 @@ use crate::{Location, Log as _, Options, Record, Store, StoreError, UnreadRows, 
 
 use super::postgres::Server;
 use super::{Bed, entry, id, open, other_program, read, runtime};
-
-/// A small file system; unmounted with this value.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    /// One of so many bytes; where this user may mount none, the test is left out, and says so.
-    fn mount(bytes: u32) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let options = format!("size={bytes}");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(dir.path())
-            .output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(dir));
-        }
-        println!("LEFT OUT: root: the test mounts a file system");
-        None
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().join("conjure.db")
-    }
-
-    fn remount(&self, how: &str) {
-        let options = format!("remount,{how}");
-        let done = Command::new("mount")
-            .args(["-o", &options])
-            .arg(self.0.path())
-            .status()
-            .unwrap();
-        assert!(done.success());
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
 
 async fn open_file(path: &Path) -> Result<Store, StoreError> {
     Store::open(&Location::File(path.to_owned()), &Options::default()).await
@@ -76,13 +36,13 @@ fn large(seq: u64) -> Record {
 
 #[test]
 fn a_full_disk_is_said_nothing_is_half_written_and_it_goes_on_when_there_is_space() {
-    let Some(disk) = Small::mount(8 << 20) else {
+    let Some(disk) = SmallDisk::mount(8 << 20) else {
         return;
     };
     runtime().block_on(async {
-        let filler = disk.0.path().join("filler");
+        let filler = disk.path().join("filler");
         std::fs::write(&filler, vec![1; 4 << 20]).unwrap();
-        let store = open_file(&disk.path()).await.unwrap();
+        let store = open_file(&disk.path().join("conjure.db")).await.unwrap();
         let mut log = open(&store, "t").await;
         let mut written = Vec::new();
         let error = loop {
@@ -99,7 +59,7 @@ fn a_full_disk_is_said_nothing_is_half_written_and_it_goes_on_when_there_is_spac
         let again = log.append(&[large(written.len() as u64 + 1)], true).await;
         assert!(matches!(again, Err(StoreError::Full { .. })), "{again:?}");
         // Who searches only reads, and finds what the index has.
-        let rest = disk.0.path().join("rest");
+        let rest = disk.path().join("rest");
         std::fs::write(&rest, vec![1; 8 << 20]).unwrap_err();
         assert_eq!(store.search("lamp", 9).await.unwrap(), []);
 
@@ -113,7 +73,7 @@ fn a_full_disk_is_said_nothing_is_half_written_and_it_goes_on_when_there_is_spac
         same(&store, &written).await;
         assert!(store.check().await.unwrap().is_sound());
         store.close().await;
-        let store = open_file(&disk.path()).await.unwrap();
+        let store = open_file(&disk.path().join("conjure.db")).await.unwrap();
         same(&store, &written).await;
         store.close().await;
     });
@@ -128,36 +88,47 @@ async fn same(store: &Store, written: &[Record]) {
 
 #[test]
 fn a_database_that_cannot_be_opened_for_want_of_room_says_so() {
-    let Some(disk) = Small::mount(8 << 20) else {
+    let Some(disk) = SmallDisk::mount(8 << 20) else {
         return;
     };
     runtime().block_on(async {
-        open_file(&disk.path()).await.unwrap().close().await;
-        let filler = disk.0.path().join("filler");
+        open_file(&disk.path().join("conjure.db"))
+            .await
+            .unwrap()
+            .close()
+            .await;
+        let filler = disk.path().join("filler");
         std::fs::write(&filler, vec![1; 8 << 20]).unwrap_err();
-        let error = open_file(&disk.path()).await.err().unwrap();
+        let error = open_file(&disk.path().join("conjure.db"))
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
         std::fs::remove_file(&filler).unwrap();
-        open_file(&disk.path()).await.unwrap().close().await;
+        open_file(&disk.path().join("conjure.db"))
+            .await
+            .unwrap()
+            .close()
+            .await;
     });
 }
 
 #[test]
 fn what_is_on_a_read_only_disk_is_shown_and_what_writes_is_refused() {
-    let Some(disk) = Small::mount(8 << 20) else {
+    let Some(disk) = SmallDisk::mount(8 << 20) else {
         return;
     };
     let elsewhere = tempfile::tempdir().unwrap();
     runtime().block_on(async {
-        let store = open_file(&disk.path()).await.unwrap();
+        let store = open_file(&disk.path().join("conjure.db")).await.unwrap();
         open(&store, "t")
             .await
             .append(&[entry(1)], true)
             .await
             .unwrap();
         store.close().await;
-        disk.remount("ro");
-        let store = open_file(&disk.path()).await.unwrap();
+        disk.remount("ro").unwrap();
+        let store = open_file(&disk.path().join("conjure.db")).await.unwrap();
         assert_eq!(read(&store, "t").await, [entry(1)]);
         assert_eq!(store.search("lamp", 9).await.unwrap(), []);
         assert!(store.check().await.unwrap().is_sound());
@@ -166,11 +137,11 @@ fn what_is_on_a_read_only_disk_is_shown_and_what_writes_is_refused() {
         let copy = elsewhere.path().join("copy.db");
         assert_eq!(store.backup(&copy).await.unwrap(), []);
         store.close().await;
-        let other = disk.0.path().join("other.db");
+        let other = disk.path().join("other.db");
         let error = open_file(&other).await.err().unwrap();
         assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
-        disk.remount("rw");
-        let store = open_file(&disk.path()).await.unwrap();
+        disk.remount("rw").unwrap();
+        let store = open_file(&disk.path().join("conjure.db")).await.unwrap();
         open(&store, "t")
             .await
             .append(&[entry(2)], true)

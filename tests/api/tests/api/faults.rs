@@ -2,13 +2,11 @@
 //! and the server goes on as soon as the database does.
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use conjure_kit::{Signal, Workspace};
+use conjure_kit::{Signal, SmallDisk, Workspace};
 use conjure_mock_llm::{Message, Position, Reply as Says};
 use serde_json::json;
 use sqlx::{
@@ -20,43 +18,6 @@ use crate::events::Client;
 use crate::postgres::Database;
 use crate::server::{PATIENCE, Reply, Server, command};
 use crate::stage::{Stage, text};
-
-/// A small file system; unmounted with this value.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    /// One of 12 MiB; where this user may mount none, the test is left out, and says so.
-    fn mount() -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
-            .arg(dir.path())
-            .output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(dir));
-        }
-        println!("LEFT OUT: root: the test mounts a file system");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn remount(&self, how: &str) {
-        let done = Command::new("mount")
-            .args(["-o", &format!("remount,{how}")])
-            .arg(self.path())
-            .status();
-        assert!(done.unwrap().success());
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
 
 /// Saves a persona of so many bytes.
 fn save(server: &Server, name: &str, bytes: usize) -> Reply {
@@ -82,7 +43,9 @@ fn is_unavailable(server: &Server) {
 
 #[test]
 fn a_full_disk_is_said_with_507_and_it_goes_on_when_there_is_space() {
-    let Some(disk) = Small::mount() else { return };
+    let Some(disk) = SmallDisk::mount(12 << 20) else {
+        return;
+    };
     let workspace = Workspace::new().unwrap();
     let filler = disk.path().join("filler");
     fs::write(&filler, vec![1; 6 << 20]).unwrap();
@@ -111,7 +74,9 @@ fn a_full_disk_is_said_with_507_and_it_goes_on_when_there_is_space() {
 
 #[test]
 fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there_is_space() {
-    let Some(disk) = Small::mount() else { return };
+    let Some(disk) = SmallDisk::mount(12 << 20) else {
+        return;
+    };
     let workspace = Workspace::new().unwrap();
     workspace.add_plugin("conjure-backend-local").unwrap();
     let database = disk.path().join("conjure.db").display().to_string();
@@ -125,11 +90,7 @@ fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there
     let mut follower = Client::follow(&stage.server, &events, None);
     let turn = stage.say(&id, "Tell");
     stage.model.mock().reached_blocking("middle").unwrap();
-    let filler = disk.path().join("filler");
-    let mut fills = fs::File::create(&filler).unwrap();
-    while fills.write_all(&[1; 4096]).is_ok() {}
-    // What is open keeps its room.
-    drop(fills);
+    disk.fill().unwrap();
     stage.model.mock().release("middle");
 
     let over = stage.over(&turn);
@@ -141,7 +102,7 @@ fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there
     stage.server.post(&cancel, &json!({})).is(204);
     assert_eq!(stage.now(&id)["state"], "idle");
 
-    fs::remove_file(&filler).unwrap();
+    disk.make_room().unwrap();
     let other = Server::with(&workspace, "", &env);
     let path = format!("/api/v1/turns/{}?wait=1", text(&turn["turn"]));
     let until = Instant::now() + PATIENCE;
@@ -154,7 +115,9 @@ fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there
 
 #[test]
 fn a_file_that_is_handed_over_to_a_full_disk_is_refused_with_507() {
-    let Some(disk) = Small::mount() else { return };
+    let Some(disk) = SmallDisk::mount(12 << 20) else {
+        return;
+    };
     let workspace = Workspace::new().unwrap();
     let data = workspace.home().join(".local/share/conjure");
     fs::create_dir_all(&data).unwrap();
@@ -171,21 +134,23 @@ fn a_file_that_is_handed_over_to_a_full_disk_is_refused_with_507() {
 
 #[test]
 fn a_database_that_may_only_be_read_is_said_before_the_server_begins() {
-    let Some(disk) = Small::mount() else { return };
+    let Some(disk) = SmallDisk::mount(12 << 20) else {
+        return;
+    };
     let workspace = Workspace::new().unwrap();
     let database = disk.path().join("conjure.db").display().to_string();
     let env = [("CONJURE_DATABASE", database.as_str())];
     let server = Server::with(&workspace, "", &env);
     save(&server, "kept", 10).is(201);
     server.end(Signal::TERM);
-    disk.remount("ro");
+    disk.remount("ro").unwrap();
     let refused = command(&workspace, "")
         .env("CONJURE_DATABASE", &database)
         .run()
         .unwrap();
     assert_ne!(refused.code, Some(0), "{refused:?}");
     assert!(refused.stderr.contains("read-only"), "{}", refused.stderr);
-    disk.remount("rw");
+    disk.remount("rw").unwrap();
     assert_eq!(names(&Server::with(&workspace, "", &env)), ["kept"]);
 }
 

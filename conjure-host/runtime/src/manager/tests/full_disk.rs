@@ -1,12 +1,10 @@
 //! A store that takes nothing for a while, such as on a full disk: turns that end meanwhile are over
 //! for whoever waits, and in the store as soon as there is room.
 
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use conjure_core::chat::{Event, Message as Said};
+use conjure_kit::SmallDisk;
 use conjure_mock_llm::{Message, Position, Reply, Script, Step};
 
 use super::stage::{PATIENCE, Stage, always, held, options};
@@ -14,44 +12,6 @@ use crate::manager::requests::ActorRequest;
 use crate::manager::run_ends::RunEnd;
 use crate::manager::{ManagerOptions, SessionState};
 use conjure_store::{Run, RunState};
-
-/// A small file system; unmounted with this value.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// One of 12 MiB; where this user may mount none, the test is left out, and says so.
-    fn mount() -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
-            .arg(dir.path())
-            .output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(dir));
-        }
-        println!("LEFT OUT: root: the test mounts a file system");
-        None
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.path().join("filler")
-    }
-
-    fn fill(&self) {
-        let mut filler = std::fs::File::create(self.filler()).unwrap();
-        while filler.write_all(&[1; 4096]).is_ok() {}
-    }
-
-    fn make_room(&self) {
-        std::fs::remove_file(self.filler()).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
 
 /// Waits until the store itself has the end of a run, as other processes read it.
 async fn written(stage: &Stage, turn: &str) -> Run {
@@ -70,7 +30,7 @@ async fn written(stage: &Stage, turn: &str) -> Run {
 
 #[tokio::test]
 async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_is_room() {
-    let Some(disk) = SmallDisk::mount() else {
+    let Some(disk) = SmallDisk::mount(12 << 20) else {
         return;
     };
     // Such a text needs room that the log has not yet, however it is packed.
@@ -81,14 +41,14 @@ async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_i
     let script = Script::new()
         .reply(reply.hold(Position::Event(4), "middle"))
         .step(Step::new(Message::new().text("Later.")).always());
-    let (dir, database) = (tempfile::tempdir().unwrap(), disk.0.path().join("small.db"));
+    let (dir, database) = (tempfile::tempdir().unwrap(), disk.path().join("small.db"));
     let stage = Stage::over(dir, &database, script, options()).await;
     let session = stage.session().await;
     let thread = session.thread.clone().unwrap().id;
     let turn = stage.manager.say(&session.id, Said::user("hello"), None);
     let turn = turn.await.unwrap();
     stage.model.reached("middle").await.unwrap();
-    disk.fill();
+    disk.fill().unwrap();
     stage.model.release("middle");
 
     // Whoever waits or follows is told at once, and nothing is left to cancel.
@@ -110,7 +70,7 @@ async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_i
     let stored = stage.manager.store().run(&turn.id).await.unwrap();
     assert_eq!(stored.state, RunState::Running, "the disk is full");
 
-    disk.make_room();
+    disk.make_room().unwrap();
     let run = written(&stage, &turn.id).await;
     assert_eq!(run.state, RunState::Interrupted);
     assert!(run.error.unwrap().contains("no space"));
