@@ -93,7 +93,7 @@ pub enum CallFailureKind<'a> {
         plugin: Option<&'a str>,
     },
     /// It ran too long and did not stop when it was told to, so the process that it ran in is ended.
-    WorkerEnded {
+    WorkerKilled {
         /// Its time limit, in milliseconds.
         limit_ms: u64,
         /// The plugin whose process that is.
@@ -240,7 +240,7 @@ impl fmt::Display for CallFailure<'_> {
                     None => out.write_str(", with everything that it had started."),
                 }
             }
-            Kind::WorkerEnded { limit_ms, plugin } => write!(
+            Kind::WorkerKilled { limit_ms, plugin } => write!(
                 out,
                 "was given up after its time limit of {} s: {plugin} did not stop when it was told \
                  to, so its process is ended, and what it kept in memory is lost.",
@@ -332,7 +332,7 @@ impl CallFailure<'_> {
                  session file."
             ),
             Kind::Busy { .. } => "It did nothing; call it again later.".to_owned(),
-            Kind::WorkerEnded { .. } | Kind::Abandoned { .. } | Kind::Cancelled => {
+            Kind::WorkerKilled { .. } | Kind::Abandoned { .. } | Kind::Cancelled => {
                 "Whether it took effect is not known; check before you call it again.".to_owned()
             }
             Kind::Broke { .. } | Kind::BadReply { .. } => {
@@ -450,7 +450,7 @@ mod tests {
             limit_ms: 1500,
             plugin: "skill 1.0.0",
         },
-        CallFailureKind::WorkerEnded {
+        CallFailureKind::WorkerKilled {
             limit_ms: 1500,
             plugin: "skill 1.0.0",
         },

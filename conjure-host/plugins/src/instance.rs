@@ -242,7 +242,7 @@ impl Instance {
                 panics.fetch_add(1, Ordering::Relaxed);
                 (None, AfterStop::Stopped)
             }
-            Ok(LinkReply::WorkerEnded(_)) => (None, AfterStop::WorkerEnded),
+            Ok(LinkReply::WorkerEnded(_)) => (None, AfterStop::WorkerDied),
             Ok(_) => (None, AfterStop::Stopped),
             Err(_) => (None, self.link.abandon(call)),
         }

@@ -233,7 +233,9 @@ pub enum AfterStop {
     /// It stopped.
     Stopped,
     /// It did not, so its worker process is ended, with what the plugin kept in memory.
-    WorkerEnded,
+    WorkerKilled,
+    /// Its worker process ended by itself meanwhile.
+    WorkerDied,
     /// It did not, and may go on.
     GoesOn,
 }
@@ -242,9 +244,12 @@ impl AfterStop {
     fn words(self) -> &'static str {
         match self {
             Self::Stopped => "",
-            Self::WorkerEnded => {
+            Self::WorkerKilled => {
                 ", did not stop when told to, and its worker process is ended: what the plugin kept \
                  in memory is lost"
+            }
+            Self::WorkerDied => {
+                ", and its worker process ended meanwhile: what the plugin kept in memory is lost"
             }
             Self::GoesOn => ", did not stop when told to, and was abandoned",
         }

@@ -1,4 +1,5 @@
-//! What plugins are made with outside any session, and what they may ask of this host.
+//! Plugins that are tried outside any session: what an instance is made with, what it may ask of this
+//! host, and what came of it.
 
 use std::path::Path;
 use std::sync::Arc;

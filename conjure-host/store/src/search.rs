@@ -92,6 +92,9 @@ impl Store {
 
     /// Brings the index up to date as far as there is room.
     async fn index_all(&self) -> Result<(), StoreError> {
+        if self.is_read_only() {
+            return Ok(());
+        }
         loop {
             match self.index_more().await {
                 Ok(true) => {}

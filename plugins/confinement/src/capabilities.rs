@@ -32,7 +32,7 @@ const WAYS_AROUND: [CapabilitySet; 4] = [
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn keep_a_workers() -> rustix::io::Result<()> {
+pub(crate) fn keep_worker_capabilities() -> rustix::io::Result<()> {
     keep(KEPT.into_iter().collect())
 }
 

@@ -355,7 +355,7 @@ fn attribute_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
         .collect()
 }
 
-/// Files that run as their owner or with their group, also as the copy of one. `flags`: the argument that says whether a
+/// Refuses to make files that run as their owner or with their group, also as a copy. `flags`: the argument that says whether a
 /// file is made at all; the one with the mode means nothing else.
 fn mode_rules(mode: u8, flags: Option<u8>) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     /// A file without a name is made with it, and with the flag of a directory.

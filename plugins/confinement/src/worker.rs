@@ -63,7 +63,8 @@ impl WorkerConfinement {
     /// That the kernel has what it takes and refused it all the same.
     pub fn enter(&self, copy: &Path) -> Result<ConfinementGaps, String> {
         // Root's own ways to other processes' memory and to the kernel's.
-        super::capabilities::keep_a_workers().map_err(|error| format!("capabilities: {error}"))?;
+        super::capabilities::keep_worker_capabilities()
+            .map_err(|error| format!("capabilities: {error}"))?;
         let whole = super::files::restrict_worker(self, copy);
         let whole = whole.map_err(|error| format!("Landlock: {error}"))?;
         Ok(ConfinementGaps {

@@ -108,7 +108,7 @@ impl InstanceLink for WorkerLink {
 
     fn abandon(&self, call: &CallRecord) -> AfterStop {
         call.give_up();
-        AfterStop::WorkerEnded
+        AfterStop::WorkerKilled
     }
 }
 

@@ -66,7 +66,7 @@ impl ActiveCall<'_> {
         use CallFailureKind as Kind;
         let end = match kind {
             Kind::BadArguments { .. } => CallEnd::Refused,
-            Kind::TimedOut { .. } | Kind::WorkerEnded { .. } | Kind::Abandoned { .. } => {
+            Kind::TimedOut { .. } | Kind::WorkerKilled { .. } | Kind::Abandoned { .. } => {
                 CallEnd::TimedOut
             }
             Kind::Cancelled | Kind::CancelledBefore => CallEnd::Cancelled,
@@ -106,10 +106,14 @@ impl ActiveCall<'_> {
                 ..
             } => Kind::Abandoned { limit_ms, plugin },
             Error::TimedOut {
-                after: AfterStop::WorkerEnded,
+                after: AfterStop::WorkerKilled,
                 plugin,
                 ..
-            } => Kind::WorkerEnded { limit_ms, plugin },
+            } => Kind::WorkerKilled { limit_ms, plugin },
+            Error::TimedOut {
+                after: AfterStop::WorkerDied,
+                ..
+            } => Kind::Broke { reason: said },
             Error::TimedOut { plugin, .. } => Kind::TimedOut {
                 limit_ms,
                 plugin: Some(plugin),

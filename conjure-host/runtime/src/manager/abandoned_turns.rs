@@ -80,6 +80,8 @@ impl ManagerState {
             let message = run.message.clone();
             record(&mut recorder, &run.id, message, outcome, why);
             recorder.commit().await?;
+            // The log has it now; what is told without a log would be told twice.
+            self.interrupted.forget(&run.thread);
             let name = label(recorder.entries(), &BTreeSet::new());
             self.name_thread(&run.thread, name).await;
         }

@@ -10,13 +10,13 @@ pub(super) fn decide(thread: &mut OpenThread, call_id: String, decision: Approva
     let waited = thread.approvals.take(&call_id);
     let input = TurnInput::Decided { call_id, decision };
     match waited {
-        true => take_in(thread, vec![input]),
+        true => apply_decided(thread, vec![input]),
         false => thread.input(input),
     }
 }
 
-/// Takes in what came of calls that waited.
-pub(super) fn take_in(thread: &mut OpenThread, inputs: Vec<TurnInput>) {
+/// Tells what was decided about calls that waited, and applies it.
+pub(super) fn apply_decided(thread: &mut OpenThread, inputs: Vec<TurnInput>) {
     for input in &inputs {
         let (call_id, allowed) = match input {
             TurnInput::Decided { call_id, decision } => {

@@ -100,7 +100,7 @@ impl OpenThread {
             }
             ThreadEvent::Unanswered => {
                 let denied = self.approvals.deny_unanswered(&self.tools.current());
-                deciding::take_in(self, denied);
+                deciding::apply_decided(self, denied);
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ impl OpenThread {
     /// Says whether somebody is there to decide.
     pub(crate) fn attend(&mut self, mode: ApprovalMode) {
         let denied = self.approvals.attend(mode, &self.tools.current());
-        deciding::take_in(self, denied);
+        deciding::apply_decided(self, denied);
     }
 
     /// Says what holds for the next turn, in place of what held for the one before.
@@ -156,7 +156,7 @@ impl OpenThread {
     pub(crate) fn add_rule(&mut self, rule: Rule) {
         self.approvals.add_rule(rule);
         let decided = self.approvals.decide_by_rules(self.tools.current().table());
-        deciding::take_in(self, decided);
+        deciding::apply_decided(self, decided);
     }
 
     /// The calls that wait for a decision.

@@ -26,7 +26,7 @@ fn says(seq: u64, role: Role, text: &str) -> Record {
 }
 
 /// A thread in which these are said, by the person and the model in turns.
-async fn talk(store: &Store, thread: &str, texts: &[&str]) {
+pub(super) async fn talk(store: &Store, thread: &str, texts: &[&str]) {
     let mut log = store.open(&id(thread)).await.unwrap();
     let roles = [Role::User, Role::Assistant].into_iter().cycle();
     let records = (1..).zip(texts.iter().zip(roles));

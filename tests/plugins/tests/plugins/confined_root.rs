@@ -1,9 +1,11 @@
-//! What a plugin in a worker of root tries that only root can, or that is worse as root.
+//! What a plugin in a worker tries that is worse where the host is root: programs that run as their
+//! owner, attributes of files, and what only root may do.
 
 use crate::confined::Scene;
 
-/// Requests that change attributes of a file, and what more root may do than a worker.
+/// Requests that change attributes of a file.
 const ATTRIBUTES: [u32; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+/// What root may do and no worker.
 const CAPABILITIES: [(&str, u32); 9] = [
     ("keep the bits of a program that is written to", 4),
     ("change what is immutable", 9),
@@ -35,11 +37,12 @@ async fn a_worker_makes_no_program_that_runs_as_its_owner_and_changes_no_attribu
             scene.refused(&format!("request {request} {path}")).await;
         }
     }
-    // The size of a pipe's content is no attribute of a file.
+    // How much can be read is no attribute of a file.
     let asks = format!("request {} {}", 0x541b, at("made"));
     assert_eq!(scene.outcome(&asks).await, "done");
-    for (_, capability) in CAPABILITIES.iter().filter(|_| is_root) {
+    for (what, capability) in CAPABILITIES.iter().filter(|_| is_root) {
         let row = format!("capable {capability}");
+        println!("no worker may {what}");
         scene.refused(&row).await;
         scene.works(&row).await;
     }

@@ -335,7 +335,7 @@ async fn other_calls_of_a_worker_come_to_their_end_when_one_does_not_stop() {
         matches!(
             hung,
             Err(PluginCallFailure::TimedOut {
-                after: AfterStop::WorkerEnded,
+                after: AfterStop::WorkerKilled,
                 ..
             })
         ),
