@@ -18,7 +18,7 @@ use conjure_core::chat::StreamEvent;
 use conjure_core::skill_folder::{SkillFolder, validate_strict};
 use conjure_core::wire::sse::{SseDecoder, SseEvent};
 use conjure_core::wire::{Decoded, Endpoint, Wire};
-use conjure_skill_sdk::frames::{Decoder, Frame, Message};
+use conjure_skill_sdk::frames::{Decoder, Frame, FrameError, Message};
 
 /// Bytes of events that one byte of input may become: escapes and items that are told twice.
 const MOST_GROWTH: usize = 16;
@@ -111,12 +111,21 @@ fn framed(pieces: &[&[u8]]) -> (Vec<Frame>, Option<String>) {
             match decoder.next_frame() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
-                Err(error) => return (frames, Some(error.to_string())),
+                Err(error) => return (frames, Some(said(&error))),
             }
         }
     }
-    let cut = decoder.finish().err().map(|error| error.to_string());
+    let cut = decoder.finish().err().map(|error| said(&error));
     (frames, cut)
+}
+
+/// What an error says, without what depends on how much had come: the line that a program printed is
+/// shown as far as it is there.
+fn said(error: &FrameError) -> String {
+    match error {
+        FrameError::Text { .. } => "text".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// The events of a stream are the same whole, cut in two and byte by byte, and hold no more text
