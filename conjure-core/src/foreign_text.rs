@@ -32,6 +32,37 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
+/// A text as [`clean`] leaves it, in one line: line ends and tabs are blanks. For a row that holds
+/// somebody else's words, which could end there and go on as a row of the program's own.
+#[must_use]
+pub fn clean_line(text: &str) -> Cow<'_, str> {
+    let is_break =
+        |c: char| (c.is_control() && c.is_whitespace()) || matches!(c, '\u{2028}' | '\u{2029}');
+    match text.contains(is_break) {
+        true => Cow::Owned(clean(&text.replace(is_break, " ")).into_owned()),
+        false => clean(text),
+    }
+}
+
+/// A text in one line that loses nothing: where [`clean_line`] would change it, what it would take out
+/// or turn into a blank is written as an escape, such as `\n`. For names of files and the like, which
+/// are others without it.
+#[must_use]
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    if clean_line(text) == text {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() || is_suspect(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// The styles that the program itself prints; nothing else that steers a terminal stays.
 const STYLES: [&str; 10] = [
     "\u{1b}[0m",
@@ -120,6 +151,29 @@ mod tests {
             ("Grüße, 世界", "Grüße, 世界"),
         ] {
             assert_eq!(clean(given), shown, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_one_row_cannot_begin_another() {
+        for (given, shown) in [
+            ("plain text", "plain text"),
+            ("weather\n  signed by  you", "weather   signed by  you"),
+            ("a\tb\rc\u{b}d\u{85}e\u{2028}f", "a b c d e f"),
+            ("\u{1b}[2Ja\u{200b}b\nc", "[2Jab c"),
+        ] {
+            assert_eq!(clean_line(given), shown, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_one_row_loses_nothing() {
+        for (given, shown) in [
+            ("Grüße 👩\u{200d}💻.txt", "Grüße 👩\u{200d}💻.txt"),
+            ("nl\nname\t.txt", "nl\\nname\\t.txt"),
+            ("\u{1b}[2Ja\u{202e}b", "\\u{1b}[2Ja\\u{202e}b"),
+        ] {
+            assert_eq!(escape_line(given), shown, "{given:?}");
         }
     }
 

@@ -7,6 +7,7 @@
 pub mod chat;
 pub mod context;
 pub mod cost;
+pub mod exact_numbers;
 pub mod foreign_text;
 pub mod label;
 pub mod log;

@@ -62,7 +62,8 @@ pub struct FunctionCall {
     /// The arguments. Whatever the model wrote that is not a JSON object is in
     /// `arguments_text`, and this is `{}`.
     pub arguments: Value,
-    /// The raw arguments when they are not a JSON object, or were cut off.
+    /// The raw arguments when they are not a JSON object, have a whole number that would be another
+    /// one as a value, or were cut off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_text: Option<String>,
 }

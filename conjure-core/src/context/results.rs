@@ -3,10 +3,12 @@
 //! The words are made here and nowhere else: a failing command's output and exit code, a notice
 //! of what was cut and where all of it is, the files that a call made.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::CallFailureKind;
 use crate::chat::ArtifactRef;
+use crate::foreign_text::escape_line;
 
 /// How a command ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,10 +100,16 @@ impl CommandEnd<'_> {
 }
 
 /// One line about a file that a call made: handle, name, type, size, and where it is when the
-/// tools of the session can open it there.
+/// tools of the session can open it there. A place that is written with escapes is none that they
+/// can, but its handle is.
 pub fn file_line(file: &ArtifactRef, place: Option<&str>) -> String {
-    match place {
-        Some(place) => format!("[file] {} at {place}", file_words(file)),
+    match place.map(escape_line) {
+        Some(Cow::Borrowed(place)) => format!("[file] {} at {place}", file_words(file)),
+        Some(Cow::Owned(escaped)) => format!(
+            "[file] {} at {escaped} (with escapes); write {} where a path is wanted",
+            file_words(file),
+            file.id
+        ),
         None => format!(
             "[file] {}, elsewhere; write {} where a path is wanted",
             file_words(file),
@@ -129,8 +137,10 @@ pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String
     ))
 }
 
-fn file_words(file: &ArtifactRef) -> String {
+/// What a file is called and what it is: ``file-2 `output.txt` (text/plain, 9 bytes)``.
+pub fn file_words(file: &ArtifactRef) -> String {
     match file.size {
+        Some(1) => format!("{} `{}` ({}, 1 byte)", file.id, file.name, file.media_type),
         Some(size) => format!(
             "{} `{}` ({}, {size} bytes)",
             file.id, file.name, file.media_type
@@ -219,6 +229,30 @@ mod tests {
         };
         assert!(!end.failed());
         assert_eq!(end.text(), "(no output)");
+    }
+
+    #[test]
+    fn a_file_is_told_in_one_line_wherever_it_is() {
+        let mut file = file();
+        file.size = Some(1);
+        for (place, line) in [
+            (
+                Some("out/a.txt"),
+                "[file] file-2 `output.txt` (text/plain, 1 byte) at out/a.txt",
+            ),
+            (
+                Some("nl\nname.txt"),
+                "[file] file-2 `output.txt` (text/plain, 1 byte) at nl\\nname.txt (with escapes); \
+                 write file-2 where a path is wanted",
+            ),
+            (
+                None,
+                "[file] file-2 `output.txt` (text/plain, 1 byte), elsewhere; write file-2 where a \
+                 path is wanted",
+            ),
+        ] {
+            assert_eq!(file_line(&file, place), line);
+        }
     }
 
     #[test]

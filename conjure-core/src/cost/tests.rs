@@ -200,6 +200,17 @@ fn a_summary_that_came_to_nothing_was_paid_too() {
 }
 
 #[test]
+fn a_reply_that_says_nothing_counts_as_one() {
+    let empty = EntryBody::Spent {
+        on: Spending::Reply,
+        meta: meta(usage(300, 0, 0, 20)),
+    };
+    let cost = cost(&log(vec![empty]));
+    assert_eq!((cost.replies, cost.cost.usage.total()), (1, 320));
+    assert_eq!(cost.causes, []);
+}
+
+#[test]
 fn tokens_without_a_price_are_told_apart() {
     let local = Meta {
         provider: "local".to_owned(),

@@ -110,7 +110,7 @@ pub enum EntryBody {
         /// The compaction's entry.
         fold: u64,
     },
-    /// A model was asked for something that is no part of the conversation.
+    /// A model was asked for something that is no part of the conversation, or answered nothing.
     Spent {
         /// For what.
         on: Spending,
@@ -140,7 +140,7 @@ pub enum EntryBody {
     },
 }
 
-/// What a model was asked for beside the conversation.
+/// What a model was asked for that no message shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Spending {
@@ -158,6 +158,8 @@ pub enum Spending {
     Summary,
     /// Replies that broke off before anything of them could be kept.
     Attempt,
+    /// The conversation's next reply, which says nothing.
+    Reply,
 }
 
 impl EntryBody {

@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::lookahead::{closing, is_outside, may_be_outside, reply};
+use super::lookahead::{closing, is_outside, is_same_unfit, may_be_outside, reply};
 use super::setup::{EffectiveSettings, ReplaySetup};
 use crate::chat::FunctionCall;
 use crate::context::CallRefusal;
-use crate::log::{CallEnd, Entry, EntryBody, NotRun};
+use crate::log::{CallEnd, Entry, EntryBody, NotRun, Spending};
 use crate::routing::RoutingTable;
 use crate::turn::{CallVerdict, HostAction, Judge, Machine, TableJudge, TurnInput};
 
@@ -109,6 +109,11 @@ pub(super) struct Drive<'a, 'l> {
     pub(super) frame: EffectiveSettings<'a>,
     pub(super) machine: Machine,
     pub(super) verdicts: HashMap<String, CallVerdict>,
+    /// Whether the newest reply had not the form that it had to have.
+    pub(super) is_unfit: bool,
+    /// Whether the machine is given a reply that says nothing and is in no entry: older versions
+    /// wrote none.
+    pub(super) is_unlogged: bool,
     pub(super) waiting: OpenWork,
     /// Replies that backends have not looked at: they did when the log goes on that waits for it.
     pub(super) unobserved: u32,
@@ -137,6 +142,8 @@ pub(super) fn drive(
         change_given: None,
         frame,
         verdicts: HashMap::new(),
+        is_unfit: false,
+        is_unlogged: false,
         waiting: OpenWork::default(),
         unobserved: 0,
         told: None,
@@ -170,6 +177,17 @@ fn is_same_refusal(logged: &EntryBody, made: &EntryBody) -> bool {
     (logged.0, logged.1) == (made.0, made.1) && same_reason
 }
 
+/// Whether this only tells what a reply cost that says nothing.
+fn is_empty_reply(body: &EntryBody) -> bool {
+    matches!(
+        body,
+        EntryBody::Spent {
+            on: Spending::Reply,
+            ..
+        }
+    )
+}
+
 /// A result of a call that was not run: of which call, how it ended, and why.
 fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
     match body {
@@ -184,10 +202,11 @@ fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
     }
 }
 
-/// What was decided about calls, and who would have run them: as the log tells, else by the tools
-/// that there were.
+/// What was decided about calls and answers, and who would have run the calls: as the log tells, else
+/// by the tools that there were.
 struct LoggedJudge<'a> {
     verdicts: &'a HashMap<String, CallVerdict>,
+    is_unfit: bool,
     table: &'a RoutingTable,
 }
 
@@ -199,6 +218,10 @@ impl Judge for LoggedJudge<'_> {
 
     fn backend(&self, tool: &str) -> Option<&str> {
         self.table.route(tool).map(|route| &*route.backend)
+    }
+
+    fn unfit(&self, _answer: &str) -> Option<String> {
+        self.is_unfit.then(String::new)
     }
 }
 
@@ -212,6 +235,7 @@ impl<'a> Drive<'a, '_> {
     pub(super) fn input(&mut self, input: TurnInput) -> Result<(), Stuck> {
         let judge = LoggedJudge {
             verdicts: &self.verdicts,
+            is_unfit: self.is_unfit,
             table: self.table(),
         };
         self.waiting.is_ending |= matches!(
@@ -272,8 +296,12 @@ impl<'a> Drive<'a, '_> {
             self.reopen();
             return Ok(());
         }
+        if self.is_unlogged && is_empty_reply(&body) {
+            return Ok(());
+        }
         while let Some(entry) = self.script.get(self.at) {
-            if entry.body == body || is_same_refusal(&entry.body, &body) {
+            let is_same_unfit = self.is_unfit && is_same_unfit(&entry.body, &body);
+            if entry.body == body || is_same_refusal(&entry.body, &body) || is_same_unfit {
                 self.written(&body);
                 return Ok(());
             }
@@ -325,8 +353,8 @@ impl<'a> Drive<'a, '_> {
                 waiting.running.retain(|running| running != id);
             }
             body => {
-                if let Some(message) = reply(body) {
-                    waiting.calls = message.calls().map(|call| call.call_id.clone()).collect();
+                if let Some(answer) = reply(body) {
+                    waiting.calls = answer.calls().map(|call| call.call_id.clone()).collect();
                     waiting.running.clear();
                     waiting.asked.clear();
                 }
@@ -421,8 +449,8 @@ impl<'a> Drive<'a, '_> {
             && (is_first || !matches!(entry.body, EntryBody::TurnStarted { .. }))
         {
             is_first = false;
-            if let Some(message) = reply(&entry.body)
-                && message.meta.is_some()
+            if let Some(answer) = reply(&entry.body)
+                && answer.meta.is_some()
             {
                 let asked = PendingModelRequest {
                     number: 0,
@@ -431,7 +459,7 @@ impl<'a> Drive<'a, '_> {
                     refused: None,
                 };
                 self.tell_asked(asked, None);
-                self.judge(message.calls());
+                self.judge(answer.calls());
             }
             self.take(&entry.body);
             self.at += 1;

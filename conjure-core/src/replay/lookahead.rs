@@ -6,13 +6,12 @@
 
 use std::collections::HashMap;
 
-use crate::chat::{FunctionCall, Message, Role, StopReason};
+use crate::chat::{FunctionCall, Meta, Part, Role, StopReason};
 use crate::context::CallRefusal;
 use crate::log::{
     CallEnd, Entry, EntryBody, NotRun, NoticeReason, Spending, TableChange, TurnOutcome, turn_usage,
 };
-use crate::turn::recover;
-use crate::turn::{CallVerdict, CompactionTrigger, TurnSettings};
+use crate::turn::{CallVerdict, CompactionTrigger, TurnSettings, UNFIT_ANSWER, recover};
 
 /// Whether the host writes such an entry, and not the turn machine.
 pub(super) fn is_outside(body: &EntryBody) -> bool {
@@ -28,10 +27,35 @@ pub(super) fn may_be_outside(body: &EntryBody) -> bool {
     is_outside(body) || matches!(body, EntryBody::Notice { .. })
 }
 
+/// A reply of a model, as its entry tells it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoggedReply<'a> {
+    /// What it says; nothing where its entry only tells what it cost.
+    pub(super) parts: &'a [Part],
+    pub(super) meta: Option<&'a Meta>,
+}
+
+impl<'a> LoggedReply<'a> {
+    /// The calls that it asks for, in order.
+    pub(super) fn calls(self) -> impl Iterator<Item = &'a FunctionCall> {
+        self.parts.iter().filter_map(Part::as_call)
+    }
+}
+
 /// A reply of a model.
-pub(super) fn reply(body: &EntryBody) -> Option<&Message> {
+pub(super) fn reply(body: &EntryBody) -> Option<LoggedReply<'_>> {
     match body {
-        EntryBody::Message { message } if message.role == Role::Assistant => Some(message),
+        EntryBody::Message { message } if message.role == Role::Assistant => Some(LoggedReply {
+            parts: &message.content,
+            meta: message.meta.as_ref(),
+        }),
+        EntryBody::Spent {
+            on: Spending::Reply,
+            meta,
+        } => Some(LoggedReply {
+            parts: &[],
+            meta: Some(meta),
+        }),
         _ => None,
     }
 }
@@ -53,7 +77,7 @@ pub(super) fn turn_end(rest: &[Entry]) -> Option<(usize, &TurnOutcome)> {
 pub(super) fn table_change(rest: &[Entry]) -> Option<(usize, &TableChange)> {
     // Settings for which a reply is begun again are written with it, others by themselves.
     let first = rest.first().and_then(|entry| reply(&entry.body));
-    let first = first.and_then(|message| message.meta.as_ref());
+    let first = first.and_then(|reply| reply.meta);
     let mut settings = first.is_some_and(|meta| meta.superseded);
     for (at, entry) in rest.iter().enumerate() {
         match &entry.body {
@@ -73,7 +97,7 @@ pub(super) fn table_change(rest: &[Entry]) -> Option<(usize, &TableChange)> {
 /// Whether a summary is made before the request that follows the first of these entries.
 fn is_summarised_next(rest: &[Entry]) -> bool {
     let first = rest.first().and_then(|entry| reply(&entry.body));
-    let first = first.and_then(|message| message.meta.as_ref());
+    let first = first.and_then(|reply| reply.meta);
     let mut settings = first.is_some_and(|meta| meta.superseded);
     for entry in rest.iter().skip(1) {
         match &entry.body {
@@ -108,8 +132,8 @@ pub(super) fn limits(rest: &[Entry], set: &TurnSettings) -> TurnSettings {
     let mut limits = set.clone();
     let replies = turn.iter().filter_map(|entry| reply(&entry.body));
     let (mut with_calls, mut without, mut calls) = (0u32, 0u32, 0u32);
-    for message in replies {
-        let count = u32::try_from(message.calls().count()).unwrap_or(u32::MAX);
+    for reply in replies {
+        let count = u32::try_from(reply.calls().count()).unwrap_or(u32::MAX);
         calls = calls.saturating_add(count);
         if count > 0 {
             with_calls += 1;
@@ -152,14 +176,15 @@ pub(super) fn limits(rest: &[Entry], set: &TurnSettings) -> TurnSettings {
 
 /// What follows a reply that stands first in these entries: the first entry that is neither the
 /// host's nor a result that its calls got without having run.
-pub(super) fn after_reply<'a>(rest: &'a [Entry], message: &Message) -> Option<&'a EntryBody> {
-    let of_reply = |id: &str| message.calls().any(|call| call.call_id == id);
+pub(super) fn after_reply<'a>(rest: &'a [Entry], answer: LoggedReply<'_>) -> Option<&'a EntryBody> {
+    let of_reply = |id: &str| answer.calls().any(|call| call.call_id == id);
     let end = turn_end(rest).and_then(|(end, _)| rest.get(end));
     // Settings may change while backends still look at the reply that ended the turn.
     let ended_itself = !is_ended(end.map(|entry| &entry.body));
     let meanwhile = |body: &EntryBody| match body {
         EntryBody::SettingsChanged { .. } => ended_itself,
-        EntryBody::Spent { .. } | EntryBody::Unfolded { .. } => true,
+        EntryBody::Spent { .. } => reply(body).is_none(),
+        EntryBody::Unfolded { .. } => true,
         _ => false,
     };
     let behind = rest.iter().skip(1).map(|entry| &entry.body);
@@ -176,10 +201,10 @@ pub(super) fn after_reply<'a>(rest: &'a [Entry], message: &Message) -> Option<&'
 /// Whether all calls of a reply were refused for such a reason.
 pub(super) fn all_refused(
     rest: &[Entry],
-    message: &Message,
+    answer: LoggedReply<'_>,
     is_meant: impl Fn(&NotRun) -> bool,
 ) -> bool {
-    message.calls().all(|call| {
+    answer.calls().all(|call| {
         rest.iter().any(|entry| match &entry.body {
             EntryBody::CallEnded {
                 output,
@@ -226,10 +251,10 @@ pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
 /// must have said it: `judged` where the log does not contradict it.
 pub(super) fn verdicts(
     rest: &[Entry],
-    message: &Message,
+    answer: LoggedReply<'_>,
     judged: &[CallVerdict],
 ) -> HashMap<String, CallVerdict> {
-    let calls: Vec<&FunctionCall> = message.calls().collect();
+    let calls: Vec<&FunctionCall> = answer.calls().collect();
     let place = |id: &str| calls.iter().position(|call| call.call_id == id);
     // What is written at once: refusals in the order of the calls, then the calls that begin.
     let (mut refused, mut begun): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -350,7 +375,7 @@ pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
     };
     let closing = rest.get(..=end)?;
     let cut = |entry: &Entry| {
-        let partial = reply(&entry.body).and_then(|message| message.meta.as_ref());
+        let partial = reply(&entry.body).and_then(|reply| reply.meta);
         partial.is_some_and(|meta| meta.partial)
     };
     let shown = usize::from(closing.first().is_some_and(cut));
@@ -418,8 +443,8 @@ pub(super) fn is_limit(end: Option<&EntryBody>) -> bool {
 }
 
 /// Whether a reply that nothing follows ended its turn itself: none of its calls came to be judged.
-pub(super) fn ends_the_turn(rest: &[Entry], message: &Message) -> bool {
-    all_refused(rest, message, |reason| {
+pub(super) fn ends_the_turn(rest: &[Entry], answer: LoggedReply<'_>) -> bool {
+    all_refused(rest, answer, |reason| {
         matches!(
             reason,
             NotRun::TurnEnded | NotRun::ReplyCutShort | NotRun::OverLimit { .. }
@@ -433,7 +458,11 @@ pub(super) fn by_machine(limit: &str) -> bool {
 }
 
 /// Why a reply stopped, as far as it shows in what was done with it.
-pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>) -> StopReason {
+pub(super) fn reason(
+    rest: &[Entry],
+    answer: LoggedReply<'_>,
+    next: Option<&EntryBody>,
+) -> StopReason {
     let cut_short = matches!(
         next,
         Some(EntryBody::TurnEnded {
@@ -441,16 +470,17 @@ pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>
             ..
         })
     );
-    if message.calls().next().is_some() {
-        return if all_refused(rest, message, |why| *why == NotRun::ReplyCutShort) {
+    if answer.calls().next().is_some() {
+        return if all_refused(rest, answer, |why| *why == NotRun::ReplyCutShort) {
             StopReason::MaxTokens
         } else {
             StopReason::ToolUse
         };
     }
     match next {
-        Some(EntryBody::TurnEnded { .. }) if !is_last_reply(message, next) => StopReason::Pause,
+        Some(EntryBody::TurnEnded { .. }) if !is_last_reply(answer, next) => StopReason::Pause,
         _ if cut_short => StopReason::MaxTokens,
+        _ if is_unfit(next) => StopReason::EndTurn,
         Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
             TurnOutcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
             TurnOutcome::Interrupted | TurnOutcome::Failed { .. } => StopReason::Pause,
@@ -460,13 +490,67 @@ pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>
     }
 }
 
-/// Whether a reply that the end of its turn follows was the turn's last: one that said nothing, and
-/// so is in no message, may have come behind it.
-pub(super) fn is_last_reply(message: &Message, next: Option<&EntryBody>) -> bool {
-    let own = message
-        .meta
-        .as_ref()
-        .and_then(|meta| meta.stop_reason.as_ref());
+/// Whether a reply had not the form that it had to have, such as one that fits a schema, as what
+/// follows it says: in a turn a user's message is one that asks again. Which form that was is in no
+/// entry.
+pub(super) fn is_unfit(next: Option<&EntryBody>) -> bool {
+    match next {
+        Some(EntryBody::Message { message }) => message.role == Role::User,
+        Some(EntryBody::TurnEnded { outcome, .. }) => never_fits(outcome),
+        _ => false,
+    }
+}
+
+fn never_fits(outcome: &TurnOutcome) -> bool {
+    matches!(outcome, TurnOutcome::Failed { kind, .. } if kind == UNFIT_ANSWER)
+}
+
+/// Whether both go on behind a reply that had not its form. Their words are not compared: they say
+/// what was wrong by a form that is not known here.
+pub(super) fn is_same_unfit(logged: &EntryBody, made: &EntryBody) -> bool {
+    match (logged, made) {
+        (EntryBody::Message { message: logged }, EntryBody::Message { message: made }) => {
+            logged.role == Role::User && made.role == Role::User
+        }
+        (
+            EntryBody::TurnEnded {
+                turn_id,
+                outcome,
+                usage,
+                stop_reason,
+            },
+            EntryBody::TurnEnded {
+                turn_id: id,
+                outcome: made,
+                usage: used,
+                stop_reason: stop,
+            },
+        ) => {
+            never_fits(outcome)
+                && never_fits(made)
+                && (turn_id, usage, stop_reason) == (id, used, stop)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a turn of a thread shows that its answers had to have a form.
+pub(super) fn has_form(entries: &[Entry]) -> bool {
+    let mut has_answered = false;
+    entries.iter().any(|entry| {
+        match &entry.body {
+            EntryBody::TurnStarted { .. } => has_answered = false,
+            body if reply(body).is_some() => has_answered = true,
+            _ => {}
+        }
+        has_answered && is_unfit(Some(&entry.body))
+    })
+}
+
+/// Whether a reply that the end of its turn follows was the turn's last: in an older thread one that
+/// said nothing, and so is in no entry, may have come behind it.
+pub(super) fn is_last_reply(answer: LoggedReply<'_>, next: Option<&EntryBody>) -> bool {
+    let own = answer.meta.and_then(|meta| meta.stop_reason.as_ref());
     match next {
         Some(EntryBody::TurnEnded {
             outcome,

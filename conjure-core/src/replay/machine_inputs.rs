@@ -4,11 +4,11 @@
 
 use super::drive::{Drive, PendingModelRequest, Stuck};
 use super::lookahead::{
-    after_reply, all_refused, by_machine, closing, compaction, ends_the_turn, is_cut_here,
-    is_ended, is_last_reply, is_limit, is_outside, limits, reason, reply, table_change, turn_end,
-    until_closing, verdicts,
+    LoggedReply, after_reply, all_refused, by_machine, closing, compaction, ends_the_turn,
+    is_cut_here, is_ended, is_last_reply, is_limit, is_outside, is_unfit, limits, reason, reply,
+    table_change, turn_end, until_closing, verdicts,
 };
-use crate::chat::{FunctionCallOutput, Message, Meta, Response, Role, Stop, StopReason, Usage};
+use crate::chat::{FunctionCallOutput, Meta, Response, Role, Stop, StopReason, Usage};
 use crate::context::CallRefusal;
 use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason, TurnOutcome, turn_usage};
 use crate::request::view_tokens;
@@ -24,6 +24,9 @@ impl Drive<'_, '_> {
         if busy && self.host_ended() {
             return Ok(());
         }
+        if let Some(answer) = reply(&entry.body) {
+            return self.replied(answer);
+        }
         match &entry.body {
             body if is_outside(body) => {
                 self.pass();
@@ -34,9 +37,6 @@ impl Drive<'_, '_> {
             }
             EntryBody::TurnStarted { turn_id } => self.turn_started(turn_id),
             EntryBody::SettingsChanged { .. } => self.settings_changed(&entry.body),
-            EntryBody::Message { message } if message.role == Role::Assistant => {
-                self.replied(message)
-            }
             EntryBody::CallStarted { call_id, .. } => self.call_started(call_id),
             EntryBody::CallEnded {
                 output,
@@ -206,7 +206,7 @@ impl Drive<'_, '_> {
         })
     }
 
-    fn replied(&mut self, message: &Message) -> Result<(), Stuck> {
+    fn replied(&mut self, answer: LoggedReply<'_>) -> Result<(), Stuck> {
         let Some(asked) = self.waiting.request else {
             return Err(Stuck::new("a reply where no request was made"));
         };
@@ -216,32 +216,32 @@ impl Drive<'_, '_> {
             Some((end, _)) => whole.get(..=end).unwrap_or(whole),
             None => whole,
         };
-        let judged = self.judge(message.calls());
+        let judged = self.judge(answer.calls());
         let lived = until_closing(self.script, self.at, rest);
-        self.verdicts = verdicts(lived, message, &judged);
-        let meta = message.meta.clone().unwrap_or_default();
-        let next = after_reply(rest, message);
-        let is_last =
-            is_last_reply(message, next) && (meta.partial || ends_the_turn(rest, message));
+        self.verdicts = verdicts(lived, answer, &judged);
+        let meta = answer.meta.cloned().unwrap_or_default();
+        let next = after_reply(rest, answer);
+        self.is_unfit = is_unfit(next);
+        let is_last = is_last_reply(answer, next) && (meta.partial || ends_the_turn(rest, answer));
         let asked = if is_last {
-            self.paused_before(rest, message)?;
+            self.paused_before(rest, answer)?;
             self.waiting.request.unwrap_or(asked)
         } else {
             asked
         };
         if meta.superseded {
             let at = self.begin_again(rest)?;
-            let calls = message.calls().next().is_some();
-            if calls && all_refused(rest, message, |why| *why == NotRun::TurnEnded) {
+            let calls = answer.calls().next().is_some();
+            if calls && all_refused(rest, answer, |why| *why == NotRun::TurnEnded) {
                 self.end_before(rest.get(at + 1).map(|entry| &entry.body))?;
             }
         } else if meta.partial
-            || (is_ended(next) && all_refused(rest, message, |why| *why == NotRun::TurnEnded))
+            || (is_ended(next) && all_refused(rest, answer, |why| *why == NotRun::TurnEnded))
         {
             self.end_before(next)?;
         }
         self.waiting.request = None;
-        let parts = message.content.clone();
+        let parts = answer.parts.to_vec();
         let response = |stop| Response {
             parts,
             usage: meta.usage,
@@ -257,7 +257,7 @@ impl Drive<'_, '_> {
                 partial: Some((response, meta)),
             });
         }
-        let reason = reason(rest, message, next);
+        let reason = reason(rest, answer, next);
         let stop = meta.stop_reason.clone().map(|raw| Stop {
             reason,
             raw,
@@ -370,7 +370,7 @@ impl Drive<'_, '_> {
             let rest = self.rest();
             let turn = turn_end(rest).and_then(|(end, _)| rest.get(..end));
             let next = turn.and_then(|turn| turn.iter().find_map(|entry| reply(&entry.body)));
-            let meta = next.and_then(|message| message.meta.as_ref());
+            let meta = next.and_then(|answer| answer.meta);
             if self.waiting.request.is_some() && meta.is_some_and(|meta| meta.superseded) {
                 self.begin_again(rest)?;
             }
@@ -407,7 +407,8 @@ impl Drive<'_, '_> {
             return Ok(());
         };
         self.tell_asked(asked, None);
-        // A reply that says nothing is in no message; what it cost is in the turn's sum.
+        // In an older thread a reply that says nothing is in no entry; what it cost is in the turn's
+        // sum.
         let missing = self.missing(usage);
         let reason = match outcome {
             TurnOutcome::Cancelled => StopReason::EndTurn,
@@ -418,7 +419,7 @@ impl Drive<'_, '_> {
                 let failure = failure_of(next);
                 let nothing = missing == Usage::default();
                 let partial = (!nothing).then(|| empty(missing, reason_of(stop_reason)));
-                return self.unanswered(asked, Some(failure), partial);
+                return self.without_entry(|drive| drive.unanswered(asked, Some(failure), partial));
             }
         };
         if is_ended(next) {
@@ -433,15 +434,17 @@ impl Drive<'_, '_> {
         }
         response.complete = true;
         self.waiting.request = None;
-        self.give(TurnInput::ModelDone {
+        let done = TurnInput::ModelDone {
             request: asked.number,
             response,
             meta,
-        })
+        };
+        self.without_entry(|drive| drive.give(done))
     }
 
-    /// Replies that said nothing and were only paused, before a reply that ends the turn.
-    fn paused_before(&mut self, rest: &[Entry], message: &Message) -> Result<(), Stuck> {
+    /// Replies that said nothing and were only paused, before a reply that ends the turn: an older
+    /// thread has no entry of them.
+    fn paused_before(&mut self, rest: &[Entry], answer: LoggedReply<'_>) -> Result<(), Stuck> {
         let Some(EntryBody::TurnEnded { outcome, usage, .. }) = rest.last().map(|it| &it.body)
         else {
             return Ok(());
@@ -453,7 +456,7 @@ impl Drive<'_, '_> {
             TurnOutcome::Limit { limit, value } if limit == "max_pauses" => Some(*value),
             _ => None,
         };
-        let seen = self.pauses(message);
+        let seen = self.pauses(answer);
         let count = match limit {
             Some(most) => (most + 1).saturating_sub(seen),
             None => u64::from(missing != Usage::default()),
@@ -472,30 +475,41 @@ impl Drive<'_, '_> {
                 raw: String::new(),
                 sequence: None,
             });
-            self.give(TurnInput::ModelDone {
+            let done = TurnInput::ModelDone {
                 request: asked.number,
                 response,
                 meta,
-            })?;
+            };
+            self.without_entry(|drive| drive.give(done))?;
         }
         Ok(())
     }
 
+    /// Gives a reply of which the log has no entry, though the machine writes one.
+    fn without_entry(
+        &mut self,
+        give: impl FnOnce(&mut Self) -> Result<(), Stuck>,
+    ) -> Result<(), Stuck> {
+        self.is_unlogged = true;
+        let given = give(self);
+        self.is_unlogged = false;
+        given
+    }
+
     /// How many paused replies of the turn are in the log, with this one.
-    fn pauses(&self, message: &Message) -> u64 {
+    fn pauses(&self, answer: LoggedReply<'_>) -> u64 {
         let before = self.script.get(..self.at).unwrap_or_default();
         let of_turn = before
             .iter()
             .rev()
             .take_while(|entry| !matches!(entry.body, EntryBody::TurnStarted { .. }));
-        let whole = |message: &Message| {
-            let meta = message.meta.as_ref();
-            message.calls().next().is_none()
-                && meta.is_none_or(|meta| !meta.partial && !meta.superseded)
+        let whole = |answer: &LoggedReply<'_>| {
+            let is_whole = |meta: &Meta| !meta.partial && !meta.superseded;
+            answer.calls().next().is_none() && answer.meta.is_none_or(is_whole)
         };
         let paused = of_turn.filter_map(|entry| reply(&entry.body));
-        let paused = paused.filter(|message| whole(message)).count() as u64;
-        paused + u64::from(whole(message))
+        let paused = paused.filter(whole).count() as u64;
+        paused + u64::from(whole(&answer))
     }
 
     /// What of the turn's tokens no entry tells.

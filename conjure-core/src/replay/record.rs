@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::cassette::{CallOf, Cassette, CassetteStep, Judged, VERSION};
 use super::drive::{Fact, drive};
 use super::exchange::exchange;
+use super::lookahead::has_form;
 use super::old_sentences::with_reasons;
 use super::setup::ReplaySetup;
 use crate::chat::{Content, FunctionCall, OutputPart};
@@ -178,6 +179,11 @@ fn notes(entries: &[Entry], setup: &ReplaySetup) -> Vec<String> {
             "How these are spoken to is not known, so it is what their names imply: {}.",
             names.join(", ")
         ));
+    }
+    if has_form(entries) {
+        notes.push(
+            "Answers had to fit a schema. No entry has it, so requests are without it.".to_owned(),
+        );
     }
     let (mut looks, mut hosted) = (false, false);
     for message in messages(entries) {

@@ -73,7 +73,8 @@ fn conversation(messages: &[Message], to: &Recipient, problems: &mut Vec<String>
                 Content::Image { .. } if !to.images => {
                     problems.push(format!("message {place} has an image"));
                 }
-                Content::File { .. } if !to.files => {
+                // A text is told as text on every wire.
+                Content::File { artifact } if !to.files && !artifact.is_text() => {
                     problems.push(format!("message {place} has a file"));
                 }
                 _ => {}
@@ -190,6 +191,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::chat::ArtifactRef;
 
     fn of_body(wire: Wire, body: &Value) -> Vec<String> {
         let mut whom = Recipient::of_name("x", "m");
@@ -246,6 +248,26 @@ mod tests {
         for (wire, body) in Wire::ALL.into_iter().zip(bodies) {
             assert_eq!(of_body(wire, &body), [] as [&str; 0], "{wire}");
         }
+    }
+
+    #[test]
+    fn a_file_is_a_problem_where_it_is_no_text_and_files_are_not_read() {
+        let with_file = |name: &str, media_type: &str| {
+            let artifact = ArtifactRef {
+                id: "file-1".to_owned(),
+                name: name.to_owned(),
+                media_type: media_type.to_owned(),
+                size: None,
+            };
+            Message::new(Role::User, vec![Content::File { artifact }.into()])
+        };
+        let mut whom = Recipient::of_name("deepseek", "m");
+        whom.files = false;
+        let mut found = Vec::new();
+        conversation(&[with_file("n.txt", "text/plain")], &whom, &mut found);
+        assert_eq!(found, [] as [&str; 0]);
+        conversation(&[with_file("n.pdf", "application/pdf")], &whom, &mut found);
+        assert_eq!(found, ["message 1 has a file"]);
     }
 
     #[test]

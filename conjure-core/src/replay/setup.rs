@@ -155,7 +155,8 @@ impl ReplaySetup {
         }
     }
 
-    /// Every provider and model that a thread's requests went to.
+    /// Every provider and model that a thread's requests went to, and whom the next one would go to.
+    /// Settings may name nobody; nothing is known about that.
     #[must_use]
     pub fn asked(&self, entries: &[Entry]) -> BTreeSet<(String, String)> {
         let mut frame = EffectiveSettings::new(self);
@@ -166,7 +167,11 @@ impl ReplaySetup {
                 asked.insert(frame.whom(Some(meta)));
             }
         }
-        asked.insert(frame.whom(None));
+        asked.retain(|(provider, _)| !provider.is_empty());
+        let next = frame.whom(None);
+        if !next.0.is_empty() && !next.1.is_empty() {
+            asked.insert(next);
+        }
         asked
     }
 

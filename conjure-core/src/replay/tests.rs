@@ -1,5 +1,7 @@
 //! Threads that are recorded and replayed.
 
+mod answer_forms;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
-use crate::log::{CallEnd, Entry, EntryBody, TurnOutcome, turn_usage};
+use crate::log::{CallEnd, Entry, EntryBody, Spending, TurnOutcome, turn_usage};
 use crate::routing::{
     CallMode, Catalog, CatalogTool, EffectLevel, Naming, Policy, PolicyDecision, Prefix, Rule,
 };
@@ -78,9 +80,9 @@ fn random_tools() -> ReplaySetup {
     setup
 }
 
-/// Whether the entries of the turn that a step belongs to tell all that was in it. A reply that said
-/// nothing is in no entry and only paid for; nor do entries tell that backends still looked at a
-/// reply with items of theirs when settings changed or the host ended.
+/// Whether the entries of the turn that a step belongs to tell all that was in it. They do not tell
+/// that backends still looked at a reply with items of theirs when settings changed or the host
+/// ended.
 fn tells_all(entries: &[Entry], turn: u64) -> bool {
     let of_turn = entries.iter().filter(|entry| entry.turn == turn);
     let of_turn: Vec<Entry> = of_turn.cloned().collect();
@@ -301,6 +303,66 @@ fn a_cassette_holds_requests_verdicts_and_the_hashes_of_arguments() {
         call.arguments_sha256,
         "4e05d41d8176a0033aecdf78005b8f0d4718692db89dc733291d2a2c1967a5a4"
     );
+}
+
+/// A turn whose one reply says nothing. An older version wrote no entry of it.
+fn said_nothing(is_logged: bool) -> Vec<Entry> {
+    let (entries, _) = talked();
+    let usage = Usage {
+        input: 10,
+        output: 5,
+        ..Usage::default()
+    };
+    let meta = entries[6].body.meta().unwrap().clone();
+    let spent = EntryBody::Spent {
+        on: Spending::Reply,
+        meta,
+    };
+    let ended = EntryBody::TurnEnded {
+        turn_id: "t1".to_owned(),
+        outcome: TurnOutcome::Completed,
+        usage,
+        stop_reason: Some("end_turn".to_owned()),
+    };
+    let begun = entries.iter().take(2).map(|entry| entry.body.clone());
+    let bodies = begun.chain(is_logged.then_some(spent)).chain([ended]);
+    let entry = |(seq, body)| Entry {
+        seq,
+        turn: 1,
+        at_ms: 0,
+        body,
+    };
+    (1..).zip(bodies).map(entry).collect()
+}
+
+#[test]
+fn a_reply_that_says_nothing_replays_also_where_no_entry_tells_of_it() {
+    for is_logged in [true, false] {
+        let setup = ReplaySetup::new(TurnSettings::new("anthropic", "claude-x"));
+        let entries = said_nothing(is_logged);
+        let cassette = record("quiet", &entries, setup, &HashMap::new());
+        let asked: Vec<u64> = cassette
+            .steps
+            .iter()
+            .filter(|step| step.exchange.is_some())
+            .map(|step| step.seq)
+            .collect();
+        assert_eq!(asked, [3], "logged: {is_logged}");
+        let stuck = cassette.steps.iter().find(|step| step.unreplayed.is_some());
+        assert_eq!(stuck, None, "logged: {is_logged}");
+        let report = replay(&cassette, None);
+        assert!(report.is_clean(), "{report:#?}");
+    }
+}
+
+#[test]
+fn settings_that_name_nobody_are_no_recipient() {
+    let (entries, _) = talked();
+    for (provider, model) in [("", ""), ("anthropic", "")] {
+        let setup = ReplaySetup::new(TurnSettings::new(provider, model));
+        let asked: Vec<(String, String)> = setup.asked(&entries).into_iter().collect();
+        assert_eq!(asked, [("anthropic".to_owned(), "claude-x".to_owned())]);
+    }
 }
 
 #[test]

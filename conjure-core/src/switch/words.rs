@@ -84,14 +84,14 @@ pub fn words(report: &SwitchReport, window: Option<u64>) -> Vec<String> {
 
 /// `2 thoughts (messages 2 and 5), 1 image (message 4)`.
 fn parts(report: &SwitchReport, fate: Fate) -> String {
-    let mut kinds: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(&'static str, &'static str), Vec<usize>> = BTreeMap::new();
     for part in report.parts.iter().filter(|part| part.fate == fate) {
         kinds
             .entry(name(part.kind))
             .or_default()
             .push(part.message + 1);
     }
-    let of_kind = |(kind, messages): (&&str, &Vec<usize>)| {
+    let of_kind = |((kind, whose), messages): (&(&str, &str), &Vec<usize>)| {
         let mut places = messages.clone();
         places.dedup();
         let shown: Vec<String> = places.iter().take(8).map(usize::to_string).collect();
@@ -106,7 +106,7 @@ fn parts(report: &SwitchReport, fate: Fate) -> String {
             "messages"
         };
         format!(
-            "{} ({word} {}{more})",
+            "{}{whose} ({word} {}{more})",
             count(messages.len() as u64, kind),
             shown.join(", ")
         )
@@ -114,16 +114,18 @@ fn parts(report: &SwitchReport, fate: Fate) -> String {
     kinds.iter().map(of_kind).collect::<Vec<_>>().join(", ")
 }
 
-fn name(kind: PartKind) -> &'static str {
-    match kind {
+/// What one of them is called, and what stands behind that, of several too.
+fn name(kind: PartKind) -> (&'static str, &'static str) {
+    let name = match kind {
         PartKind::Text => "text",
         PartKind::Reasoning => "thought",
         PartKind::FunctionCall => "call",
         PartKind::FunctionCallOutput => "result",
         PartKind::Image => "image",
         PartKind::File => "file",
-        PartKind::ServerItem => "item of a provider's own tools",
-    }
+        PartKind::ServerItem => return ("item", " of a provider's own tools"),
+    };
+    (name, "")
 }
 
 #[cfg(test)]
@@ -138,6 +140,8 @@ mod tests {
             "parts": [
                 { "message": 1, "part": 0, "kind": "reasoning", "fate": "dropped" },
                 { "message": 3, "part": 0, "kind": "reasoning", "fate": "dropped" },
+                { "message": 1, "part": 1, "kind": "server_item", "fate": "recast" },
+                { "message": 1, "part": 2, "kind": "server_item", "fate": "recast" },
             ],
             "ids": [], "results_added": [], "results_dropped": [], "unsupported": ["images"],
             "tools_quarantined": [], "notes": [], "tokens": 1200,
@@ -148,6 +152,7 @@ mod tests {
             words(&report, Some(1_000)),
             [
                 "left out: 2 thoughts (messages 2, 4)",
+                "told in another form: 2 items of a provider's own tools (message 2)",
                 "it cannot look at images",
                 "about 1,200 tokens of input, more than the 1,000 that it takes: it would be \
                  summarised first",

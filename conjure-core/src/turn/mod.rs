@@ -15,6 +15,7 @@ mod table_judge;
 pub use input::{ApprovalDecision, HostAction, ModelFailure, TurnInput, When};
 pub use judge::{CallVerdict, Judge};
 pub use machine::Machine;
+pub(crate) use machine::UNFIT_ANSWER;
 pub use recover::recover;
 pub use settings::{CompactionTrigger, TurnBudget, TurnSettings};
 pub use table_judge::TableJudge;

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// The arguments, and their text where they are not a JSON object or may be cut off.
+use crate::exact_numbers::unkept_number;
+
+/// The arguments, and their text where they are not a JSON object, may be cut off, or have a number
+/// that would be another one here.
 ///
 /// `whole`: whether all of the text has come. Nothing at all, and `null`, are an empty object:
 /// calls without arguments come like that.
@@ -15,7 +18,7 @@ pub(super) fn parsed(text: &str, whole: bool) -> (Value, Option<String>) {
         return (empty(), None);
     }
     match serde_json::from_str(text) {
-        Ok(arguments @ Value::Object(_)) => (arguments, None),
+        Ok(arguments @ Value::Object(_)) if unkept_number(text).is_none() => (arguments, None),
         _ => (empty(), Some(text.to_owned())),
     }
 }
@@ -42,7 +45,13 @@ mod tests {
             assert_eq!(parsed(text, true), (json!({}), None), "{text:?}");
         }
         assert_eq!(parsed(r#"{"a":1}"#, true), (json!({"a": 1}), None));
-        for text in ["[1]", "1", "\"a\"", "{\"a\":"] {
+        for text in [
+            "[1]",
+            "1",
+            "\"a\"",
+            "{\"a\":",
+            "{\"a\":123456789012345678901}",
+        ] {
             assert_eq!(parsed(text, true), (json!({}), Some(text.to_owned())));
         }
     }

@@ -281,11 +281,13 @@ impl AgentConnection {
         let agent = agent.on_receive_notification(
             async move |note: CancelNotification, client| {
                 let on = Arc::clone(&twelve);
-                if let Ok(session) = on.session(&note.session_id) {
-                    session.note_cancel();
-                }
+                let session = on.session(&note.session_id);
+                let session = session.inspect(|session| session.note_cancel());
                 client.spawn(async move {
                     on.cancel(&note.session_id).await;
+                    if let Ok(session) = session {
+                        session.note_stopped();
+                    }
                     Ok(())
                 })
             },

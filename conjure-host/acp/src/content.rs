@@ -14,6 +14,9 @@ use conjure_runtime::{Host, uploads};
 use super::error::invalid;
 use super::unsaved;
 
+/// The blocks that a prompt may have, for people.
+const TAKEN: &str = "A prompt may have text, image, resource_link and resource";
+
 /// The message that the person's blocks make. Files are handed to the host, which shows them to a
 /// model as far as that can look at them.
 ///
@@ -99,9 +102,10 @@ impl PromptContent {
                     )?;
                 }
                 ContentBlock::Audio(_) => {
-                    return Err(invalid(
-                        "audio is not supported in a prompt, as `initialize` says; link to the file",
-                    ));
+                    return Err(invalid(format!(
+                        "audio is not taken in a prompt, as `initialize` says: no model listens here. \
+                         {TAKEN}; a recording can be linked to, for tools to open"
+                    )));
                 }
                 _ => return Err(unknown()),
             }
@@ -127,9 +131,7 @@ impl PromptContent {
 }
 
 fn unknown() -> Error {
-    invalid(
-        "the prompt has a block that is not known; there are text, image, resource_link and resource",
-    )
+    invalid(format!("the prompt has a block that is not known. {TAKEN}"))
 }
 
 /// An address as tools take it: the path of a file, and anything else as it is.
@@ -143,8 +145,8 @@ fn place(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use agent_client_protocol::v1::schema::{
-        BlobResourceContents, EmbeddedResource, ImageContent, ResourceLink, TextContent,
-        TextResourceContents,
+        AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, ResourceLink,
+        TextContent, TextResourceContents,
     };
 
     use super::*;
@@ -204,6 +206,18 @@ mod tests {
                 ("plan.png", "image/png", 3),
                 ("x.bin", "application/octet-stream", 3)
             ]
+        );
+    }
+
+    #[test]
+    fn audio_is_refused_with_what_can_be_taken() {
+        let audio = ContentBlock::Audio(AudioContent::new("AAEC", "audio/wav"));
+        let error = PromptContent::read(&[said("Listen."), audio], &BTreeMap::new());
+        assert_eq!(
+            error.unwrap_err().message,
+            "audio is not taken in a prompt, as `initialize` says: no model listens here. A prompt may \
+             have text, image, resource_link and resource; a recording can be linked to, for tools to \
+             open"
         );
     }
 

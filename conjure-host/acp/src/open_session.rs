@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_runtime::manager::SessionView;
+use tokio::sync::watch;
 
 use super::modes::Mode;
 
@@ -17,6 +18,8 @@ pub(crate) struct OpenSession {
     title: Mutex<Option<String>>,
     /// How often the client said to stop.
     cancels: AtomicU64,
+    /// How often what ran was stopped because of that.
+    stops: watch::Sender<u64>,
 }
 
 impl OpenSession {
@@ -26,6 +29,7 @@ impl OpenSession {
             mode: Mutex::default(),
             title: Mutex::new(title(view)),
             cancels: AtomicU64::new(0),
+            stops: watch::Sender::new(0),
         }
     }
 
@@ -38,6 +42,18 @@ impl OpenSession {
     /// Takes note that the client said to stop.
     pub(crate) fn note_cancel(&self) {
         self.cancels.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes note that what ran is stopped, as the client said.
+    pub(crate) fn note_stopped(&self) {
+        self.stops.send_modify(|stops| *stops += 1);
+    }
+
+    /// Waits until what ran is stopped, as the client says after it had said so this often.
+    pub(crate) async fn stopped_since(&self, cancels: u64) {
+        let mut stops = self.stops.subscribe();
+        // The sender is this session's: there is one as long as somebody waits.
+        let _ = stops.wait_for(|stops| *stops > cancels).await;
     }
 
     pub(crate) fn mode(&self) -> Mode {

@@ -14,6 +14,7 @@ use conjure_core::chat::{CallAnnounced, Event, EventId};
 use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::manager::{DecisionScope, EventStream, Manager, Turn, TurnRequest, TurnTerms};
 use conjure_store::{Run, RunState, ThreadId};
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -55,11 +56,9 @@ pub(crate) async fn run(
     if let Some(commands) = connection.commands()
         && let Some(line) = commands.line(&request.prompt)
     {
-        let said = (commands.run)(session.id.clone(), line).await;
-        let message = format!("command-{}", COMMANDS.fetch_add(1, Ordering::Relaxed));
-        let said = SessionUpdate::AgentMessageChunk(chunk(said, &message));
-        updates.send(said).await;
-        return Ok(PromptResponse::new(StopReason::EndTurn));
+        let running = (commands.run)(session.id.clone(), line);
+        let reason = command(running, &session, &updates, &stops).await;
+        return Ok(PromptResponse::new(reason));
     }
     let unsaved = if connection.gives_texts() {
         unsaved::read(&updates, &request.prompt).await
@@ -112,6 +111,37 @@ pub(crate) async fn run(
         updates.send(SessionUpdate::SessionInfoUpdate(title)).await;
     }
     answer(&run, stop.as_deref())
+}
+
+/// Tells the client what a command says, unless it stops it before that. What a command began, such as
+/// a summary, ends with the session's turns.
+async fn command(
+    running: BoxFuture<'static, String>,
+    session: &OpenSession,
+    updates: &Updates,
+    stops: &Stops,
+) -> StopReason {
+    let said = tokio::select! {
+        biased;
+        () = session.stopped_since(stops.cancels) => None,
+        () = stops.stop.cancelled() => None,
+        said = running => Some(said),
+    };
+    if session.cancels() != stops.cancels {
+        // Not before that: the next prompt would be stopped with it. Unless the client waits no more.
+        tokio::select! {
+            () = session.stopped_since(stops.cancels) => {}
+            () = stops.stop.cancelled() => {}
+        }
+        return StopReason::Cancelled;
+    }
+    let Some(said) = said else {
+        return StopReason::Cancelled;
+    };
+    let message = format!("command-{}", COMMANDS.fetch_add(1, Ordering::Relaxed));
+    let said = SessionUpdate::AgentMessageChunk(chunk(said, &message));
+    updates.send(said).await;
+    StopReason::EndTurn
 }
 
 /// What holds for the turn beside the session's settings.

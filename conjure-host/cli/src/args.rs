@@ -7,6 +7,7 @@ use clap::Args;
 use conjure_config::AuthRef;
 use conjure_config::env;
 use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
+use conjure_core::foreign_text::escape_line;
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
 use conjure_providers::auths::Auths;
@@ -221,8 +222,7 @@ impl SessionArgs {
         }
         let loaded = host.registry().snapshot();
         let executor = match self.executor.as_deref() {
-            Some("none") => None,
-            Some(name) => Some(name.to_owned()),
+            Some(option) => named_executor(option).map(str::to_owned),
             None => loaded.get("local").map(|_| "local".to_owned()),
         };
         let mut skills: Vec<String> = Vec::new();
@@ -238,10 +238,7 @@ impl SessionArgs {
             if self.skill.is_empty() {
                 return Ok(());
             }
-            return Err(CliError::usage("a skill folder needs an executor").hint(
-                "name one with `--executor`, or put the plugin `local` into a plugin directory \
-                 (`conjure plugin list` shows them)",
-            ));
+            return Err(skill_without_executor());
         };
         match spec
             .backends
@@ -253,6 +250,31 @@ impl SessionArgs {
         }
         Ok(())
     }
+}
+
+/// The executor that `--executor` names; `none` is none.
+fn named_executor(option: &str) -> Option<&str> {
+    (option != "none").then_some(option)
+}
+
+fn skill_without_executor() -> CliError {
+    CliError::usage("a skill folder needs an executor").hint(
+        "name one with `--executor`, or put the plugin `local` into a plugin directory \
+         (`conjure plugin list` shows them)",
+    )
+}
+
+/// What is there for calls without a model: all native skills, and skill folders on the executor that
+/// `--executor` names.
+pub(crate) fn calls_spec(
+    skills: &[PathBuf],
+    executor: Option<&str>,
+) -> Result<SessionSpec, CliError> {
+    let named = executor.and_then(named_executor);
+    if executor.is_some() && named.is_none() && !skills.is_empty() {
+        return Err(skill_without_executor());
+    }
+    Ok(SessionSpec::calls(skills, named))
 }
 
 /// What the person named must be there; what the host makes is the host's own affair.
@@ -275,7 +297,8 @@ pub(crate) fn current_dir() -> Result<PathBuf, CliError> {
     })
 }
 
-/// A path as a person would write it: relative to the current directory where that is shorter.
+/// A path as a person would write it: in one line, and relative to the current directory where that is
+/// shorter.
 pub(crate) fn shown(path: &Path) -> String {
     let relative = std::env::current_dir().ok().and_then(|dir| {
         path.strip_prefix(dir)
@@ -283,7 +306,8 @@ pub(crate) fn shown(path: &Path) -> String {
             .filter(|p| !p.as_os_str().is_empty())
             .map(Path::to_owned)
     });
-    relative.as_deref().unwrap_or(path).display().to_string()
+    let path = relative.as_deref().unwrap_or(path).display().to_string();
+    escape_line(&path).into_owned()
 }
 
 #[cfg(test)]

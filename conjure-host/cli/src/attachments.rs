@@ -1,14 +1,20 @@
 //! What a person says, and the files that go with it.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Read};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
 use conjure_core::chat::Message;
+use conjure_core::chat::media_type::is_pdf;
+use conjure_core::request::MOST_MEDIA;
 use conjure_runtime::Host;
+use conjure_runtime::artifacts::is_encrypted_pdf;
 use conjure_runtime::uploads::{self, Upload};
 
 use super::error::CliError;
+use super::output::{self, RESET, YELLOW, aside, clean};
 
 /// What standard input is called, as a file.
 const STDIN: &str = "stdin";
@@ -23,6 +29,26 @@ pub(crate) struct AttachArgs {
     /// Attach an image that the model looks at: PNG, JPEG, GIF or WebP. May be given several times
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
+}
+
+/// Files that are there to go with a question.
+pub(crate) struct FilesToAttach {
+    files: Vec<AttachSource>,
+    images: Vec<AttachSource>,
+}
+
+/// The device and the inode of a pipe.
+type PipeId = (u64, u64);
+
+/// What an attachment is read of.
+#[derive(Debug)]
+enum AttachSource {
+    File(PathBuf),
+    /// What came of a pipe, which says it only once.
+    Pipe {
+        name: String,
+        bytes: Vec<u8>,
+    },
 }
 
 /// What a person says, with the files that go with it.
@@ -40,38 +66,39 @@ impl AttachArgs {
             .any(|path| is_stdin(path))
     }
 
-    /// Whether the files are there, before anything is begun.
-    pub(crate) fn check(&self) -> Result<(), CliError> {
-        let mut named = self.file.iter().chain(&self.image);
-        named.try_for_each(|path| {
-            if is_stdin(path) {
-                return Ok(());
-            }
-            if fs::is_dir(path).map_err(CliError::usage_from)? {
-                return Err(CliError::usage(format!(
-                    "`{}` is a directory: files are attached one by one",
-                    path.display()
-                ))
-                .hint("a session works in a directory: `--working-dir`"));
-            }
-            Ok(())
+    /// The files, once it is known that they are there. What comes of pipes is read: before anything
+    /// is begun, and before anybody listens for signals, so that one ends the wait for a pipe of which
+    /// nothing comes.
+    pub(crate) fn read_pipes(self) -> Result<FilesToAttach, CliError> {
+        let mut pipes = BTreeSet::new();
+        let mut sources = |paths: Vec<PathBuf>| -> Result<Vec<AttachSource>, CliError> {
+            let paths = paths.into_iter();
+            paths
+                .map(|path| AttachSource::of(path, &mut pipes))
+                .collect()
+        };
+        Ok(FilesToAttach {
+            files: sources(self.file)?,
+            images: sources(self.image)?,
         })
     }
+}
 
+impl FilesToAttach {
     /// The question with the files.
-    pub(crate) fn said(&self, host: &Host, text: String) -> Result<AttachedMessage, CliError> {
+    pub(crate) fn said(self, host: &Host, text: String) -> Result<AttachedMessage, CliError> {
         let mut attached = Vec::new();
-        for path in &self.file {
-            attached.push(attach(host, path)?);
+        for file in self.files {
+            attached.push(file.attach(host)?);
         }
-        for path in &self.image {
-            let image = attach(host, path)?;
+        for source in self.images {
+            let shown = source.shown();
+            let image = source.attach(host)?;
             if !image.is_image {
                 return Err(CliError::usage(format!(
-                    "`{}` is no image that a model can look at: it is {} of {} bytes",
-                    path.display(),
+                    "`{shown}` is no image that a model can look at: it is {} of {}",
                     image.media_type,
-                    image.size
+                    output::size(image.size)
                 ))
                 .hint(
                     "PNG, JPEG, GIF and WebP of at most 3.75 MB and 8,000 pixels a side are; \
@@ -81,6 +108,60 @@ impl AttachArgs {
             attached.push(image);
         }
         Ok(AttachedMessage { text, attached })
+    }
+}
+
+impl AttachSource {
+    /// Reads it where it is a pipe; `pipes` are those that were read, whatever they were called.
+    fn of(path: PathBuf, pipes: &mut BTreeSet<PipeId>) -> Result<Self, CliError> {
+        if is_stdin(&path) {
+            return piped_in();
+        }
+        if fs::is_file(&path).map_err(CliError::usage_from)? {
+            return Ok(Self::File(path));
+        }
+        if let Some(pipe) = pipe_at(&path) {
+            let name = name_of(&path);
+            // Nobody would write to it once more.
+            if !pipes.insert(pipe) {
+                return Err(CliError::usage(format!(
+                    "`{}` is a pipe that is attached already",
+                    path.display()
+                ))
+                .hint("what comes of a pipe can be read once: name it once"));
+            }
+            let bytes = fs::open(&path).and_then(bytes_of);
+            let bytes = bytes.map_err(|error| read_error(error, &name))?;
+            return Ok(Self::Pipe { name, bytes });
+        }
+        Err(if matches!(fs::is_dir(&path), Ok(true)) {
+            CliError::usage(format!(
+                "`{}` is a directory: files are attached one by one",
+                path.display()
+            ))
+            .hint("a session works in a directory: `--working-dir`")
+        } else {
+            CliError::usage(format!(
+                "`{}` is neither a file nor a pipe and cannot be attached",
+                path.display()
+            ))
+            .hint("attach what it holds as a file or on stdin, with `--file -`")
+        })
+    }
+
+    /// What the person called it.
+    fn shown(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Pipe { name, .. } => name.clone(),
+        }
+    }
+
+    fn attach(self, host: &Host) -> Result<Upload, CliError> {
+        match self {
+            Self::File(path) => attach(host, &path),
+            Self::Pipe { name, bytes } => upload(host, &name, &bytes),
+        }
     }
 }
 
@@ -119,37 +200,125 @@ fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+/// The pipe that a path leads to, such as one that a shell puts in the place of a file.
+fn pipe_at(path: &Path) -> Option<PipeId> {
+    let found = path.metadata().ok()?;
+    let is_pipe = found.file_type().is_fifo();
+    is_pipe.then(|| (found.dev(), found.ino()))
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// What comes on standard input.
+fn piped_in() -> Result<AttachSource, CliError> {
+    if std::io::stdin().is_terminal() {
+        return Err(
+            CliError::usage("nothing comes on stdin to be attached as `-`")
+                .hint("give it a pipe or a file: `journalctl -b | conjure run --file - \"…\"`"),
+        );
+    }
+    let bytes = bytes_of(std::io::stdin())
+        .map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
+    Ok(AttachSource::Pipe {
+        name: STDIN.to_owned(),
+        bytes,
+    })
+}
+
+/// What can be read, up to one byte more than may be attached.
+fn bytes_of(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let most = u64::try_from(uploads::MOST_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_error(error: std::io::Error, name: &str) -> CliError {
+    CliError::usage_from(error).context(format_args!("`{name}` cannot be read"))
+}
+
 /// Hands a file over.
 pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
-    let most = uploads::MOST_BYTES;
-    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    let (name, bytes) = if is_stdin(path) {
-        if std::io::stdin().is_terminal() {
-            return Err(
-                CliError::usage("nothing comes on stdin to be attached as `-`")
-                    .hint("give it a pipe or a file: `journalctl -b | conjure run --file - \"…\"`"),
-            );
-        }
-        let mut bytes = Vec::new();
-        let read = std::io::stdin().take(limit).read_to_end(&mut bytes);
-        read.map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
-        (STDIN.to_owned(), bytes)
+    let name = name_of(path);
+    let size = fs::size(path).map_err(CliError::usage_from)?;
+    if usize::try_from(size).is_ok_and(|size| size > uploads::MOST_BYTES) {
+        let error = uploads::UploadError::TooLarge { name, size };
+        return Err(CliError::usage_from(error));
+    }
+    // It may grow meanwhile.
+    let bytes = fs::open(path).and_then(bytes_of);
+    let bytes = bytes.map_err(|error| read_error(error, &name))?;
+    upload(host, &name, &bytes)
+}
+
+/// Hands bytes over as a file of this name, and says so where the model does not see what is in it.
+fn upload(host: &Host, name: &str, bytes: &[u8]) -> Result<Upload, CliError> {
+    let upload = host.upload(name, None, bytes);
+    let upload = upload.map_err(CliError::usage_from)?;
+    if let Some(why) = unseen(&upload, bytes) {
+        aside(format_args!(
+            "{YELLOW}note:{RESET} the model reads only the name of `{}`: {why}. Tools open it",
+            clean(&upload.name)
+        ));
+    }
+    Ok(upload)
+}
+
+/// Why a PDF is not shown to the model.
+fn unseen(upload: &Upload, bytes: &[u8]) -> Option<String> {
+    if !is_pdf(&upload.media_type) {
+        None
+    } else if is_encrypted_pdf(bytes) {
+        Some("it is encrypted, and providers refuse that".to_owned())
+    } else if upload.size > MOST_MEDIA {
+        Some(format!(
+            "it has {}, and a PDF of at most 3.75 MB is shown",
+            output::size(upload.size)
+        ))
     } else {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let size = fs::size(path).map_err(CliError::usage_from)?;
-        let name = name.into_owned();
-        if usize::try_from(size).is_ok_and(|size| size > most) {
-            let error = uploads::UploadError::TooLarge { name, size };
-            return Err(CliError::usage_from(error));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_read_where_it_is_named_and_a_device_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let to = path.clone();
+        let writer = std::thread::spawn(move || {
+            let pipe = std::fs::OpenOptions::new().write(true).open(to);
+            pipe.unwrap().write_all(b"lamp,on").unwrap();
+        });
+        let mut pipes = BTreeSet::new();
+        let source = AttachSource::of(path.clone(), &mut pipes).unwrap();
+        writer.join().unwrap();
+        let AttachSource::Pipe { name, bytes } = source else {
+            panic!("{source:?}");
+        };
+        assert_eq!((name.as_str(), bytes.as_slice()), ("pipe", &b"lamp,on"[..]));
+        // Whatever it is called, it waits for nobody a second time.
+        let other = dir.path().join("other");
+        std::os::unix::fs::symlink(&path, &other).unwrap();
+        for named in [path, other] {
+            let error = AttachSource::of(named, &mut pipes).unwrap_err();
+            assert!(error.to_string().contains("attached already"), "{error}");
         }
-        // A file may grow meanwhile, and a pipe has no size.
-        let mut bytes = Vec::new();
-        let read = fs::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
-        read.map_err(|error| {
-            CliError::usage_from(error).context(format_args!("`{name}` cannot be read"))
-        })?;
-        (name, bytes)
-    };
-    host.upload(&name, None, &bytes)
-        .map_err(CliError::usage_from)
+        let error = AttachSource::of("/dev/null".into(), &mut pipes).unwrap_err();
+        assert!(
+            error.to_string().contains("neither a file nor a pipe"),
+            "{error}"
+        );
+    }
 }

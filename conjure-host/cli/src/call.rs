@@ -1,14 +1,14 @@
 //! `conjure call`: one call, without a model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use conjure_core::chat::{FunctionCall, FunctionCallOutput, OutputPart};
-use conjure_core::context::file_line;
+use conjure_core::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, OutputPart};
+use conjure_core::context::{file_line, file_words};
 use conjure_runtime::artifacts::Artifact;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::args::{Global, shown};
+use super::args::{Global, calls_spec, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::unavailable::{hinted, tell, unavailable};
@@ -56,6 +56,12 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
         return Err(CliError::usage("`--args` is not a JSON object")
             .hint("write one, such as '{\"command\": \"…\"}'"));
     }
+    if let Some(number) = conjure_core::exact_numbers::unkept_number(&args.args) {
+        return Err(CliError::usage(format!(
+            "the number {number} in `--args` has more digits than a number can keep"
+        ))
+        .hint("write it as a string where the tool takes one"));
+    }
     let mut signals = Signals::listen()?;
     let building = async { Ok(args.plugins.host(global).build().await?) };
     let host = signals.unless(building).await?;
@@ -67,7 +73,7 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     };
     let mut spec = match &args.config {
         Some(path) => SessionSpec::read(path)?,
-        None => SessionSpec::calls(&args.skill, args.executor.as_deref()),
+        None => calls_spec(&args.skill, args.executor.as_deref())?,
     };
     let here = || std::env::current_dir().ok();
     spec.working_dir = spec.working_dir.take().or_else(here);
@@ -97,7 +103,9 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
             "unavailable": missing,
         }));
     } else {
-        let text = readable(&report.output, &report.files);
+        let working_dir = spec.working_dir.as_deref();
+        let working_dir = working_dir.and_then(|dir| dir.canonicalize().ok());
+        let text = readable(&report.output, &report.files, working_dir.as_deref());
         output::line(output::clean(text.trim_end_matches('\n')));
         tell(&missing);
     }
@@ -108,9 +116,10 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     })
 }
 
-/// What a person reads of an output: its texts, and a line for each image and file of which no text
-/// before has one.
-fn readable(output: &FunctionCallOutput, files: &[Artifact]) -> String {
+/// What a person reads of an output: its texts, and a line for each image and file, and for each file
+/// that a text stands for and that is not in the working directory. Handles are of no use after the
+/// call, so each is told with its place.
+fn readable(output: &FunctionCallOutput, files: &[Artifact], working_dir: Option<&Path>) -> String {
     let mut pieces: Vec<String> = Vec::with_capacity(output.output.len());
     for part in &output.output {
         let artifact = match part {
@@ -120,21 +129,52 @@ fn readable(output: &FunctionCallOutput, files: &[Artifact]) -> String {
             }
             OutputPart::Image { artifact } | OutputPart::File { artifact } => artifact,
         };
-        let begin = format!("[file] {} ", artifact.id);
-        let mut lines = pieces.iter().flat_map(|piece| piece.lines());
-        if !lines.any(|line| line.starts_with(&begin)) {
-            let known = files.iter().find(|file| file.id == artifact.id);
-            let place = known.and_then(|file| file.path.as_deref()).map(shown);
-            pieces.push(file_line(artifact, place.as_deref()));
+        let known = files.iter().find(|file| file.id == artifact.id);
+        let line = place_line(artifact, known);
+        let begin = line_begin(&artifact.id);
+        // What the model reads of it is about the session.
+        let is_models = |piece: &String| piece.starts_with(&begin) && !piece.contains('\n');
+        let models = pieces.iter().position(is_models);
+        if let Some(piece) = models.and_then(|at| pieces.get_mut(at)) {
+            *piece = line;
+        } else if !is_told(&pieces, &begin) {
+            pieces.push(line);
+        }
+    }
+    for file in files {
+        let is_near = |path: &Path| working_dir.is_some_and(|dir| path.starts_with(dir));
+        let is_away = file.path.as_deref().is_some_and(|path| !is_near(path));
+        if is_away && !is_told(&pieces, &line_begin(&file.id)) {
+            pieces.push(place_line(&file.reference(), Some(file)));
         }
     }
     pieces.join("\n")
 }
 
+/// How a line about a file begins.
+fn line_begin(id: &str) -> String {
+    format!("[file] {id} ")
+}
+
+fn is_told(pieces: &[String], begin: &str) -> bool {
+    let mut lines = pieces.iter().flat_map(|piece| piece.lines());
+    lines.any(|line| line.starts_with(begin))
+}
+
+/// A line about a file: what it is and where.
+fn place_line(artifact: &ArtifactRef, known: Option<&Artifact>) -> String {
+    match known.and_then(|file| file.path.as_deref()) {
+        Some(path) => file_line(artifact, Some(&shown(path))),
+        None => format!(
+            "[file] {}, with {}; only a session can fetch it",
+            file_words(artifact),
+            known.map_or("its backend", |file| file.source.as_str())
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::ArtifactRef;
-
     use super::*;
 
     #[test]
@@ -149,31 +189,42 @@ mod tests {
             path: Some(PathBuf::from(format!("/files/{name}"))),
             remote: None,
         };
-        let files = [file("file-1", "image.png"), file("file-2", "plot.png")];
-        let [image, plot] = files.each_ref().map(Artifact::reference);
+        let mut files = [
+            file("file-1", "image.png"),
+            file("file-2", "plot.png"),
+            file("file-4", "output.txt"),
+            file("file-5", "made.txt"),
+        ];
+        files[3].path = Some(PathBuf::from("/work/made.txt"));
+        let [image, plot, ..] = files.each_ref().map(Artifact::reference);
         let away = ArtifactRef {
             id: "file-3".to_owned(),
             ..plot.clone()
         };
-        let line = file_line(&plot, Some("plot.png"));
+        let models = |file: &ArtifactRef| OutputPart::Text {
+            text: file_line(file, None),
+        };
         let output = FunctionCallOutput {
             output: vec![
                 OutputPart::Image {
                     artifact: image.clone(),
                 },
                 OutputPart::Image { artifact: image },
-                OutputPart::Text { text: line.clone() },
+                models(&plot),
                 OutputPart::File { artifact: plot },
+                models(&away),
                 OutputPart::File { artifact: away },
             ],
             ..FunctionCallOutput::text("call-1", "", false)
         };
         let expected = [
             "[file] file-1 `image.png` (image/png, 8 bytes) at /files/image.png",
-            line.as_str(),
-            "[file] file-3 `plot.png` (image/png, 8 bytes), elsewhere; write file-3 where a path is \
-             wanted",
+            "[file] file-2 `plot.png` (image/png, 8 bytes) at /files/plot.png",
+            "[file] file-3 `plot.png` (image/png, 8 bytes), with its backend; only a session can \
+             fetch it",
+            "[file] file-4 `output.txt` (image/png, 8 bytes) at /files/output.txt",
         ];
-        assert_eq!(readable(&output, &files), expected.join("\n"));
+        let working_dir = Some(Path::new("/work"));
+        assert_eq!(readable(&output, &files, working_dir), expected.join("\n"));
     }
 }

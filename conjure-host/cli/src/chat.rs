@@ -4,12 +4,15 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
+use conjure_core::log::TurnOutcome;
 use conjure_store::{Store, ThreadId};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
+use super::answer_end::cut_short;
 use super::args::{Global, SessionArgs};
-use super::chat_session::{ChatSession, OwnChat};
+use super::chat_opening::ChatToShow;
+use super::chat_session::{ChatSession, OwnChat, PreparedChat};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
@@ -97,21 +100,23 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     drop(store);
     let mut signals = Signals::listen()?;
     let is_attended = std::io::stdin().is_terminal() && !global.json;
-    let opened = Box::pin(OwnChat::open(
+    let prepared = Box::pin(PreparedChat::of(
         global,
         session,
         thread.as_deref(),
         is_attended,
     ));
-    let own = signals.unless(opened).await?;
-    let chat = ChatSession::Own(Box::new(own));
+    let prepared = signals.unless(prepared).await?;
     if is_on_terminal {
+        let chat = ChatToShow::Unopened(Box::new(prepared));
         let (chat, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await;
-        if let ChatSession::Own(own) = chat {
+        if let Some(ChatSession::Own(own)) = chat {
             end(*own, &mut signals).await;
         }
         return exit;
     }
+    let own = signals.unless(Box::pin(prepared.open())).await?;
+    let chat = ChatSession::Own(Box::new(own));
     Box::pin(lines(global, chat, &mut signals, is_attended)).await
 }
 
@@ -217,10 +222,15 @@ async fn lines(
                 }
                 .until(answer, &mut own.events)
                 .await;
-                if let Err(error) = answer
-                    && !transcript.has_shown(&error)
-                {
-                    output::error(&ended_by(error, signals), global.json);
+                match answer {
+                    Err(error) if !transcript.has_shown(&error) => {
+                        output::error(&ended_by(error, signals), global.json);
+                    }
+                    Ok(answer) if answer.outcome == TurnOutcome::CutShort && !global.json => {
+                        let why = cut_short(answer.stop_reason.as_deref(), &answer.text);
+                        output::error_aside(&CliError::new(Exit::Limit, why));
+                    }
+                    _ => {}
                 }
                 ended = ends_chat(signals);
             }

@@ -17,6 +17,31 @@ const LONGEST: usize = 4000;
 
 /// The last of what was said in a thread, with how much there is before it.
 pub(crate) async fn last(store: &Store, thread: &ThreadId) -> Result<Vec<PastItem>, StoreError> {
+    Ok(shown(&newest(store, thread).await?))
+}
+
+/// The same before the thread is opened; nothing where opening it changes what was said last: it ends
+/// the turn of a host that was killed.
+pub(crate) async fn last_if_settled(
+    store: &Store,
+    thread: &ThreadId,
+) -> Result<Option<Vec<PastItem>>, StoreError> {
+    let entries = newest(store, thread).await?;
+    Ok(is_settled(&entries).then(|| shown(&entries)))
+}
+
+/// Whether the newest turn is over.
+fn is_settled(entries: &[Entry]) -> bool {
+    let over = entries.iter().rev().find_map(|entry| match entry.body {
+        EntryBody::TurnEnded { .. } => Some(true),
+        EntryBody::TurnStarted { .. } => Some(false),
+        _ => None,
+    });
+    over.unwrap_or(false)
+}
+
+/// The entries of the newest turns.
+async fn newest(store: &Store, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
     let page = store.entries(thread, Window::Last, PAGE).await?;
     let newest = page.entries.last().map_or(0, |last| last.turn);
     let from = newest.saturating_sub(TURNS - 1);
@@ -30,13 +55,20 @@ pub(crate) async fn last(store: &Store, thread: &ThreadId) -> Result<Vec<PastIte
         pages.push(store.entries(thread, window, PAGE).await?);
     }
     let entries = pages.into_iter().rev().flat_map(|page| page.entries);
-    let entries: Vec<Entry> = entries.filter(|entry| entry.turn >= from).collect();
-    let mut said = said(&entries);
-    if from > 1 {
-        let note = format!("… {} before this", count(from - 1, "turn"));
+    Ok(entries.filter(|entry| entry.turn >= from).collect())
+}
+
+/// What is shown of them.
+fn shown(entries: &[Entry]) -> Vec<PastItem> {
+    let mut said = said(entries);
+    let before = entries
+        .first()
+        .map_or(0, |first| first.turn.saturating_sub(1));
+    if before > 0 {
+        let note = format!("… {} before this", count(before, "turn"));
         said.insert(0, PastItem::Note(note));
     }
-    Ok(said)
+    said
 }
 
 fn said(entries: &[Entry]) -> Vec<PastItem> {
@@ -82,10 +114,40 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::Message;
+    use conjure_core::chat::{Message, Usage};
+    use conjure_core::log::TurnOutcome;
     use conjure_store::{Location, Log as _, Options, Record};
 
     use super::*;
+
+    #[test]
+    fn a_thread_is_settled_once_its_newest_turn_is_over() {
+        let entry = |body| Entry {
+            seq: 1,
+            turn: 1,
+            at_ms: 0,
+            body,
+        };
+        let started = || {
+            entry(EntryBody::TurnStarted {
+                turn_id: "t".to_owned(),
+            })
+        };
+        let over = || {
+            entry(EntryBody::TurnEnded {
+                turn_id: "t".to_owned(),
+                outcome: TurnOutcome::Completed,
+                usage: Usage::default(),
+                stop_reason: None,
+            })
+        };
+        let notice = || entry(EntryBody::notice("Another table."));
+        assert!(!is_settled(&[]));
+        assert!(!is_settled(&[notice()]));
+        assert!(!is_settled(&[started(), notice()]));
+        assert!(is_settled(&[started(), over(), notice()]));
+        assert!(!is_settled(&[started(), over(), started()]));
+    }
 
     #[tokio::test]
     async fn the_last_turns_are_shown_however_long_they_are() {

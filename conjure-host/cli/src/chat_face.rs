@@ -10,11 +10,13 @@ use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
 use conjure_runtime::uploads;
 use conjure_terminal::{
-    ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
+    ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Picker, Update, converse,
 };
 use tokio::sync::mpsc;
 
+use super::answer_end::note_nothing;
 use super::args::Global;
+use super::chat_opening::{self, ChatToShow, OpenedChat, OpeningEnd};
 use super::chat_session::ChatSession;
 use super::chat_shell::{self, OwnCommand, OwnCommandEvent};
 use super::chat_turn::{ChatTurn, ChatTurnEvent};
@@ -56,37 +58,24 @@ pub(crate) fn has_colors() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Holds a conversation until it is left, and says how to come back to it. The session comes back
-/// whatever happened, to be closed; an error says that the terminal is gone, or the store.
+/// Holds a conversation until it is left, and says how to come back to it. A session that was opened
+/// comes back whatever happened, to be closed; an error says that it cannot be opened, or that the
+/// terminal is gone, or the store.
 pub(crate) async fn run(
     global: &Global,
-    chat: ChatSession,
+    chat: ChatToShow,
     signals: &mut Signals,
-) -> (ChatSession, Result<Exit, CliError>) {
+) -> (Option<ChatSession>, Result<Exit, CliError>) {
     let directory = match chat.directory().await {
         Ok(directory) => directory,
-        Err(error) => return (chat, Err(error)),
+        Err(error) => return (chat.into_open(), Err(error)),
     };
     let (updates, told) = mpsc::channel(WAITING);
-    let (asked, requests) = mpsc::channel(64);
-    let mut talk = FacedChat {
-        global,
-        directory,
-        chat,
-        updates: updates.clone(),
-        turn: ChatTurn::None,
-        command: None,
-        said_by_commands: Vec::new(),
-        questions: BTreeMap::new(),
-        status: ConversationStatus::default(),
-        is_stopping: false,
-        was_used: false,
-    };
-    talk.status.directory = home_relative(&talk.directory);
+    let (asked, mut requests) = mpsc::channel(64);
     let options = FaceOptions {
         has_colors: has_colors(),
         history: Some(global.data_dir().join("history.jsonl")),
-        directory: talk.directory.clone(),
+        directory: directory.clone(),
         commands: chat_commands::COMMANDS.to_vec(),
         images: ImageProtocol::of_terminal(|name| std::env::var(name).ok()),
         greeting: format!(
@@ -95,25 +84,36 @@ pub(crate) async fn run(
         ),
     };
     // What comes between two frames is seen with the next one.
-    talk.chat.host().show_replies_every(conjure_terminal::FRAME);
-    output::show_in(Some(updates));
+    chat.host().show_replies_every(conjure_terminal::FRAME);
+    output::show_in(Some(updates.clone()));
     let face = tokio::spawn(converse(options, told, asked));
-    let ended = Box::pin(talk.until_left(requests, signals)).await;
+    let opened = match chat {
+        ChatToShow::Open(chat) => Ok(OpeningEnd::Open(OpenedChat::of(chat))),
+        ChatToShow::Unopened(prepared) => {
+            chat_opening::open(*prepared, &updates, &mut requests, signals).await
+        }
+    };
+    let (talk, ended) = match opened {
+        Ok(OpeningEnd::Open(opened)) => {
+            let mut talk = FacedChat::of(global, directory, opened, updates.clone());
+            let ended = Box::pin(talk.until_left(requests, signals)).await;
+            (Some(talk), ended)
+        }
+        Ok(OpeningEnd::Left(signal)) => (None, Ok(signal)),
+        Err(error) => (None, Err(error)),
+    };
     output::show_in(None);
-    let FacedChat {
-        chat,
-        updates,
-        was_used,
-        ..
-    } = talk;
+    let used = talk.as_ref().is_some_and(|talk| talk.was_used);
+    // With its last sender the face is told to go.
+    let chat = talk.map(|talk| talk.chat);
     drop(updates);
     let left = match face.await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(CliError::host_from(error).context("the terminal cannot be used")),
         Err(error) => Err(CliError::host_from(error)),
     };
-    if was_used && left.is_ok() {
-        let again = match &chat {
+    if let Some(chat) = chat.as_ref().filter(|_| used && left.is_ok()) {
+        let again = match chat {
             ChatSession::Own(own) => format!("conjure chat --thread {}", own.session.thread()),
             ChatSession::Saved(saved) => format!("conjure chat --session {}", saved.name),
         };
@@ -142,9 +142,40 @@ pub(crate) struct FacedChat<'a> {
     is_stopping: bool,
     /// Whether something was said.
     was_used: bool,
+    /// Whether the last of what was said before is shown already.
+    is_shown: bool,
+    /// What the person wanted while the chat was opened.
+    wanted: Option<PersonRequest>,
 }
 
-impl FacedChat<'_> {
+impl<'a> FacedChat<'a> {
+    fn of(
+        global: &'a Global,
+        directory: PathBuf,
+        opened: OpenedChat,
+        updates: mpsc::Sender<Update>,
+    ) -> Self {
+        let status = ConversationStatus {
+            directory: home_relative(&directory),
+            ..ConversationStatus::default()
+        };
+        Self {
+            global,
+            directory,
+            chat: opened.chat,
+            updates,
+            turn: ChatTurn::None,
+            command: None,
+            said_by_commands: Vec::new(),
+            questions: BTreeMap::new(),
+            status,
+            is_stopping: false,
+            was_used: false,
+            is_shown: opened.is_shown,
+            wanted: opened.wanted,
+        }
+    }
+
     pub(crate) async fn tell(&self, update: Update) {
         // A face that is gone is told by its closed channel.
         let _ = self.updates.send(update).await;
@@ -156,6 +187,9 @@ impl FacedChat<'_> {
         signals: &mut Signals,
     ) -> Result<Option<Signal>, CliError> {
         self.show_before().await?;
+        if let Some(request) = self.wanted.take() {
+            self.request(request, &mut requests).await;
+        }
         loop {
             tokio::select! {
                 biased;
@@ -169,20 +203,29 @@ impl FacedChat<'_> {
                         self.leave(signals).await;
                         return Ok(None);
                     };
-                    if let PersonRequest::Command(line) = request {
-                        Box::pin(self.run_command(&line, &mut requests)).await;
-                    } else if let Err(error) = self.asked(request).await {
-                        chat_commands::told(&error);
-                        if !self.turn.runs() && self.command.is_none() {
-                            self.tell(Update::Ready).await;
-                        }
-                    }
+                    self.request(request, &mut requests).await;
                 }
                 said = next_said(&mut self.command) => self.command_said(said).await,
                 step = self.turn.next(&mut self.chat) => match step {
                     ChatTurnEvent::Event(event) => self.event(*event).await,
                     ChatTurnEvent::Over(done) => self.over(done).await,
                 },
+            }
+        }
+    }
+
+    /// Does what the person wants.
+    async fn request(
+        &mut self,
+        request: PersonRequest,
+        requests: &mut mpsc::Receiver<PersonRequest>,
+    ) {
+        if let PersonRequest::Command(line) = request {
+            Box::pin(self.run_command(&line, requests)).await;
+        } else if let Err(error) = self.asked(request).await {
+            chat_commands::told(&error);
+            if !self.turn.runs() && self.command.is_none() {
+                self.tell(Update::Ready).await;
             }
         }
     }
@@ -214,16 +257,12 @@ impl FacedChat<'_> {
         let said = chat_before::last(self.chat.store(), &thread).await?;
         if !said.is_empty() {
             self.was_used = true;
-            self.tell(Update::Before(said)).await;
-        }
-        let (provider, model) = match &self.chat {
-            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
-            ChatSession::Saved(saved) => {
-                let view = saved.sessions.manager().get(&saved.id).await?;
-                (Some(view.auth.provider), Some(view.model))
+            if !std::mem::take(&mut self.is_shown) {
+                self.tell(Update::Before(said)).await;
             }
-        };
-        self.answers(&provider.unwrap_or_default(), &model.unwrap_or_default());
+        }
+        let (provider, model) = self.answerer().await?;
+        self.answers(&provider, &model);
         if self.was_used {
             let cost = self.chat.cost().await?;
             self.status.tokens = cost.cost.usage.total();
@@ -232,6 +271,18 @@ impl FacedChat<'_> {
         }
         self.tell(Update::Status(self.status.clone())).await;
         Ok(())
+    }
+
+    /// The provider and the model that answer.
+    async fn answerer(&self) -> Result<(String, String), CliError> {
+        let (provider, model) = match &self.chat {
+            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
+            ChatSession::Saved(saved) => {
+                let view = saved.sessions.manager().get(&saved.id).await?;
+                (Some(view.auth.provider), Some(view.model))
+            }
+        };
+        Ok((provider.unwrap_or_default(), model.unwrap_or_default()))
     }
 
     /// This model answers.
@@ -288,6 +339,7 @@ impl FacedChat<'_> {
             }
             _ => None,
         };
+        note_nothing(&event);
         self.tell(Update::Event(event)).await;
         if let Some(made) = made {
             self.show_made(&made.id).await;
@@ -381,13 +433,23 @@ impl FacedChat<'_> {
         }
     }
 
-    /// Shows the list of a command that is given nothing to choose; whether there is one.
-    async fn pick(&mut self, line: &str) -> Result<bool, CliError> {
-        let picker = match line {
-            "/model" => chat_picking::models(&self.chat).await?,
-            "/fork" => chat_picking::messages(&self.chat).await?,
-            "/resume" => chat_threads::list(self.chat.store(), "").await?,
-            _ => None,
+    /// Shows the list of a command that is given nothing to choose, unless the person stops it;
+    /// whether the command is done with that.
+    async fn pick(
+        &mut self,
+        line: &str,
+        requests: &mut mpsc::Receiver<PersonRequest>,
+    ) -> Result<bool, CliError> {
+        let picker = tokio::select! {
+            biased;
+            // A provider may take its time to list its models.
+            listed = picker(&self.chat, line) => listed?,
+            is_there = person::stops(requests) => {
+                if is_there {
+                    aside(format_args!("{DIM}Nothing changes.{RESET}"));
+                }
+                return Ok(true);
+            }
         };
         let Some(picker) = picker else {
             return Ok(false);
@@ -437,7 +499,7 @@ impl FacedChat<'_> {
 
     /// Runs a command of the host's; Esc stops what it began.
     async fn run_command(&mut self, line: &str, requests: &mut mpsc::Receiver<PersonRequest>) {
-        match Box::pin(self.pick(line)).await {
+        match Box::pin(self.pick(line, requests)).await {
             Ok(false) => {}
             Ok(true) => return self.tell(Update::Ready).await,
             Err(error) => {
@@ -490,14 +552,8 @@ impl FacedChat<'_> {
 
     /// The status after something may have changed.
     async fn status_now(&mut self) -> Result<(), CliError> {
-        let (provider, model) = match &self.chat {
-            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
-            ChatSession::Saved(saved) => {
-                let view = saved.sessions.manager().get(&saved.id).await?;
-                (Some(view.auth.provider), Some(view.model))
-            }
-        };
-        self.answers(&provider.unwrap_or_default(), &model.unwrap_or_default());
+        let (provider, model) = self.answerer().await?;
+        self.answers(&provider, &model);
         if self.was_used {
             self.measure().await;
         }
@@ -513,6 +569,16 @@ fn home_relative(dir: &std::path::Path) -> String {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
         Some(below) => format!("~/{}", below.display()),
         None => dir.display().to_string(),
+    }
+}
+
+/// The list of a command that is given nothing to choose; nothing where it has none.
+async fn picker(chat: &ChatSession, line: &str) -> Result<Option<Picker>, CliError> {
+    match line {
+        "/model" => chat_picking::models(chat).await,
+        "/fork" => chat_picking::messages(chat).await,
+        "/resume" => chat_threads::list(chat.store(), "").await,
+        _ => Ok(None),
     }
 }
 

@@ -1,15 +1,12 @@
 //! What a chat on a terminal lets the person pick: a model, and a message to fork at.
 
-use std::collections::BTreeSet;
-
 use conjure_core::chat::{Content, Role};
 use conjure_core::log::EntryBody;
-use conjure_core::numerals::thousands;
-use conjure_providers::KNOWN;
 use conjure_store::Log as _;
 use conjure_terminal::{Picker, PickerItem};
 
 use super::chat_commands::{checked, named};
+use super::chat_models;
 use super::chat_session::ChatSession;
 use super::error::CliError;
 use super::output::{BOLD, RESET, aside, clean};
@@ -22,37 +19,9 @@ pub(crate) const CONFIRMED: &str = "confirmed";
 /// The list of messages.
 pub(crate) const MESSAGES: &str = "messages";
 
-/// The models of the providers that there is a key for; nothing where none is known.
+/// The models that the chat can go on with; nothing where none is known.
 pub(crate) async fn models(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
-    let (book, auths) = match chat {
-        ChatSession::Own(own) => (own.models.as_ref(), &own.auths),
-        ChatSession::Saved(saved) => (saved.models.as_ref(), &saved.auths),
-    };
-    let Some(book) = book else { return Ok(None) };
-    let mut providers: BTreeSet<String> = BTreeSet::new();
-    // A saved session has a saved auth always.
-    if let ChatSession::Own(own) = chat {
-        providers.extend(own.spec.provider.clone());
-        let with_key = KNOWN.iter().filter(|known| known.has_key());
-        providers.extend(with_key.map(|known| known.name.to_owned()));
-    }
-    let saved = auths.list().await?;
-    providers.extend(saved.into_iter().map(|auth| auth.provider));
-    let mut choices = Vec::new();
-    for provider in &providers {
-        let mut models: Vec<&str> = book.models(provider).collect();
-        models.sort_unstable();
-        for model in models {
-            let window = book.facts(provider, model).and_then(|facts| facts.context);
-            choices.push(PickerItem {
-                id: format!("{provider}/{model}"),
-                label: format!("{provider}/{model}"),
-                detail: window.map_or_else(String::new, |window| {
-                    format!("{} tokens", thousands(window))
-                }),
-            });
-        }
-    }
+    let choices = Box::pin(chat_models::choices(chat)).await?;
     let picker = Picker::new(MODELS, "Go on with the model", choices);
     Ok((!picker.choices.is_empty()).then_some(picker))
 }

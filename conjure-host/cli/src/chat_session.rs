@@ -31,6 +31,18 @@ pub(crate) enum ChatSession {
     Saved(Box<SavedChat>),
 }
 
+/// A session of the chat's own that is still to be opened.
+pub(crate) struct PreparedChat {
+    pub(crate) host: Host,
+    pub(crate) store: Store,
+    pub(crate) spec: SessionSpec,
+    /// The thread that it goes on with; nothing for a new one.
+    pub(crate) thread: Option<ThreadId>,
+    is_attended: bool,
+    models: Option<ModelBook>,
+    auths: Auths,
+}
+
 /// A session of the chat's own.
 pub(crate) struct OwnChat {
     pub(crate) host: Host,
@@ -62,9 +74,17 @@ pub(crate) fn models(global: &Global) -> Option<ModelBook> {
     ModelBook::read(&global.data_dir()).ok()
 }
 
-impl OwnChat {
-    /// Opens the session that the arguments describe, on a thread that is kept.
-    pub(crate) async fn open(
+/// Where the commands of a session work.
+pub(crate) fn directory_of(spec: &SessionSpec) -> Result<PathBuf, CliError> {
+    match &spec.working_dir {
+        Some(dir) => Ok(dir.clone()),
+        None => super::args::current_dir(),
+    }
+}
+
+impl PreparedChat {
+    /// What the arguments describe, on a thread that is kept.
+    pub(crate) async fn of(
         global: &Global,
         args: SessionArgs,
         thread: Option<&str>,
@@ -73,28 +93,44 @@ impl OwnChat {
         let (host, store) = open_host(global, &args).await?;
         let mut spec = args.spec(&host, global).await?;
         chat_rules::apply(global, &mut spec)?;
-        let session = match thread {
-            Some(id) => {
-                let id = known_thread(&store, id).await?;
-                host.resume(spec.clone(), id).await?
-            }
-            None => host.session(spec.clone()).await?,
+        let thread = match thread {
+            Some(id) => Some(known_thread(&store, id).await?),
+            None => None,
         };
-        if is_attended {
-            session.attend(ApprovalMode::Attended).await;
-        }
         Ok(Self {
             host,
             store,
             spec,
-            events: session.events_since_opened(),
-            session: Arc::new(session),
+            thread,
             is_attended,
             models: models(global),
             auths: global.auths(),
         })
     }
 
+    /// Opens the session.
+    pub(crate) async fn open(self) -> Result<OwnChat, CliError> {
+        let session = match self.thread {
+            Some(thread) => self.host.resume(self.spec.clone(), thread).await?,
+            None => self.host.session(self.spec.clone()).await?,
+        };
+        if self.is_attended {
+            session.attend(ApprovalMode::Attended).await;
+        }
+        Ok(OwnChat {
+            host: self.host,
+            store: self.store,
+            spec: self.spec,
+            events: session.events_since_opened(),
+            session: Arc::new(session),
+            is_attended: self.is_attended,
+            models: self.models,
+            auths: self.auths,
+        })
+    }
+}
+
+impl OwnChat {
     /// Goes on with another model.
     pub(crate) async fn change_model(
         &mut self,
@@ -107,8 +143,12 @@ impl OwnChat {
             ..SessionSettings::default()
         };
         self.session.change(settings, When::Now).await?;
-        self.spec.provider = Some(provider.to_owned());
-        self.spec.model = Some(model.to_owned());
+        // An address that was given stays that of the provider before.
+        self.spec = SessionSpec {
+            provider: Some(provider.to_owned()),
+            model: Some(model.to_owned()),
+            ..self.spec.clone().with_base_url_at_its_provider()
+        };
         Ok(())
     }
 
@@ -271,10 +311,7 @@ impl ChatSession {
     /// Where calls work.
     pub(crate) async fn directory(&self) -> Result<PathBuf, CliError> {
         Ok(match self {
-            Self::Own(own) => match &own.spec.working_dir {
-                Some(dir) => dir.clone(),
-                None => super::args::current_dir()?,
-            },
+            Self::Own(own) => directory_of(&own.spec)?,
             Self::Saved(saved) => saved.sessions.manager().get(&saved.id).await?.working_dir,
         })
     }

@@ -2,10 +2,12 @@
 //! ended.
 
 use conjure_core::chat::{Event, EventId};
+use conjure_core::log::TurnOutcome;
 use conjure_runtime::session::{ChatError, TurnSummary};
 use conjure_store::{Run, RunState};
 use tokio::task::JoinHandle;
 
+use super::answer_end::cut_short;
 use super::attachments::AttachedMessage;
 use super::chat_session::{ChatSession, OwnChat, SavedChat};
 use super::error::CliError;
@@ -43,6 +45,8 @@ pub(crate) struct SavedTurn {
     has_begun: bool,
     /// Whether its last event came.
     has_ended: bool,
+    /// What its last event says of an answer that was cut short.
+    cut_short: Option<String>,
     /// The error that an event told last.
     told: Option<String>,
 }
@@ -114,6 +118,10 @@ impl OwnTurn {
             }
             // Its events have all come when it is the turn's turn here.
             done = &mut self.answer => ChatTurnEvent::Over(match done {
+                Ok(Ok(answer)) if answer.outcome == TurnOutcome::CutShort => {
+                    let why = cut_short(answer.stop_reason.as_deref(), &answer.text);
+                    Err(CliError::new(Exit::Limit, why))
+                }
                 Ok(Ok(_) | Err(ChatError::Cancelled)) => Ok(()),
                 // A limit's event and its error say the same in other words.
                 Ok(Err(ChatError::Limit { .. })) if self.told.is_some() => Ok(()),
@@ -139,6 +147,7 @@ impl SavedTurn {
             over,
             has_begun: false,
             has_ended: false,
+            cut_short: None,
             told: None,
         })
     }
@@ -179,7 +188,15 @@ impl SavedTurn {
             }
             match &event {
                 Event::Error(error) => self.told = Some(error.error.clone()),
-                Event::Done { turn_id, .. } if *turn_id == self.turn.id => self.has_ended = true,
+                Event::Done {
+                    turn_id,
+                    stop_reason,
+                    text,
+                    ..
+                } if *turn_id == self.turn.id => {
+                    self.has_ended = true;
+                    self.cut_short = Some(cut_short(stop_reason.as_deref(), text));
+                }
                 _ => {}
             }
             return ChatTurnEvent::Event(Box::new(event));
@@ -196,10 +213,11 @@ impl SavedTurn {
             (_, RunState::Completed | RunState::Cancelled) => Ok(()),
             (Some(error), _) if self.told.as_ref() == Some(error) => Ok(()),
             (Some(error), _) => Err(CliError::new(Exit::Host, error.clone())),
-            (None, RunState::CutShort) => Err(CliError::new(
-                Exit::Limit,
-                "the answer was cut short by the provider; what came is above",
-            )),
+            (None, RunState::CutShort) => {
+                let why = self.cut_short.clone();
+                let why = why.unwrap_or_else(|| cut_short(None, ""));
+                Err(CliError::new(Exit::Limit, why))
+            }
             (None, state) => {
                 let state = state.as_str().replace('_', " ");
                 Err(CliError::new(Exit::Host, format!("the turn was {state}")))

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use conjure_config::fs;
+use conjure_core::foreign_text::escape_line;
 use conjure_runtime::artifacts::Artifact;
 use serde_json::json;
 
@@ -90,7 +91,7 @@ fn list(global: &Global, files: &[Artifact]) {
             file.size.map_or_else(|| "-".to_owned(), size),
             clean(&file.source).into_owned(),
             match (&file.path, &file.remote) {
-                (Some(path), _) => clean(&path.display().to_string()).into_owned(),
+                (Some(path), _) => escape_line(&path.display().to_string()).into_owned(),
                 (None, Some(_)) => format!("with {}", clean(&file.source)),
                 (None, None) => "gone".to_owned(),
             },
@@ -133,7 +134,7 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
             Ok(to) => line(format_args!(
                 "{}  {}",
                 clean(&file.id),
-                clean(&to.display().to_string())
+                escape_line(&to.display().to_string())
             )),
             Err(error) => {
                 failed = true;
@@ -185,10 +186,12 @@ pub(crate) fn save(
     replace: bool,
 ) -> Result<PathBuf, CliError> {
     let name = conjure_runtime::artifacts::safe_name(&file.name);
+    // A command may have put another thing in its place.
+    let (source, ..) = fs::open_same(from).map_err(CliError::host_from)?;
     let to = dir.join(&name);
     let taken = to.symlink_metadata().is_ok();
     if taken && replace {
-        return fs::replace_with_copy(from, &to)
+        return fs::replace_with_copy(&source, &to)
             .map(|()| to)
             .map_err(CliError::host_from);
     }
@@ -196,6 +199,6 @@ pub(crate) fn save(
         true => dir.join(format!("{}-{name}", file.id)),
         false => to,
     };
-    fs::copy_new(from, &to).map_err(CliError::host_from)?;
+    fs::copy_opened(&source, &to).map_err(CliError::host_from)?;
     Ok(to)
 }

@@ -7,6 +7,7 @@
 
 mod acp;
 mod acp_commands;
+mod answer_end;
 mod args;
 mod attachments;
 mod auth;
@@ -17,6 +18,8 @@ mod chat_before;
 mod chat_commands;
 mod chat_face;
 mod chat_mentions;
+mod chat_models;
+mod chat_opening;
 mod chat_picking;
 mod chat_rules;
 mod chat_session;
@@ -26,6 +29,7 @@ mod chat_turn;
 mod completions;
 mod db;
 mod db_import_maestro;
+mod deferred_args;
 mod diagnosis;
 mod docker;
 mod doctor;
@@ -56,6 +60,7 @@ mod plugin_create;
 mod plugin_create_python;
 mod plugin_dev;
 mod plugin_fetch;
+mod plugin_fetch_report;
 mod plugin_install;
 mod plugin_pack;
 mod plugin_package;
@@ -63,6 +68,7 @@ mod plugin_skill;
 mod plugin_test;
 mod plugin_test_process;
 mod plugin_trust;
+mod plugin_upgrade;
 mod policy;
 mod policy_check;
 #[cfg(all(test, target_os = "linux"))]
@@ -113,6 +119,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use args::Global;
+use deferred_args::DeferredArgs;
 use error::CliError;
 use exit::Exit;
 
@@ -192,98 +199,98 @@ enum CliVerb {
     /// Runs the calls that the model asks for. The answer goes to stdout, what happens on the way to
     /// stderr. A call that does more than read asks first on a terminal; where nobody is there it is
     /// denied, unless `--allow` lets it run.
-    Run(run::RunArgs),
+    Run(DeferredArgs<run::RunArgs>),
     /// Hold a conversation
     ///
     /// Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
     /// directory gains or loses meanwhile is there in the next step. Lines that begin with a slash
     /// are for the host: `/tools` shows the routing table, `/files` the files made so far,
     /// `/model PROVIDER/MODEL` goes on with another model, `/help` tells the others.
-    Chat(chat::ChatArgs),
+    Chat(DeferredArgs<chat::ChatArgs>),
     /// Call one tool, without a model
     ///
     /// Native skills are always there; with `--executor` there are its command tools too, for the
     /// skill folders named with `--skill`. Whoever types the call has decided about it: no policy is
     /// asked.
-    Call(call::CallArgs),
+    Call(DeferredArgs<call::CallArgs>),
     /// Show the routing table: which tool is run by whom
     ///
     /// Shows public name, backend, skill, plugin and version, mode, and what each definition costs
     /// in tokens. Asks no model.
-    Routes(routes::RoutesArgs),
+    Routes(DeferredArgs<routes::RoutesArgs>),
     /// List plugins, show or check one, create one
-    Plugin(plugin::PluginCommandArgs),
+    Plugin(DeferredArgs<plugin::PluginCommandArgs>),
     /// List skill folders, show, check and upload them
     ///
     /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
-    Skill(skill::SkillArgs),
+    Skill(DeferredArgs<skill::SkillArgs>),
     /// Serve tools to MCP clients, and look after MCP servers: list, check, import, log in
-    Mcp(mcp::McpArgs),
+    Mcp(DeferredArgs<mcp::McpArgs>),
     /// Serve an editor that speaks the Agent Client Protocol, such as Zed
     ///
     /// Over standard input and output. Each conversation of the editor is a saved session: `conjure
     /// chat --session` and the page go on with it. It ends when the editor closes its end.
-    Acp(acp::AcpArgs),
+    Acp(DeferredArgs<acp::AcpArgs>),
     /// Build the image that the container backend works in
-    Docker(docker::DockerArgs),
+    Docker(DeferredArgs<docker::DockerArgs>),
     /// Say what works on this machine, what does not, and what to do about it
     ///
     /// Looks at the database, keys, sessions, plugins, container engines and MCP servers. Exit code
     /// 1 when something does not work.
-    Doctor(doctor::DoctorArgs),
+    Doctor(DeferredArgs<doctor::DoctorArgs>),
     /// List models: what the providers offer, context sizes, prices
     ///
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
     /// `models.toml` in the data directory wins.
-    Models(models::ModelsArgs),
+    Models(DeferredArgs<models::ModelsArgs>),
     /// Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go on with
     ///
     /// `conjure run --session NAME` and `conjure chat --session NAME` go on with one.
-    Session(session::SessionCommandArgs),
+    Session(DeferredArgs<session::SessionCommandArgs>),
     /// Keep personas: who the model is to be, under a name that sessions choose
-    Persona(persona::PersonaArgs),
+    Persona(DeferredArgs<persona::PersonaArgs>),
     /// Look at threads and change them: list, show, cost, fork, rename, clear, export, import
     ///
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
-    Thread(thread::ThreadArgs),
+    Thread(DeferredArgs<thread::ThreadArgs>),
     /// Serve the page and the HTTP API
     ///
     /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise. Every client needs a token,
     /// also on this machine, where other users are: that of the user who serves is made at the first
     /// start. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
     /// as `--grace` allows.
-    Serve(serve::ServeArgs),
+    Serve(DeferredArgs<serve::ServeArgs>),
     /// Look after the database: check, back up, export, import, roll back
-    Db(db::DbArgs),
+    Db(DeferredArgs<db::DbArgs>),
     /// List the files of a thread, or save copies of them
     ///
     /// Every file that a call made is listed with the backend that made it, wherever it is.
-    Files(files::FilesArgs),
+    Files(DeferredArgs<files::FilesArgs>),
     /// Decode a provider's reply, or encode a request, to debug a wire
     ///
     /// Turns what a provider sent into the canonical form, and a conversation into what a provider
     /// would get. Opens no connection and needs no key.
-    Wire(wire::WireArgs),
+    Wire(DeferredArgs<wire::WireArgs>),
     /// Save credentials under names that sessions use, and check them
     ///
     /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
     /// session file uses it.
-    Auth(auth::AuthArgs),
+    Auth(DeferredArgs<auth::AuthArgs>),
     /// Say which calls could ask a person, before anything runs
-    Policy(policy::PolicyArgs),
+    Policy(DeferredArgs<policy::PolicyArgs>),
     /// Run a recorded thread again, offline, and name the first thing that is otherwise
-    Replay(replay::ReplayArgs),
+    Replay(DeferredArgs<replay::ReplayArgs>),
     /// Print the JSON Schema of what `--json` prints
-    Schema(schema::SchemaArgs),
+    Schema(DeferredArgs<schema::SchemaArgs>),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
-    Completions(completions::CompletionsArgs),
+    Completions(DeferredArgs<completions::CompletionsArgs>),
     /// Write man pages into a directory, one for each verb
-    Man(man::ManArgs),
+    Man(DeferredArgs<man::ManArgs>),
 }
 
 /// Parses the command line and does what it says.
@@ -386,8 +393,8 @@ impl Cli {
     /// The variables that the verb is told hold tokens.
     fn token_variables(&self) -> &[String] {
         match &self.verb {
-            CliVerb::Serve(args) => args.token_variables(),
-            CliVerb::Mcp(args) => args.token_variables(),
+            CliVerb::Serve(args) => args.0.token_variables(),
+            CliVerb::Mcp(args) => args.0.token_variables(),
             _ => &[],
         }
     }
@@ -402,21 +409,21 @@ impl Cli {
                 .map_err(CliError::usage_from)?;
         }
         match verb {
-            CliVerb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
-            CliVerb::Man(args) => man::run(&args, Self::command()),
-            CliVerb::Schema(args) => Ok(schema::run(&args)),
-            CliVerb::Skill(args) => skill::run(&global, &args),
-            CliVerb::Wire(args) => wire::run(args),
-            CliVerb::Replay(args) => replay::run(&global, &args),
-            CliVerb::Docker(args) => docker::run(&global, &args),
-            CliVerb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
-            CliVerb::Plugin(args) if args.needs_no_host() => {
-                plugin::run_without_host(&global, &args)
+            CliVerb::Completions(args) => Ok(completions::run(&args.0, &mut Self::command())),
+            CliVerb::Man(args) => man::run(&args.0, Self::command()),
+            CliVerb::Schema(args) => Ok(schema::run(&args.0)),
+            CliVerb::Skill(args) => skill::run(&global, &args.0),
+            CliVerb::Wire(args) => wire::run(args.0),
+            CliVerb::Replay(args) => replay::run(&global, &args.0),
+            CliVerb::Docker(args) => docker::run(&global, &args.0),
+            CliVerb::Mcp(args) if args.0.needs_no_host() => mcp::run_without_host(&global, &args.0),
+            CliVerb::Plugin(args) if args.0.needs_no_host() => {
+                plugin::run_without_host(&global, &args.0)
             }
             verb => {
                 let mut runtime = tokio::runtime::Builder::new_multi_thread();
                 if let CliVerb::Mcp(args) = &verb
-                    && args.has_one_client()
+                    && args.0.has_one_client()
                 {
                     // Work for one client is handed on more slowly than it is done.
                     runtime.worker_threads(1);
@@ -427,23 +434,23 @@ impl Cli {
                     .map_err(|error| CliError::host_from(error).context("no runtime"))?;
                 let done = runtime.block_on(async {
                     match verb {
-                        CliVerb::Run(args) => run::run(&global, args).await,
-                        CliVerb::Chat(args) => chat::run(&global, args).await,
-                        CliVerb::Call(args) => Box::pin(call::run(&global, args)).await,
-                        CliVerb::Routes(args) => routes::run(&global, args).await,
-                        CliVerb::Doctor(args) => Box::pin(doctor::run(&global, args)).await,
-                        CliVerb::Session(args) => Box::pin(session::run(&global, args)).await,
-                        CliVerb::Persona(args) => persona::run(&global, args).await,
-                        CliVerb::Thread(args) => thread::run(&global, args).await,
-                        CliVerb::Serve(args) => Box::pin(serve::run(&global, args)).await,
-                        CliVerb::Db(args) => db::run(&global, args).await,
-                        CliVerb::Files(args) => files::run(&global, args).await,
-                        CliVerb::Auth(args) => auth::run(&global, args).await,
-                        CliVerb::Policy(args) => policy::run(&global, args).await,
-                        CliVerb::Models(args) => models::run(&global, args).await,
-                        CliVerb::Plugin(args) => plugin::run(&global, args).await,
-                        CliVerb::Mcp(args) => mcp::run(&global, args).await,
-                        CliVerb::Acp(args) => Box::pin(acp::run(&global, args)).await,
+                        CliVerb::Run(args) => run::run(&global, args.0).await,
+                        CliVerb::Chat(args) => chat::run(&global, args.0).await,
+                        CliVerb::Call(args) => Box::pin(call::run(&global, args.0)).await,
+                        CliVerb::Routes(args) => routes::run(&global, args.0).await,
+                        CliVerb::Doctor(args) => Box::pin(doctor::run(&global, args.0)).await,
+                        CliVerb::Session(args) => Box::pin(session::run(&global, args.0)).await,
+                        CliVerb::Persona(args) => persona::run(&global, args.0).await,
+                        CliVerb::Thread(args) => thread::run(&global, args.0).await,
+                        CliVerb::Serve(args) => Box::pin(serve::run(&global, args.0)).await,
+                        CliVerb::Db(args) => db::run(&global, args.0).await,
+                        CliVerb::Files(args) => files::run(&global, args.0).await,
+                        CliVerb::Auth(args) => auth::run(&global, args.0).await,
+                        CliVerb::Policy(args) => policy::run(&global, args.0).await,
+                        CliVerb::Models(args) => models::run(&global, args.0).await,
+                        CliVerb::Plugin(args) => plugin::run(&global, args.0).await,
+                        CliVerb::Mcp(args) => mcp::run(&global, args.0).await,
+                        CliVerb::Acp(args) => Box::pin(acp::run(&global, args.0)).await,
                         CliVerb::Skill(_)
                         | CliVerb::Wire(_)
                         | CliVerb::Replay(_)

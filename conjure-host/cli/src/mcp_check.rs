@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::mcp_held;
 use super::mcp_list::as_json;
 use super::mcp_servers::{ListedServer, ServerSourceArgs, Servers, servers_of};
-use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
+use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean_line, duration};
 use super::signals::Signals;
 
 /// Starts MCP servers and says how they are.
@@ -77,11 +77,11 @@ fn print(server: &ListedServer, held: &[&HeldTool]) {
     };
     output::line(format_args!(
         "{BOLD}{}{RESET}  {colour}{state}{RESET}",
-        clean(&server.name)
+        clean_line(&server.name)
     ));
     let field = |name: &str, text: &str| {
         if !text.is_empty() {
-            output::line(format_args!("  {DIM}{name:<9}{RESET} {}", clean(text)));
+            output::line(format_args!("  {DIM}{name:<9}{RESET} {}", clean_line(text)));
         }
     };
     field("program", server.text("program"));
@@ -161,6 +161,10 @@ fn has_no_program(server: &ListedServer) -> bool {
 
 /// What a person can do; about the last failure where the server is tried again.
 pub(super) fn remedy(server: &ListedServer) -> Option<String> {
+    let told = server.text("remedy");
+    if !told.is_empty() {
+        return Some(told.to_owned());
+    }
     let name = &server.name;
     let is_program = server.config.get("command").is_some();
     match server.last_state() {

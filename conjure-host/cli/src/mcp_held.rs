@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, GREEN, RED, RESET, clean};
+use super::output::{self, BOLD, GREEN, RED, RESET, clean_line};
 use super::person;
 
 /// Approves tools that changed.
@@ -68,8 +68,8 @@ pub(crate) async fn approve(global: &Global, args: &McpApproveArgs) -> Result<Ex
     for held in &done {
         output::line(format_args!(
             "{GREEN}{}{RESET}: {} approved as shown",
-            clean(name(held)),
-            clean(&what(held))
+            clean_line(name(held)),
+            clean_line(&what(held))
         ));
     }
     Ok(Exit::Fine)
@@ -105,7 +105,7 @@ pub(super) fn told(held: &[&HeldTool]) -> String {
 fn nothing_held(others: &[HeldTool]) -> CliError {
     let names: Vec<String> = others
         .iter()
-        .map(|held| format!("{}: {}", clean(name(held)), clean(&what(held))))
+        .map(|held| format!("{}: {}", clean_line(name(held)), clean_line(&what(held))))
         .collect();
     let error = CliError::new(Exit::No, "no such tool is held");
     match names.is_empty() {
@@ -139,9 +139,9 @@ fn show(held: &[&HeldTool]) {
 fn print(held: &HeldTool) {
     output::line(format_args!(
         "{BOLD}{}{RESET}: {}: {}",
-        clean(name(held)),
-        clean(&what(held)),
-        clean(&held.changed.join(", "))
+        clean_line(name(held)),
+        clean_line(&what(held)),
+        clean_line(&held.changed.join(", "))
     ));
     let (before, after) = (parts(&held.approved), parts(&held.now));
     for ((part, before), (_, after)) in before.into_iter().zip(after) {
@@ -151,7 +151,10 @@ fn print(held: &HeldTool) {
         output::line(format_args!("  {part}"));
         for (sign, colour, text) in [("-", RED, before), ("+", GREEN, after)] {
             for line in text.lines() {
-                output::line(format_args!("    {colour}{sign} {}{RESET}", clean(line)));
+                output::line(format_args!(
+                    "    {colour}{sign} {}{RESET}",
+                    clean_line(line)
+                ));
             }
         }
     }

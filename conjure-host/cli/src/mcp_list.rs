@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_held;
 use super::mcp_servers::{ListedServer, ServerSourceArgs, Servers};
-use super::output::{self, Table, clean};
+use super::output::{self, Table, clean_line};
 use super::signals::Signals;
 
 /// How long is waited for servers that are starting.
@@ -70,23 +70,23 @@ pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliE
 
 /// Tells why a server is not ready, and which of its tools no session offers.
 fn tell(server: &ListedServer, held: &[&HeldTool]) {
-    let name = clean(&server.name);
+    let name = clean_line(&server.name);
     let error = server.text("list_error");
     for why in [server.text("why"), error] {
         if !why.is_empty() && server.state() != "idle" {
-            output::aside(format_args!("{name}: {}", clean(why)));
+            output::aside(format_args!("{name}: {}", clean_line(why)));
         }
     }
     for (tool, why) in server.left_out() {
         output::aside(format_args!(
             "{name}: {} is left out: {}",
-            clean(tool),
-            clean(why)
+            clean_line(tool),
+            clean_line(why)
         ));
     }
     if !held.is_empty() {
         let told = mcp_held::told(held);
-        output::aside(format_args!("{name}: held: {}", clean(&told)));
+        output::aside(format_args!("{name}: held: {}", clean_line(&told)));
     }
 }
 

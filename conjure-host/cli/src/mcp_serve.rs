@@ -13,7 +13,7 @@ use conjure_runtime::Host;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::args::Global;
+use super::args::{Global, calls_spec};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -191,7 +191,7 @@ impl McpServeArgs {
     fn spec(&self, working_dir: Option<PathBuf>) -> Result<SessionSpec, CliError> {
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
-            None => SessionSpec::calls(&self.skill, self.executor.as_deref()),
+            None => calls_spec(&self.skill, self.executor.as_deref())?,
         };
         let named = self.working_dir.clone().or(spec.working_dir.take());
         spec.working_dir = named.or(working_dir);

@@ -14,8 +14,9 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::error::CliError;
 pub(crate) use super::table::Table;
-pub(crate) use conjure_core::foreign_text::clean;
+pub(crate) use conjure_core::foreign_text::{clean, clean_line};
 use conjure_core::foreign_text::{for_terminal, in_json};
+use conjure_core::numerals::count;
 
 /// The face that has the terminal, which shows what is printed meanwhile.
 static FACE: Mutex<Option<Sender<Update>>> = Mutex::new(None);
@@ -204,10 +205,10 @@ pub(crate) fn duration(milliseconds: u64) -> String {
     }
 }
 
-/// `1.2 KB`, `7 bytes`.
+/// `1.2 KB`, `7 bytes`, `1 byte`.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
-        0..1000 => format!("{bytes} bytes"),
+        0..1000 => count(bytes, "byte"),
         1000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }

@@ -8,14 +8,15 @@ use conjure_core::chat::QuestionAsked;
 use conjure_runtime::backend::Asker;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
 use conjure_terminal::{
-    ApprovalLines, DECLINE, Decision, FieldAnswer, FormField, LineAnswer, Update, decide, yes_or_no,
+    ApprovalLines, DECLINE, Decision, FieldAnswer, FormField, LineAnswer, PersonRequest, Update,
+    decide, yes_or_no,
 };
 use futures_util::future::BoxFuture;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::chat_face;
 use super::error::CliError;
@@ -138,6 +139,19 @@ pub(crate) fn answer_in_face(id: &str, content: Option<serde_json::Map<String, V
         // Whoever asked may have gone.
         let _ = waiting.send(answer);
     }
+}
+
+/// Waits until the person in a face stops what runs: whether they did, or the face is gone. A plugin
+/// may ask while it is loaded, so that their answers go where they belong meanwhile.
+pub(crate) async fn stops(requests: &mut mpsc::Receiver<PersonRequest>) -> bool {
+    while let Some(request) = requests.recv().await {
+        match request {
+            PersonRequest::Stop => return true,
+            PersonRequest::Answer { id, content } => answer_in_face(&id, content),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.
@@ -272,6 +286,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_stop_hands_answers_over_and_knows_who_is_gone() {
+        let (person, mut requests) = mpsc::channel(4);
+        let (answer, answered) = oneshot::channel();
+        let id = "asked-while-a-list-is-made".to_owned();
+        in_face().insert(id.clone(), answer);
+        let content = None;
+        person
+            .try_send(PersonRequest::Answer { id, content })
+            .unwrap();
+        person.try_send(PersonRequest::Stop).unwrap();
+        assert!(stops(&mut requests).await);
+        assert_eq!(answered.await.unwrap().action, "decline");
+        drop(person);
+        assert!(!stops(&mut requests).await);
+    }
 
     #[test]
     fn what_is_typed_has_the_kind_of_its_field_or_stays_text() {

@@ -173,7 +173,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
     let snapshot = host.registry().snapshot();
     let tried = tried(global, &snapshot).await;
     if global.json {
-        let good: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
+        let good: Vec<Value> = tried.good.iter().map(|p| tried.json(p)).collect();
         let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
         failed.extend(tried.bad.iter().map(|(plugin, reason)| {
             json!({
@@ -253,7 +253,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         output::line(format_args!(
             "\n{YELLOW}needs configuration:{RESET} {}: {}",
             plugin.id(),
-            output::clean(&named_settings(settings))
+            output::clean_line(&named_settings(settings))
         ));
     }
     for (_, reason) in &tried.bad {
@@ -283,6 +283,20 @@ struct Tried {
     /// Those of the good that make none without these settings.
     unconfigured: Vec<(Arc<LoadedPlugin>, Vec<String>)>,
     bad: Vec<(Arc<LoadedPlugin>, String)>,
+}
+
+impl Tried {
+    /// A plugin for programs, with the settings that it makes no instance without.
+    fn json(&self, plugin: &Arc<LoadedPlugin>) -> Value {
+        let mut known = self.unconfigured.iter();
+        let needed = known.find(|(known, _)| Arc::ptr_eq(known, plugin));
+        let needed = needed.map_or(&[][..], |(_, settings)| settings);
+        let mut json = loaded_json(plugin);
+        if let Some(json) = json.as_object_mut() {
+            json.insert("needs_config".to_owned(), json!(needed));
+        }
+        json
+    }
 }
 
 async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
@@ -370,7 +384,7 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
         ]),
     }
     for (name, value) in rows {
-        output::line(format_args!("  {name:<9} {}", output::clean(&value)));
+        output::line(format_args!("  {name:<9} {}", output::clean_line(&value)));
     }
     match manifest {
         Some(manifest) => print_manifest(&manifest),
@@ -382,25 +396,28 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
 }
 
 fn print_manifest(manifest: &Manifest) {
-    output::line(format_args!("\n{}", output::clean(&manifest.description)));
+    output::line(format_args!(
+        "\n{}",
+        output::clean_line(&manifest.description)
+    ));
     if !manifest.tools.is_empty() {
         output::line(format_args!("\n{BOLD}Tools{RESET}"));
         for tool in &manifest.tools {
             output::line(format_args!(
                 "  {BOLD}{}{RESET}  {}",
-                output::clean(&tool.name),
-                output::clean(&tool.description)
+                output::clean_line(&tool.name),
+                output::clean_line(&tool.description)
             ));
         }
     }
     output::line(format_args!(
         "\n{BOLD}Capabilities{RESET}\n  {}",
-        manifest.capabilities.join(", ")
+        output::clean_line(&manifest.capabilities.join(", "))
     ));
     if !manifest.requires.host.is_empty() {
         output::line(format_args!(
             "{BOLD}Requires of the host{RESET}\n  {}",
-            manifest.requires.host.join(", ")
+            output::clean_line(&manifest.requires.host.join(", "))
         ));
     }
     let permissions = &manifest.permissions;
@@ -413,7 +430,7 @@ fn print_manifest(manifest: &Manifest) {
         if !wanted.is_empty() {
             output::line(format_args!(
                 "{BOLD}Asks for {name}{RESET}\n  {}",
-                output::clean(&wanted.join(", "))
+                output::clean_line(&wanted.join(", "))
             ));
         }
     }
@@ -439,6 +456,8 @@ pub(crate) async fn load_and_try(
     let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
     let plugin = match loaded {
         Ok(Ok(plugin)) => Arc::new(plugin),
+        // The plugin may be as it should.
+        Ok(Err(error)) if error.is_disk_full() => return Err(CliError::host_from(error)),
         Ok(Err(error)) => return Ok(Err(error.to_string())),
         Err(error) => {
             return Err(CliError::host_from(error).context("the check ended early"));

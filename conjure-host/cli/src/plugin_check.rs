@@ -102,14 +102,14 @@ fn print(
     // A program exports nothing, and has no crate.
     let rows = rows.into_iter().take(if is_program { 2 } else { 4 });
     for (name, value) in rows {
-        output::line(format_args!("  {name:<9} {}", output::clean(&value)));
+        output::line(format_args!("  {name:<9} {}", output::clean_line(&value)));
     }
     let settings = required_settings(plugin.manifest());
     if !settings.is_empty() {
         output::line(format_args!(
             "  {:<9} must have {}",
             "config",
-            output::clean(&named_settings(&settings))
+            output::clean_line(&named_settings(&settings))
         ));
     }
     for finding in &judgement.findings {
@@ -120,7 +120,7 @@ fn print(
         output::line(format_args!(
             "{color}{word}:{RESET} {}: {}",
             finding.about,
-            output::clean(&finding.message)
+            output::clean_line(&finding.message)
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! `conjure plugin install` and `upgrade`: plugins out of packages.
+//! `conjure plugin install`: plugins out of packages.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,7 @@ use conjure_config::fs;
 use conjure_core::log::VersionStep;
 use conjure_packages::{FetchedPackage, Package, PackageError, PackageSource, SignerKey};
 use conjure_plugins::{
-    InstallError, InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock,
-    Sha256,
+    InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock, Sha256,
 };
 use conjure_runtime::{PluginDifference, version_step};
 use serde_json::{Value, json};
@@ -16,12 +15,13 @@ use serde_json::{Value, json};
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, DIM, RED, RESET, YELLOW};
+use super::output::{self, BOLD, DIM, RESET, YELLOW};
 use super::person::agrees;
 use super::plugin::{load_and_try, loader};
 use super::plugin_args::signers;
+use super::plugin_fetch_report::{FetchFailure, FetchReport};
 use super::plugin_install::{elsewhere, told};
-use super::plugin_package::{IndexArgs, is_refusal, public_key, who};
+use super::plugin_package::{IndexArgs, public_key, who};
 use super::plugin_skill;
 
 /// What to install.
@@ -46,95 +46,41 @@ pub(crate) struct InstallArgs {
     indexes: IndexArgs,
 }
 
-/// What to upgrade.
-#[derive(Args)]
-pub(crate) struct UpgradeArgs {
-    /// The plugins; without any all that came in packages
-    names: Vec<String>,
-    /// Allow what they ask for, and their tools, without being asked
-    #[arg(long)]
-    yes: bool,
-    #[command(flatten)]
-    indexes: IndexArgs,
-}
-
 /// What is accepted of a package.
-struct Accepted {
-    /// The only signer that is.
-    signer: Option<SignerKey>,
-    /// Also where nobody signed it.
-    unsigned: bool,
-    /// Also a signer that nobody here has named, since the person agreed to a lock that does.
-    as_locked: bool,
-    /// Whatever it asks for.
-    yes: bool,
-}
-
-/// Why a package was not installed.
-pub(crate) enum FetchFailure {
-    /// It is not taken.
-    Refused(String),
-    /// It cannot be had.
-    Missing(String),
-}
-
-impl From<PackageError> for FetchFailure {
-    fn from(error: PackageError) -> Self {
-        match is_refusal(&error) {
-            true => Self::Refused(error.to_string()),
-            false => Self::Missing(error.to_string()),
-        }
-    }
-}
-
-/// What came of several packages; shown as it goes, for programs at the end.
 #[derive(Default)]
-struct FetchReport {
-    installed: Vec<Value>,
-    refused: Vec<Value>,
-    is_missing: bool,
+pub(crate) struct AcceptedPackage {
+    /// The only signer that is.
+    pub(crate) signer: Option<SignerKey>,
+    /// Also where nobody signed it.
+    pub(crate) unsigned: bool,
+    /// Also a signer that nobody here has named, since the person agreed to a lock that does.
+    pub(crate) as_locked: bool,
+    /// It was installed here before, by what the data directory's own lock says.
+    pub(crate) is_own: bool,
+    /// Whatever it asks for.
+    pub(crate) yes: bool,
 }
 
-impl FetchReport {
-    fn failed(&mut self, global: &Global, place: &str, failure: &FetchFailure) {
-        let (word, reason) = match failure {
-            FetchFailure::Refused(reason) => ("refused", reason),
-            FetchFailure::Missing(reason) => ("failed", reason),
-        };
-        self.is_missing |= matches!(failure, FetchFailure::Missing(_));
-        self.refused
-            .push(json!({ "source": place, "reason": reason }));
-        if !global.json {
-            output::line(format_args!(
-                "{RED}{word}:{RESET} {}",
-                output::clean(reason)
-            ));
-        }
-    }
-
-    fn end(self, global: &Global) -> Exit {
-        if global.json {
-            let (installed, refused) = (&self.installed, &self.refused);
-            output::json(&json!({ "installed": installed, "refused": refused }));
-        }
-        match (self.refused.is_empty(), self.is_missing) {
-            (true, _) => Exit::Fine,
-            (false, false) => Exit::No,
-            (false, true) => Exit::Usage,
-        }
+impl AcceptedPackage {
+    /// Whether the library was allowed when it was installed, and is only put back.
+    fn is_put_back(&self, before: Option<&LockedPlugin>, library: &Sha256) -> bool {
+        self.is_own && before.is_some_and(|before| before.holds(library))
     }
 }
 
 /// Installs packages, or what a lock names.
 pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit, CliError> {
-    let accepted = Accepted {
+    let accepted = AcceptedPackage {
         signer: args.signer.as_deref().map(public_key).transpose()?,
         unsigned: args.unsigned,
-        as_locked: false,
         yes: args.yes,
+        ..AcceptedPackage::default()
     };
     if args.packages.is_empty() {
-        return from_lock(global, args, accepted).await;
+        return Box::pin(from_lock(global, args, accepted)).await;
+    }
+    if let Some(lock) = &args.lock {
+        to_be_noted_in(lock)?;
     }
     let mut outcome = FetchReport::default();
     for place in &args.packages {
@@ -143,20 +89,46 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit,
             Err(error) => Err(error),
         };
         let installed = match fetched {
-            Ok(fetched) => one(global, &fetched, &accepted).await?,
+            Ok(fetched) => Box::pin(install_one(global, &fetched, &accepted)).await,
             Err(error) => Err(error.into()),
         };
         match installed {
             Ok((locked, json)) => {
-                if let Some(lock) = &args.lock {
-                    note(global, lock, locked)?;
+                outcome.installed(json);
+                if let Some(lock) = &args.lock
+                    && let Err(error) = note(global, lock, locked)
+                {
+                    let why = format!(
+                        "it is installed, and {} does not say so: {error}",
+                        shown(lock)
+                    );
+                    outcome.failed(global, place, &FetchFailure::Host(why));
                 }
-                outcome.installed.push(json);
             }
             Err(failure) => outcome.failed(global, place, &failure),
         }
     }
     Ok(outcome.end(global))
+}
+
+/// Looks whether a lock is one, and its directory can be written to, before anything is installed that is
+/// to be noted in it.
+fn to_be_noted_in(lock: &Path) -> Result<(), CliError> {
+    PluginLock::at(lock)
+        .plugins()
+        .map_err(CliError::usage_from)?;
+    let dir = match lock.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let written = tempfile::tempfile_in(dir).map(drop);
+    written.map_err(|error| {
+        let what = format!(
+            "{} cannot be written, so nothing was installed",
+            shown(lock)
+        );
+        CliError::usage_from(error).context(what)
+    })
 }
 
 /// Notes what is installed in a lock of the person's own.
@@ -173,8 +145,13 @@ fn note(global: &Global, lock: &Path, locked: LockedPlugin) -> Result<(), CliErr
 async fn from_lock(
     global: &Global,
     args: &InstallArgs,
-    mut accepted: Accepted,
+    mut accepted: AcceptedPackage,
 ) -> Result<Exit, CliError> {
+    if let Some(lock) = args.lock.as_ref().filter(|lock| !lock.exists()) {
+        let message = format!("there is no lock {}", shown(lock));
+        return Err(CliError::usage(message)
+            .hint("name a package as well: what is installed of it is noted in a new one"));
+    }
     let own = InstalledPlugins::of(&global.data_dir()).lock().clone();
     let here = PathBuf::from(LOCK_FILE);
     let (lock, is_own) = match &args.lock {
@@ -197,6 +174,7 @@ async fn from_lock(
         .hint("`--yes` agrees to them"));
     }
     accepted.as_locked = true;
+    accepted.is_own = is_own;
     let mut outcome = FetchReport::default();
     for locked in plugins {
         accepted.unsigned = args.unsigned || (is_own && locked.signer.is_none());
@@ -207,13 +185,13 @@ async fn from_lock(
         };
         let installed = match fetched {
             Ok(fetched) => match as_locked(&fetched, &locked, lock.path()) {
-                Ok(()) => one(global, &fetched, &accepted).await?,
+                Ok(()) => Box::pin(install_one(global, &fetched, &accepted)).await,
                 Err(failure) => Err(failure),
             },
             Err(error) => Err(error.into()),
         };
         match installed {
-            Ok((_, json)) => outcome.installed.push(json),
+            Ok((_, json)) => outcome.installed(json),
             Err(failure) => outcome.failed(global, &locked.source, &failure),
         }
     }
@@ -221,7 +199,7 @@ async fn from_lock(
 }
 
 /// Where names are looked up: in the indexes that are named, else in the one of before.
-fn places(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
+pub(crate) fn places(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
     let mut places = named.places();
     if places.is_empty() {
         places.extend(locked.index.clone());
@@ -277,90 +255,32 @@ async fn agreed_to_lock(global: &Global, lock: &Path, plugins: &[LockedPlugin], 
     for plugin in new {
         output::aside(format_args!(
             "  {BOLD}{}{RESET} {} of {}, signed by {}",
-            output::clean(&plugin.name),
-            output::clean(&plugin.version),
-            output::clean(&plugin.source),
-            output::clean(plugin.signer.as_deref().unwrap_or("nobody")),
+            output::clean_line(&plugin.name),
+            output::clean_line(&plugin.version),
+            output::clean_line(&plugin.source),
+            output::clean_line(plugin.signer.as_deref().unwrap_or("nobody")),
         ));
     }
     let question = format!("{YELLOW}?{RESET} Are these whom you want to have it from?");
     matches!(agrees(&question).await, Ok(true))
 }
 
-/// Upgrades what came in packages.
-pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit, CliError> {
-    let installed = InstalledPlugins::of(&global.data_dir());
-    let locked = installed.lock().plugins().map_err(CliError::host_from)?;
-    for name in &args.names {
-        if locked.iter().all(|known| known.name != *name) {
-            let names: Vec<&str> = locked.iter().map(|known| known.name.as_str()).collect();
-            let there = match names.is_empty() {
-                true => "none did".to_owned(),
-                false => format!("these did: {}", names.join(", ")),
-            };
-            let message = format!("`{name}` came in no package; {there}");
-            return Err(CliError::usage(message));
-        }
-    }
-    let mut outcome = FetchReport::default();
-    let wanted = locked
-        .into_iter()
-        .filter(|locked| args.names.is_empty() || args.names.contains(&locked.name));
-    for locked in wanted {
-        let accepted = Accepted {
-            signer: None,
-            unsigned: locked.signer.is_none(),
-            as_locked: false,
-            yes: args.yes,
-        };
-        // One place that cannot be reached holds up no other.
-        match Box::pin(newer(&locked, &places(&args.indexes, &locked))).await {
-            Ok(None) if global.json => {}
-            Ok(None) => output::line(format_args!(
-                "{}: nothing newer",
-                output::clean(&locked.name)
-            )),
-            Ok(Some(fetched)) => match one(global, &fetched, &accepted).await? {
-                Ok((_, json)) => outcome.installed.push(json),
-                Err(failure) => outcome.failed(global, &fetched.source, &failure),
-            },
-            Err(error) => outcome.failed(global, &locked.source, &error.into()),
-        }
-    }
-    Ok(outcome.end(global))
-}
-
-/// The newest package of where a plugin came from, if it is newer.
-async fn newer(
-    locked: &LockedPlugin,
-    indexes: &[String],
-) -> Result<Option<FetchedPackage>, PackageError> {
-    let source = PackageSource::read(&locked.source)?;
-    let Some(source) = source.newer(&locked.version, indexes).await? else {
-        return Ok(None);
-    };
-    let fetched = source.fetch(indexes).await?;
-    let found = fetched.package.description();
-    if found.name != locked.name {
-        return Err(PackageError::Other {
-            place: fetched.source.clone(),
-            found: found.id(),
-            wanted: format!("a newer {}", locked.name),
-        });
-    }
-    let version = |text: &str| semver::Version::parse(text).ok();
-    let is_newer = match (version(&found.version), version(&locked.version)) {
-        (Some(found), Some(locked)) => found.cmp_precedence(&locked).is_gt(),
-        _ => false,
-    };
-    Ok(is_newer.then_some(fetched))
+/// Installs one package, or says why not, also where it is this host that cannot: others may be installed
+/// all the same.
+pub(crate) async fn install_one(
+    global: &Global,
+    fetched: &FetchedPackage,
+    accepted: &AcceptedPackage,
+) -> Result<(LockedPlugin, Value), FetchFailure> {
+    let installed = Box::pin(one(global, fetched, accepted)).await;
+    installed.unwrap_or_else(|error| Err(FetchFailure::Host(error.to_string())))
 }
 
 /// Installs one package, or says why not; what a lock of the person's own says of it, and for programs.
 async fn one(
     global: &Global,
     fetched: &FetchedPackage,
-    accepted: &Accepted,
+    accepted: &AcceptedPackage,
 ) -> Result<Result<(LockedPlugin, Value), FetchFailure>, CliError> {
     let refused = |reason: String| Ok(Err(FetchFailure::Refused(reason)));
     let installed = InstalledPlugins::of(&global.data_dir());
@@ -374,7 +294,9 @@ async fn one(
     match package.skill() {
         Ok(None) => {}
         Ok(Some(archive)) => {
-            return plugin_skill::install(global, fetched, &archive, before, accepted.yes).await;
+            let installed =
+                plugin_skill::install(global, fetched, &archive, before, accepted.yes).await;
+            return Ok(installed);
         }
         Err(error) => return Ok(Err(error.into())),
     }
@@ -404,7 +326,8 @@ async fn one(
         is_unknown: known.is_some() && old.is_none(),
         difference: PluginDifference::of(old.as_ref(), &description.manifest),
     };
-    if !is_there && !agreed(global, package, &step, accepted.yes).await {
+    let is_known = is_there || accepted.is_put_back(before.as_ref(), &library.file.sha256);
+    if !is_known && !agreed(global, package, &step, accepted.yes).await {
         let mut lines = step.difference.lines();
         if lines.is_empty() {
             lines.push("what the one that is there asks for and shows is not known".to_owned());
@@ -415,14 +338,24 @@ async fn one(
         ));
     }
     // A directory of nobody else's, from which the library is judged as any other is.
-    let dir = tempfile::tempdir().map_err(CliError::host_from)?;
     let file_name = Path::new(&library.file.path).file_name();
-    let path = dir.path().join(file_name.unwrap_or_default());
-    fs::write(&path, &bytes).map_err(CliError::host_from)?;
+    let judged = installed.judging_dir().and_then(|dir| {
+        let path = dir.path().join(file_name.unwrap_or_default());
+        fs::write(&path, &bytes).map(|()| (dir, path))
+    });
+    let (_dir, path) = match judged {
+        Ok(judged) => judged,
+        Err(error) => return Ok(Err(FetchFailure::of_install(global, &error.into()))),
+    };
+    // Where it lies meanwhile says nothing to the person.
+    let named = |reason: &str| {
+        let name = format!("the library in {}", package.place());
+        reason.replace(&path.display().to_string(), &name)
+    };
     let file = match PluginFile::read(&path, true) {
         Ok(file) if file.sha256 == library.file.sha256 => file,
         Ok(_) => return refused("its library changed while it was looked at".to_owned()),
-        Err(error) => return refused(error.to_string()),
+        Err(error) => return refused(named(&error.to_string())),
     };
     let signer = description.signer.as_ref();
     let is_trusted = signer.is_some_and(|signer| signers(global).holds(signer.as_str()));
@@ -430,9 +363,10 @@ async fn one(
         true => Isolation::InProcess,
         false => Isolation::Process,
     };
-    let tried = match load_and_try(global, &path, Some(isolation)).await? {
-        Ok(plugin) => plugin,
-        Err(reason) => return refused(reason),
+    let tried = match load_and_try(global, &path, Some(isolation)).await {
+        Ok(Ok(plugin)) => plugin,
+        Ok(Err(reason)) => return refused(named(&reason)),
+        Err(error) => return Ok(Err(FetchFailure::Host(named(&error.to_string())))),
     };
     let is_it = tried.id().sha256 == Some(file.sha256);
     if !is_it || **tried.manifest() != description.manifest {
@@ -449,10 +383,7 @@ async fn one(
     };
     let change = match installed.install(&file, own, before.as_ref()) {
         Ok(change) => change,
-        Err(error @ (InstallError::Overtaken { .. } | InstallError::InTheWay { .. })) => {
-            return refused(error.to_string());
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Ok(Err(FetchFailure::of_install(global, &error))),
     };
     let json = json!({
         "plugin": name,
@@ -472,7 +403,7 @@ async fn one(
         let signed = signer.map_or_else(|| "nobody".to_owned(), |signer| who(global, signer));
         output::line(format_args!(
             "  {DIM}signed by {}{RESET}",
-            output::clean(&signed)
+            output::clean_line(&signed)
         ));
     }
     Ok(Ok((locked, json)))
@@ -483,7 +414,7 @@ fn judge_signer(
     global: &Global,
     package: &Package,
     before: Option<&LockedPlugin>,
-    accepted: &Accepted,
+    accepted: &AcceptedPackage,
 ) -> Result<(), PackageError> {
     let before = before.and_then(|before| before.signer.as_deref());
     let name = &package.description().name;
@@ -545,21 +476,21 @@ async fn agreed(global: &Global, package: &Package, step: &PackageStep, yes: boo
     if !global.json {
         output::aside(format_args!(
             "{BOLD}{}{RESET} {}",
-            output::clean(&description.name),
+            output::clean_line(&description.name),
             from.map_or_else(|| to.clone(), |from| version_step(from, to))
         ));
         for line in difference.lines() {
-            output::aside(format_args!("  {}", output::clean(&line)));
+            output::aside(format_args!("  {}", output::clean_line(&line)));
         }
         for line in difference.details() {
-            output::aside(format_args!("    {DIM}{}{RESET}", output::clean(line)));
+            output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
         }
         if !is_upgrade || step.is_unknown {
             for tool in &description.manifest.tools {
                 output::aside(format_args!(
                     "  tool {}: {}",
-                    output::clean(&tool.name),
-                    output::clean(&tool.description)
+                    output::clean_line(&tool.name),
+                    output::clean_line(&tool.description)
                 ));
             }
         }

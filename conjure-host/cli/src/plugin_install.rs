@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_plugins::{
-    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, LockedPlugin,
-    PluginFile, Sha256,
+    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, PluginFile,
 };
-use conjure_runtime::{PluginDifference, version_step};
+use conjure_runtime::{PluginDifference, rollback_asks_for, version_step};
 use conjure_skill_sdk::protocol::Manifest;
 use serde_json::json;
 
@@ -124,13 +123,13 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         )),
     }
     for line in difference.lines() {
-        output::line(format_args!("  {}", output::clean(&line)));
+        output::line(format_args!("  {}", output::clean_line(&line)));
     }
     if change.is_some_and(|change| change.from.is_none()) && !new.tools.is_empty() {
         let tools: Vec<&str> = new.tools.iter().map(|tool| tool.name.as_str()).collect();
         output::line(format_args!(
             "  tools: {}",
-            output::clean(&tools.join(", "))
+            output::clean_line(&tools.join(", "))
         ));
     }
     Ok(Exit::Fine)
@@ -157,7 +156,7 @@ pub(crate) fn elsewhere(
 pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
     let change = InstalledPlugins::of(&global.data_dir()).remove(name)?;
     report(global, &change);
-    if !global.json && change.from.is_some() {
+    if !global.json && change.from.is_some() && !change.altered {
         output::line(format_args!(
             "  `conjure plugin rollback {}` puts it back",
             output::clean(name)
@@ -172,12 +171,7 @@ pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exi
     let name = &args.name;
     let wanted = args.wanted.as_deref();
     let build = installed.earlier(name, wanted)?;
-    let mut more = match installed.file(name)? {
-        Some(there) => more_than(global, &there.sha256, &build.sha256)?,
-        None => Vec::new(),
-    };
-    let locked = installed.lock().plugin(name).map_err(CliError::host_from)?;
-    more.extend(installed_otherwise(locked.as_ref(), &build));
+    let more = rollback_asks_for(&installed, &loader(global)?, name, &build)?;
     if !more.is_empty() && !args.yes {
         let reason = format!(
             "{name} {} asks to be allowed more than the {name} that is there: {}. Put it back with \
@@ -190,24 +184,6 @@ pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exi
     let change = installed.rollback(name, wanted)?;
     report(global, &change);
     Ok(Exit::Fine)
-}
-
-/// Where the signature of what is there is not that of what would be put back: that it is so.
-fn installed_otherwise(locked: Option<&LockedPlugin>, build: &InstalledVersion) -> Option<String> {
-    let signer = locked?.signer.as_deref()?;
-    let back = build.package.as_ref();
-    let back = back.and_then(|package| package.signer.as_deref());
-    (back != Some(signer)).then(|| format!("to be without the signature of {signer}"))
-}
-
-/// What one build asks for beyond what another does, as far as both were ever loaded here.
-fn more_than(global: &Global, there: &Sha256, back: &Sha256) -> Result<Vec<String>, CliError> {
-    let loader = loader(global)?;
-    let manifests = (loader.kept_manifest(there), loader.kept_manifest(back));
-    Ok(match manifests {
-        (Some(there), Some(back)) => PluginDifference::of(Some(&there), &back).more,
-        _ => Vec::new(),
-    })
 }
 
 /// Has hosts load a plugin again.
@@ -285,12 +261,24 @@ fn step(change: &InstallChange) -> String {
             InstallAction::Rollback => format!("{} is back", to.version),
             InstallAction::Add | InstallAction::Remove => format!("{} is new", to.version),
         },
+        (Some(from), None) if change.altered => {
+            format!("{} removed; {}", from.version, what_is_left(from))
+        }
         (Some(from), None) => format!("{} removed", from.version),
-        (None, None) => String::new(),
+        (None, None) => "removed; nothing of it is kept".to_owned(),
     };
     match change.action {
         InstallAction::Rollback if change.from.is_some() => format!("{what}, put back"),
         _ => what,
+    }
+}
+
+/// What is left of a plugin that was not what its package had.
+fn what_is_left(from: &InstalledVersion) -> &'static str {
+    let skill = from.package.as_ref().and_then(|package| package.skill);
+    match skill {
+        Some(_) => "it was not what its package had; what there was of it is in ~/.conjure/altered",
+        None => "it was not what its package had, so nothing is kept",
     }
 }
 

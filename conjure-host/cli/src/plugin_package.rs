@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use conjure_config::{env, fs};
 use conjure_packages::{
     IndexEntry, Package, PackageDescription, PackageError, PackageSource, PluginIndex, SignerKey,
-    SigningKey, publish,
+    SigningKey, publish, shown_place,
 };
 use conjure_runtime::PluginDifference;
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW};
 use super::plugin_args::signers;
-use super::{plugin_fetch, plugin_pack, secret};
+use super::{plugin_fetch, plugin_pack, plugin_upgrade, secret};
 
 #[derive(Subcommand)]
 pub(crate) enum PackageVerb {
@@ -85,7 +85,7 @@ pub(crate) enum PackageVerb {
     /// directory's own.
     Install(plugin_fetch::InstallArgs),
     /// Upgrade plugins that came in packages to the newest versions of where they came from
-    Upgrade(plugin_fetch::UpgradeArgs),
+    Upgrade(plugin_upgrade::UpgradeArgs),
 }
 
 /// Where names are looked up.
@@ -98,6 +98,11 @@ pub(crate) struct IndexArgs {
 }
 
 impl IndexArgs {
+    /// Those that the command itself names.
+    pub(crate) fn named(&self) -> &[String] {
+        &self.index
+    }
+
     pub(crate) fn places(&self) -> Vec<String> {
         if !self.index.is_empty() {
             return self.index.clone();
@@ -120,7 +125,7 @@ pub(crate) async fn run(global: &Global, verb: &PackageVerb) -> Result<Exit, Cli
         PackageVerb::Publish { package, place } => published(global, package, place).await,
         PackageVerb::Search { words, indexes } => search(global, words, indexes).await,
         PackageVerb::Install(args) => Box::pin(plugin_fetch::install(global, args)).await,
-        PackageVerb::Upgrade(args) => Box::pin(plugin_fetch::upgrade(global, args)).await,
+        PackageVerb::Upgrade(args) => Box::pin(plugin_upgrade::upgrade(global, args)).await,
     }
 }
 
@@ -256,7 +261,7 @@ async fn verify(
     let package = &fetched.package;
     let signed = package.signer().and_then(|found| match &wanted {
         Some(wanted) if wanted != found => Err(PackageError::Signer {
-            place: place.to_owned(),
+            place: shown_place(place),
             found: found.to_string(),
             why: format!("{wanted} was asked for"),
         }),
@@ -295,11 +300,11 @@ async fn verify(
 fn describe(global: &Global, description: &PackageDescription) {
     output::line(format_args!(
         "{BOLD}{}{RESET}  {}",
-        output::clean(&description.id()),
-        output::clean(&description.manifest.description)
+        output::clean_line(&description.id()),
+        output::clean_line(&description.manifest.description)
     ));
     let row = |name: &str, value: &str| {
-        output::line(format_args!("  {name:<10} {}", output::clean(value)));
+        output::line(format_args!("  {name:<10} {}", output::clean_line(value)));
     };
     row("kind", &description.manifest.kind);
     if let Some(license) = &description.license {
@@ -323,7 +328,7 @@ fn describe(global: &Global, description: &PackageDescription) {
         row("with", &files.join(", "));
     }
     for line in PluginDifference::of(None, &description.manifest).lines() {
-        output::line(format_args!("  {}", output::clean(&line)));
+        output::line(format_args!("  {}", output::clean_line(&line)));
     }
     for tool in &description.manifest.tools {
         row("tool", &format!("{}: {}", tool.name, tool.description));
@@ -377,8 +382,10 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
         )));
     }
     let mut found: Vec<IndexEntry> = Vec::new();
+    let mut looked = Vec::new();
     for place in &places {
         let index = PluginIndex::read(place).await?;
+        looked.push(index.place());
         for entry in index.search(words) {
             // An index that comes first is the one that is installed from.
             if found.iter().all(|known| known.name != entry.name) {
@@ -396,21 +403,21 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     if found.is_empty() {
         output::line(format_args!(
             "No plugin has these words; looked in {}",
-            places.join(", ")
+            looked.join(", ")
         ));
         return Ok(Exit::No);
     }
     let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "SIGNED", "DESCRIPTION"]);
     for entry in &found {
         rows.row([
-            output::clean(&entry.name).into_owned(),
-            output::clean(&entry.version).into_owned(),
-            output::clean(&entry.kind).into_owned(),
+            entry.name.clone(),
+            entry.version.clone(),
+            entry.kind.clone(),
             match &entry.signer {
                 Some(signer) => signer.as_str().chars().take(12).collect(),
                 None => "no".to_owned(),
             },
-            output::clean(&entry.description).into_owned(),
+            entry.description.clone(),
         ]);
     }
     rows.print();
@@ -430,7 +437,8 @@ pub(crate) fn is_refusal(error: &PackageError) -> bool {
 
 /// Says why a package is not taken.
 pub(crate) fn refused(global: &Global, place: &str, error: &PackageError) -> Exit {
-    super::plugin::refused(global, Path::new(place), &error.to_string())
+    let place = shown_place(place);
+    super::plugin::refused(global, Path::new(&place), &error.to_string())
 }
 
 impl From<PackageError> for CliError {

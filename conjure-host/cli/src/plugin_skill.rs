@@ -1,15 +1,14 @@
 //! Skill folders out of packages.
 
 use conjure_packages::FetchedPackage;
-use conjure_plugins::{InstallError, InstalledPlugins, LockedPlugin};
+use conjure_plugins::{InstalledPlugins, LockedPlugin};
 use conjure_runtime::version_step;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::error::CliError;
 use super::output::{self, BOLD, DIM, RESET, YELLOW};
 use super::person::agrees;
-use super::plugin_fetch::FetchFailure;
+use super::plugin_fetch_report::FetchFailure;
 use super::plugin_install::told;
 use super::plugin_package::who;
 
@@ -21,20 +20,20 @@ pub(crate) async fn install(
     archive: &[u8],
     before: Option<LockedPlugin>,
     yes: bool,
-) -> Result<Result<(LockedPlugin, Value), FetchFailure>, CliError> {
+) -> Result<(LockedPlugin, Value), FetchFailure> {
     let package = &fetched.package;
     let description = package.description();
     let name = &description.name;
     let skill = description.skill.as_ref().map(|skill| skill.sha256);
     let is_same = before.as_ref().is_some_and(|before| before.skill == skill);
     let from = before.as_ref().map(|before| before.version.as_str());
-    if !global.json {
+    if !global.json && !is_same {
         let words = from.map(|from| version_step(from, &description.version));
         output::aside(format_args!(
             "{BOLD}{}{RESET} {}, a skill folder: {}",
             output::clean(name),
             words.unwrap_or_else(|| description.version.clone()),
-            output::clean(&description.manifest.description)
+            output::clean_line(&description.manifest.description)
         ));
     }
     let is_other = from.is_some() && !is_same;
@@ -43,19 +42,16 @@ pub(crate) async fn install(
         !global.json && matches!(agrees(&question).await, Ok(true))
     };
     if !is_allowed {
-        return Ok(Err(FetchFailure::Refused(format!(
+        return Err(FetchFailure::Refused(format!(
             "its instructions and files are others than those of the {name} that is there, and that was \
              not allowed. `--yes` allows it"
-        ))));
+        )));
     }
     let locked = fetched.locked();
     let installed = InstalledPlugins::of(&global.data_dir());
     let change = match installed.install_skill(archive, locked.clone(), before.as_ref()) {
         Ok(change) => change,
-        Err(error @ (InstallError::Overtaken { .. } | InstallError::InTheWay { .. })) => {
-            return Ok(Err(FetchFailure::Refused(error.to_string())));
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(FetchFailure::of_install(global, &error)),
     };
     let json = json!({
         "plugin": name,
@@ -76,8 +72,8 @@ pub(crate) async fn install(
         let signed = signer.map_or_else(|| "nobody".to_owned(), |signer| who(global, signer));
         output::line(format_args!(
             "  {DIM}signed by {}{RESET}",
-            output::clean(&signed)
+            output::clean_line(&signed)
         ));
     }
-    Ok(Ok((locked, json)))
+    Ok((locked, json))
 }

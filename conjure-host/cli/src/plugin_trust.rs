@@ -48,19 +48,20 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
             let mut rows = Table::new(["PLUGIN", "SHA-256"]);
             for library in listed {
                 rows.row([
-                    output::clean(&library.name).into_owned(),
+                    output::clean_line(&library.name).into_owned(),
                     library.sha256.to_string(),
                 ]);
             }
             rows.print();
         }
         for signer in signers {
+            let whose = match signer.name.as_str() {
+                "" => "this key",
+                name => name,
+            };
             output::line(format_args!(
                 "What {} signed is trusted: {}",
-                match signer.name.is_empty() {
-                    true => "this key",
-                    false => &signer.name,
-                },
+                output::clean_line(whose),
                 signer.key
             ));
         }
@@ -87,7 +88,7 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
     } else {
         output::line(format_args!(
             "{} ({}): {}",
-            output::clean(&library.name),
+            output::clean_line(&library.name),
             library.sha256.short(),
             match is_new {
                 true => "runs in the host's process from when it is loaded next",
@@ -153,7 +154,7 @@ pub(crate) fn untrust(global: &Global, library: &str) -> Result<Exit, CliError> 
     } else {
         output::line(format_args!(
             "{} ({}): is trusted no more",
-            output::clean(&found.name),
+            output::clean_line(&found.name),
             found.sha256.short()
         ));
     }

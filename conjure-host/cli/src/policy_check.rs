@@ -3,7 +3,6 @@
 use conjure_config::SessionSpec;
 use conjure_core::routing::{PolicyDecision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
-use conjure_runtime::manager::{Manager, spec_of};
 use conjure_runtime::session::ServerTool;
 use conjure_runtime::session::ToolPreview;
 use serde_json::{Value, json};
@@ -96,19 +95,11 @@ async fn of_saved(
     let manager = sessions.manager();
     let looking = async {
         let tool_preview = manager.tool_preview(session, &policy).await?;
-        Ok((tool_preview, spec_of_saved(manager, session).await?))
+        Ok((tool_preview, manager.spec(session).await?))
     };
     let looked = Box::pin(looking).await;
     sessions.close().await;
     looked
-}
-
-/// What a saved session is opened with.
-async fn spec_of_saved(manager: &Manager, session: &str) -> Result<SessionSpec, CliError> {
-    let id = manager.get(session).await?.id;
-    let row = manager.store().session(&id).await?;
-    let auth = manager.store().auth(&row.auth_id).await?;
-    Ok(spec_of(manager.host(), &row, &auth)?)
 }
 
 /// Why nothing is said of a call.

@@ -9,7 +9,7 @@ use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::unavailable::{UnavailableServer, tell, unavailable};
-use super::output::{self, Table};
+use super::output::{self, Table, clean_line};
 
 /// Shows which tools the model would see, and who runs each: public name, backend, skill, plugin
 /// and version, mode, and what its definition costs in tokens. For the provider and model that the
@@ -88,10 +88,8 @@ fn print_with(tool_preview: &ToolPreview, unavailable: &[UnavailableServer]) {
         rows.print();
     }
     for shadowed in table.shadowed() {
-        output::aside(format_args!(
-            "shadowed: {} ({})",
-            shadowed.name, shadowed.source
-        ));
+        let told = format!("shadowed: {} ({})", shadowed.name, shadowed.source);
+        output::aside(clean_line(&told));
     }
     for kept_out in ExcludedTools::of(table.quarantined()) {
         output::aside(kept_out);
@@ -103,15 +101,12 @@ fn print_with(tool_preview: &ToolPreview, unavailable: &[UnavailableServer]) {
 /// Says what a request goes without.
 pub(crate) fn not_sent(tool_preview: &ToolPreview) {
     for tool in tool_preview.left_out() {
-        output::aside(format_args!(
-            "the provider does not take: {}: {}",
-            tool.tool, tool.reason
-        ));
+        let told = format!("the provider does not take: {}: {}", tool.tool, tool.reason);
+        output::aside(clean_line(&told));
     }
     for (backend, reason) in tool_preview.failed() {
-        output::aside(format_args!(
-            "backend `{backend}` could not say what it adds to a request: {reason}"
-        ));
+        let told = format!("backend `{backend}` could not say what it adds to a request: {reason}");
+        output::aside(clean_line(&told));
     }
 }
 

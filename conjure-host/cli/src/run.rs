@@ -15,6 +15,7 @@ use conjure_runtime::session::{
 use conjure_store::{Store, ThreadId};
 use serde_json::{Value, json};
 
+use super::answer_end::cut_short;
 use super::args::{Global, SessionArgs};
 use super::attachments::AttachArgs;
 use super::error::CliError;
@@ -83,17 +84,17 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     let schema = args.output_schema.as_deref().map(output_schema);
     let schema = schema.transpose()?;
     let question = question(args.question, args.files.takes_stdin())?;
-    args.files.check()?;
+    let files = args.files.read_pipes()?;
     if let Some(session) = &args.saved {
         let thread = args.thread.as_deref();
         let asked = (question, schema.map(|(schema, _)| schema));
-        let run = super::session_run::run(global, session, thread, args.session, args.files, asked);
+        let run = super::session_run::run(global, session, thread, args.session, files, asked);
         return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
     let (host, session, directory) = signals.unless(opened).await?;
-    let said = args.files.said(&host, question)?;
+    let said = files.said(&host, question)?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {
         session.attend(ApprovalMode::Attended).await;
@@ -144,11 +145,8 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         output::line(in_json(answer.text.trim()));
     }
     if answer.outcome == TurnOutcome::CutShort {
-        let reason = answer.stop_reason.unwrap_or_default();
-        return Err(CliError::new(
-            Exit::Limit,
-            format!("the answer was cut short by the provider ({reason}); what came is above"),
-        ));
+        let why = cut_short(answer.stop_reason.as_deref(), &answer.text);
+        return Err(CliError::new(Exit::Limit, why));
     }
     Ok(Exit::Fine)
 }

@@ -6,6 +6,7 @@ use conjure_runtime::manager::TurnTerms;
 
 use super::args::{Global, SessionArgs};
 use super::chat::LineReader;
+use super::chat_opening::ChatToShow;
 use super::chat_session::{ChatSession, SavedChat, models};
 use super::error::CliError;
 use super::exit::Exit;
@@ -47,14 +48,14 @@ pub(crate) async fn run(
         },
         models: models(global),
     }));
-    let done = if chat_face::fits(global) {
-        let (left, exit) = Box::pin(chat_face::run(global, chat, &mut signals)).await;
-        chat = left;
-        exit
+    let (chat, done) = if chat_face::fits(global) {
+        let shown = ChatToShow::Open(chat);
+        Box::pin(chat_face::run(global, shown, &mut signals)).await
     } else {
-        Box::pin(lines(global, &mut chat, attended, &mut signals)).await
+        let done = Box::pin(lines(global, &mut chat, attended, &mut signals)).await;
+        (Some(chat), done)
     };
-    if let ChatSession::Saved(saved) = chat {
+    if let Some(ChatSession::Saved(saved)) = chat {
         tokio::select! {
             () = saved.sessions.close() => {}
             _ = signals.next() => {}

@@ -9,7 +9,7 @@ use conjure_store::{Run, RunState};
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
-use super::attachments::{AttachArgs, AttachedMessage};
+use super::attachments::{AttachedMessage, FilesToAttach};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     session: &str,
     thread: Option<&str>,
     options: SessionArgs,
-    files: AttachArgs,
+    files: FilesToAttach,
     (question, output_schema): (String, Option<Value>),
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
@@ -153,9 +153,7 @@ pub(crate) fn ended(
     };
     let why = match (&run.error, run.state) {
         (Some(error), _) => error.clone(),
-        (None, RunState::CutShort) => {
-            "the answer was cut short by the provider; what came is above".to_owned()
-        }
+        (None, RunState::CutShort) => transcript.cut_short(),
         (None, state) => format!("the turn was {}", state.as_str().replace('_', " ")),
     };
     let shown = transcript.has_shown_text(&why);

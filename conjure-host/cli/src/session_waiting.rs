@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, RESET, aside, clean, line};
+use super::output::{self, BOLD, RESET, aside, clean, clean_line, line};
 use super::person::typed;
 use super::sessions::{AnswerResult, SavedSessions};
 
@@ -128,8 +128,8 @@ fn print(session: &str, calls: &[Approval], questions: &[PendingQuestion]) {
     {
         line(format_args!(
             "{BOLD}{}{RESET} wants to run ({}){}",
-            clean(&call.name),
-            clean(reason),
+            clean_line(&call.name),
+            clean_line(reason),
             denied_in_ms.map_or_else(String::new, |left| format!(
                 "; it is denied {}",
                 remaining(left)
@@ -142,20 +142,20 @@ fn print(session: &str, calls: &[Approval], questions: &[PendingQuestion]) {
     for question in questions {
         line(format_args!(
             "{BOLD}{}{RESET} asks: {}; it is cancelled {}",
-            clean(&question.asked.plugin),
-            clean(&question.asked.message),
+            clean_line(&question.asked.plugin),
+            clean_line(&question.asked.message),
             remaining(question.cancelled_in_ms),
         ));
         for (name, field) in fields(question) {
             let about = field.get("description").and_then(Value::as_str);
             line(format_args!(
                 "  {}: {}",
-                clean(name),
-                clean(about.unwrap_or_default())
+                clean_line(name),
+                clean_line(about.unwrap_or_default())
             ));
         }
         if let Some(url) = &question.asked.url {
-            line(format_args!("  Open {}", clean(url)));
+            line(format_args!("  Open {}", clean_line(url)));
         }
         line(format_args!(
             "  {}",

@@ -225,13 +225,13 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
         output::aside(format_args!(
             "{YELLOW}note:{RESET} {}: {}",
             output::clean(&shown(path)),
-            output::clean(&note.message)
+            output::clean_line(&note.message)
         ));
     }
     for hidden in &found.hidden {
         output::aside(format_args!(
             "{YELLOW}hidden:{RESET} {}",
-            output::clean(&hidden.warning.message)
+            output::clean_line(&hidden.warning.message)
         ));
     }
     for error in &found.broken {
@@ -400,7 +400,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
     output::line(format_args!(
         "{BOLD}{}{RESET}\n{}",
         folder.name.as_str(),
-        output::clean(&folder.description)
+        output::clean_line(&folder.description)
     ));
     for (name, value) in [
         ("license", &folder.license),
@@ -408,15 +408,22 @@ fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
         ("allowed-tools", &folder.allowed_tools),
     ] {
         if let Some(value) = value {
-            output::line(format_args!("{DIM}{name}:{RESET} {value}"));
+            output::line(format_args!(
+                "{DIM}{name}:{RESET} {}",
+                output::clean_line(value)
+            ));
         }
     }
     for (name, value) in &folder.metadata {
-        output::line(format_args!("{DIM}{name}:{RESET} {value}"));
+        output::line(format_args!(
+            "{DIM}{}:{RESET} {}",
+            output::clean_line(name),
+            output::clean_line(value)
+        ));
     }
     output::line(format_args!("{DIM}path:{RESET} {}", shown(&loaded.dir)));
     for resource in &loaded.resources {
-        output::line(format_args!("  {resource}"));
+        output::line(format_args!("  {}", output::clean_line(resource)));
     }
     output::line(format_args!("\n{}", output::clean(folder.body.trim())));
     for diagnostic in &loaded.diagnostics {

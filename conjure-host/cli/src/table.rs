@@ -4,8 +4,7 @@ use std::io::IsTerminal as _;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::output::clean;
-use super::output::{BOLD, RESET, line};
+use super::output::{BOLD, RESET, clean_line, line};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -27,7 +26,7 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let cells = cells.map(|cell| clean(&cell).into_owned());
+        let cells = cells.map(|cell| clean_line(&cell).into_owned());
         self.rows.push(cells.into());
     }
 
@@ -138,6 +137,18 @@ mod tests {
         }
         let words = fitted("Reads and/or writes a cache of things", 16);
         assert!(words.starts_with("Reads and/or"), "{words}");
+    }
+
+    #[test]
+    fn what_a_cell_says_begins_no_row_of_its_own() {
+        let mut table = Table::new(["PLUGIN", "DESCRIPTION"]);
+        let forged = "Tells the weather\nofficial  signed and trusted";
+        table.row(["x".to_owned(), forged.to_owned()]);
+        for most in [None, Some(80)] {
+            let lines = table.lines(most);
+            assert_eq!(lines.len(), 2, "{lines:#?}");
+            assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:#?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use conjure_providers::ModelBook;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
+use super::chat_commands::named;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, clean, line};
@@ -24,10 +25,10 @@ pub(crate) struct ThreadCheckArgs {
 }
 
 pub(crate) async fn run(global: &Global, args: ThreadCheckArgs) -> Result<Exit, CliError> {
-    let Some((provider, model)) = args.to.split_once('/') else {
+    let Some((provider, model)) = named(&args.to) else {
+        let what = format!("`--to {}` does not name a provider and its model", args.to);
         return Err(
-            CliError::usage(format!("`--to {}` names no model", args.to))
-                .hint("write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`"),
+            CliError::usage(what).hint("write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`")
         );
     };
     let host = args

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, RESET, aside, clean};
+use super::output::{self, BOLD, RESET, aside, clean_line};
 use super::thread_list::time;
 
 /// What is looked for.
@@ -40,7 +40,7 @@ pub(crate) async fn run(global: &Global, args: &ThreadSearchArgs) -> Result<Exit
             output::line(format_args!(
                 "{BOLD}{}{RESET} {}",
                 hit.thread,
-                clean(&hit.label)
+                clean_line(&hit.label)
             ));
         }
         output::line(format_args!(
@@ -66,7 +66,7 @@ fn said_by(found: &SearchHit) -> &'static str {
 
 fn excerpt(found: &SearchHit) -> String {
     let pieces = found.excerpt.iter().map(|piece| {
-        let text = clean(&piece.text);
+        let text = clean_line(&piece.text);
         if piece.is_hit {
             format!("{BOLD}{text}{RESET}")
         } else {

@@ -174,6 +174,7 @@ fn shown_as(
                 }
                 Spending::Summary => "a summary that came to nothing was asked".to_owned(),
                 Spending::Attempt => "a reply that broke off was asked".to_owned(),
+                Spending::Reply => "a reply that says nothing was asked".to_owned(),
             };
             format!(
                 "{DIM}{what} of {}/{}{RESET}",

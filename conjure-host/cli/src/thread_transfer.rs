@@ -1,10 +1,11 @@
 //! `conjure thread export | import`: a thread as JSON lines, as HTML to be read, or as a cassette.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
-use conjure_store::{Log as _, ThreadId, json_lines};
+use conjure_core::replay::{Cassette, CassetteError};
+use conjure_store::{Log as _, StoreError, ThreadId, json_lines};
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
@@ -67,7 +68,14 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, CliErr
 
 /// Writes a thread's file, and says so.
 fn written(global: &Global, thread: &ThreadId, to: &Path, text: &[u8]) -> Result<Exit, CliError> {
-    let mut file = fs::create_new(to).map_err(CliError::host_from)?;
+    let mut file = fs::create_new(to).map_err(|error| {
+        let is_taken = error.kind() == ErrorKind::AlreadyExists;
+        let error = CliError::host_from(error);
+        match is_taken {
+            true => error.hint("nothing is written over: name another file, or remove that one"),
+            false => error,
+        }
+    })?;
     file.write_all(text).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "thread": thread, "file": to }));
@@ -99,13 +107,31 @@ async fn record(
     written(global, thread, to, text.as_bytes())
 }
 
+/// Whether a file is a cassette, be it of another version.
+fn is_cassette(path: &Path) -> bool {
+    let read = fs::read(path).map(|bytes| Cassette::read(&bytes));
+    matches!(read, Ok(Ok(_) | Err(CassetteError::Version { .. })))
+}
+
 pub(crate) async fn import(global: &Global, args: &ImportThreadArgs) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = match &args.thread {
         Some(text) => id(text)?,
         None => ThreadId::fresh(),
     };
-    store.import_whole_thread(&args.file, &thread).await?;
+    match store.import_whole_thread(&args.file, &thread).await {
+        Err(StoreError::Damaged { .. }) if is_cassette(&args.file) => {
+            let what = format!(
+                "`{}` is a cassette, and no thread can be made of it",
+                args.file.display()
+            );
+            return Err(CliError::usage(what).hint(
+                "`conjure replay FILE` runs it again; `conjure thread export ID --to FILE` writes \
+                 what can be imported",
+            ));
+        }
+        imported => imported?,
+    }
     if global.json {
         output::json(&json!({ "thread": thread }));
     } else {

@@ -4,9 +4,10 @@ use conjure_core::chat::{CallAnnounced, Event};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::session::ChatError;
 
+use super::answer_end::{cut_short, note_nothing};
 use super::args::shown;
 use super::output::{
-    self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, duration, size,
+    self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, clean_line, duration, size,
 };
 use super::spent;
 
@@ -27,6 +28,8 @@ pub(crate) struct Transcript {
     calls: Vec<(String, String)>,
     /// The error that was shown last.
     error: Option<String>,
+    /// The stop reason and the text of the turn that ended last.
+    ended: Option<(Option<String>, String)>,
 }
 
 impl Transcript {
@@ -37,6 +40,7 @@ impl Transcript {
             thought: String::new(),
             calls: Vec::new(),
             error: None,
+            ended: None,
         }
     }
 
@@ -44,6 +48,12 @@ impl Transcript {
     pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<CallForApproval> {
         if let Event::Error(error) = event {
             self.error = Some(error.error.clone());
+        }
+        if let Event::Done {
+            stop_reason, text, ..
+        } = event
+        {
+            self.ended = Some((stop_reason.clone(), text.clone()));
         }
         if self.json {
             output::json_line(event);
@@ -119,6 +129,10 @@ impl Transcript {
                 self.end();
                 aside(format_args!("{RED}error:{RESET} {}", clean(&error.error)));
             }
+            Event::Done { .. } => {
+                self.end();
+                note_nothing(event);
+            }
             _ => {}
         }
         None
@@ -136,6 +150,15 @@ impl Transcript {
         self.error.as_deref() == Some(error)
     }
 
+    /// Why the answer of the turn that ended last was cut short.
+    pub(crate) fn cut_short(&self) -> String {
+        match &self.ended {
+            Some((stop_reason, text)) => cut_short(stop_reason.as_deref(), text),
+            // Nothing of its end was shown.
+            None => "the answer was cut short by the provider".to_owned(),
+        }
+    }
+
     /// Lists the files that were made.
     pub(crate) fn files(&mut self, files: &[Artifact]) {
         if self.json || files.is_empty() {
@@ -144,16 +167,10 @@ impl Transcript {
         self.end();
         aside(format_args!("\n{BOLD}Files{RESET}"));
         for file in files {
-            let place = match &file.path {
-                Some(path) => clean(&shown(path)).into_owned(),
-                None => "(not fetched)".to_owned(),
-            };
-            let size = file.size.map(size).unwrap_or_default();
+            let (place, facts) = file_columns(file);
             aside(format_args!(
-                "  {}  {place}  {DIM}{size}, {}, from {}{RESET}",
-                clean(&file.id),
-                clean(&file.media_type),
-                clean(&file.source)
+                "  {}  {place}  {DIM}{facts}{RESET}",
+                clean(&file.id)
             ));
         }
     }
@@ -176,6 +193,19 @@ impl Transcript {
             self.open_line = false;
         }
     }
+}
+
+/// Where a file is or what it is called, and what is known of it.
+fn file_columns(file: &Artifact) -> (String, String) {
+    let place = match (&file.path, &file.remote) {
+        (Some(path), _) => shown(path),
+        (None, Some(_)) => format!("{} (not fetched)", clean_line(&file.name)),
+        (None, None) => format!("{} (gone)", clean_line(&file.name)),
+    };
+    let mut facts: Vec<String> = file.size.map(size).into_iter().collect();
+    facts.push(clean_line(&file.media_type).into_owned());
+    facts.push(format!("from {}", clean_line(&file.source)));
+    (place, facts.join(", "))
 }
 
 fn thought(line: &str) {
@@ -219,9 +249,44 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use conjure_core::chat::ErrorEvent;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_told_by_its_place_or_by_its_name_with_what_is_known_of_it() {
+        let file = |path: Option<&str>, size, remote: Option<&str>| Artifact {
+            id: "file-4".to_owned(),
+            name: "a.txt".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size,
+            sha256: None,
+            source: "mcp".to_owned(),
+            path: path.map(PathBuf::from),
+            remote: remote.map(str::to_owned),
+        };
+        for (file, place, facts) in [
+            (
+                file(Some("/files/nl\nname.txt"), Some(1), None),
+                "/files/nl\\nname.txt",
+                "1 byte, text/plain, from mcp",
+            ),
+            (
+                file(None, None, Some("x://4")),
+                "a.txt (not fetched)",
+                "text/plain, from mcp",
+            ),
+            (
+                file(None, Some(12), None),
+                "a.txt (gone)",
+                "12 bytes, text/plain, from mcp",
+            ),
+        ] {
+            assert_eq!(file_columns(&file), (place.to_owned(), facts.to_owned()));
+        }
+    }
 
     #[test]
     fn an_error_that_was_an_event_is_not_told_again() {

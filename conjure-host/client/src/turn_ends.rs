@@ -33,16 +33,7 @@ struct ShownTurnBody {
 impl ShownTurnBody {
     /// How it ended; nothing while it has not.
     fn ended(self) -> Option<EndedTurn> {
-        const ENDS: [RunState; 7] = [
-            RunState::Completed,
-            RunState::Cancelled,
-            RunState::Failed,
-            RunState::Limit,
-            RunState::CutShort,
-            RunState::Interrupted,
-            RunState::Lost,
-        ];
-        let state = ENDS.into_iter().find(|end| end.as_str() == self.state)?;
+        let state = RunState::of_word(&self.state).filter(|state| state.is_over())?;
         Some(EndedTurn {
             state,
             error: self.error,

@@ -3,8 +3,13 @@
 //! A bare `No such file or directory` helps nobody. Every function here does one thing of
 //! `std::fs` and puts operation and path into the message. It decides nothing.
 
-use std::io::{self, Read as _};
+mod known_place;
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
+
+pub use known_place::{move_same, open_same, read_same, remove_same};
 
 /// The bytes that are compared at once.
 const PIECE: u64 = 64 * 1024;
@@ -40,13 +45,13 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The system's, with the path. Nothing is left behind then.
 pub fn write_atomic_for_all(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-    replace_atomic(path.as_ref(), bytes, |path| std::fs::File::create_new(path))
+    replace_atomic(path.as_ref(), bytes, |path| File::create_new(path))
 }
 
 fn replace_atomic(
     path: &Path,
     bytes: &[u8],
-    create: impl FnOnce(&Path) -> io::Result<std::fs::File>,
+    create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> io::Result<()> {
     use std::io::Write as _;
     let temporary = beside(path);
@@ -124,7 +129,7 @@ pub fn writer_of(path: &Path) -> Option<&str> {
     (is_number(number) && is_number(process)).then_some(process)
 }
 
-fn private_file(path: &Path) -> io::Result<std::fs::File> {
+fn private_file(path: &Path) -> io::Result<File> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -146,13 +151,18 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
 /// # Errors
 /// With the file's name.
 pub fn read_range(path: impl AsRef<Path>, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-    use std::io::{Read as _, Seek as _};
     let path = path.as_ref();
-    let mut file = open(path)?;
+    range_of(&open(path)?, offset, length).map_err(|error| named("read", path, &error))
+}
+
+/// Reads at most `length` bytes of an open file from `offset` on.
+///
+/// # Errors
+/// The system's.
+pub fn range_of(mut file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.seek(io::SeekFrom::Start(offset))
-        .and_then(|_| file.take(length).read_to_end(&mut bytes))
-        .map_err(|error| named("read", path, &error))?;
+    file.seek(io::SeekFrom::Start(offset))?;
+    file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -160,57 +170,25 @@ pub fn read_range(path: impl AsRef<Path>, offset: u64, length: u64) -> io::Resul
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn open(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    std::fs::File::open(path).map_err(|e| named("open", path, &e))
-}
-
-/// Opens a regular file where it was known to be: at a path without links in it, as it was when it
-/// was resolved. Gives its size in bytes too, and when it last changed, in nanoseconds since 1970.
-///
-/// # Errors
-/// The system's, with the path; also when it is no regular file, or a link is on the way to it now.
-pub fn open_same(path: impl AsRef<Path>) -> io::Result<(std::fs::File, u64, u128)> {
-    let path = path.as_ref();
-    let opened = || {
-        if path.canonicalize()? != path {
-            return Err(io::Error::other("there is a link on the way to it now"));
-        }
-        let mut options = std::fs::OpenOptions::new();
-        options.read(true);
-        // Neither follows a link that came this moment, nor waits for the other end of a pipe.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::custom_flags(
-            &mut options,
-            i32::try_from(flags.bits()).unwrap_or_default(),
-        );
-        let file = options.open(path)?;
-        let data = file.metadata()?;
-        if !data.is_file() {
-            return Err(io::Error::other("it is no regular file"));
-        }
-        let changed = data.modified()?.duration_since(std::time::UNIX_EPOCH);
-        let changed = changed.map_or(0, |since| since.as_nanos());
-        Ok((file, data.len(), changed))
-    };
-    opened().map_err(|e| named("open", path, &e))
+    File::open(path).map_err(|e| named("open", path, &e))
 }
 
 /// Makes a file that must not be there yet, for writing.
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn create_new(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+pub fn create_new(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    std::fs::File::create_new(path).map_err(|e| named("make", path, &e))
+    File::create_new(path).map_err(|e| named("make", path, &e))
 }
 
 /// Opens a file to write behind what is there; it is made, for its owner only, where it is not.
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn append_to(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+pub fn append_to(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let mut options = std::fs::OpenOptions::new();
     options.append(true).create(true);
@@ -255,7 +233,7 @@ pub fn write_new_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()>
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn lock(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+pub fn lock(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let locked = || {
         let mut options = std::fs::OpenOptions::new();
@@ -358,37 +336,39 @@ pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     Ok(())
 }
 
-/// Copies a file into a directory, under a name that is not taken: `name`, or `name` with a number
-/// in front. Nothing is replaced; a file that is there already with the same content is the copy.
+/// Copies an open file, from its beginning, into a directory, under a name that is not taken: `name`,
+/// or `name` with a number in front. Nothing is replaced; a file that is there already with the same
+/// content is the copy.
 ///
 /// # Errors
 /// The system's, with the path; also when a thousand such names are taken.
-pub fn copy_into(from: impl AsRef<Path>, dir: impl AsRef<Path>, name: &str) -> io::Result<PathBuf> {
-    let (from, dir) = (from.as_ref(), dir.as_ref());
+pub fn copy_into(source: &File, dir: impl AsRef<Path>, name: &str) -> io::Result<PathBuf> {
+    let dir = dir.as_ref();
     let others = (2..1000).map(|number| format!("{number}-{name}"));
     for name in std::iter::once(name.to_owned()).chain(others) {
         let to = dir.join(name);
         match std::fs::symlink_metadata(&to) {
-            Ok(found) if found.is_file() && is_same(from, &to)? => return Ok(to),
+            Ok(found) if found.is_file() && is_same(source, found.len(), &to)? => return Ok(to),
             Ok(_) => {}
-            Err(_) => return copy_new(from, &to).map(|()| to),
+            Err(_) => return copy_opened(source, &to).map(|()| to),
         }
     }
     let taken = io::Error::new(io::ErrorKind::AlreadyExists, "every such name is taken");
     Err(named("make", &dir.join(name), &taken))
 }
 
-/// Whether two files have the same content.
-fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
-    if size(one)? != size(other)? {
+/// Whether an open file has the content of another one, of this size.
+fn is_same(mut one: &File, size: u64, other: &Path) -> io::Result<bool> {
+    if one.metadata()?.len() != size {
         return Ok(false);
     }
-    let (mut one, mut other) = (open(one)?, open(other)?);
+    one.rewind()?;
+    let mut other = open(other)?;
     let (mut some, mut more) = (Vec::new(), Vec::new());
     loop {
         some.clear();
         more.clear();
-        one.by_ref().take(PIECE).read_to_end(&mut some)?;
+        one.take(PIECE).read_to_end(&mut some)?;
         other.by_ref().take(PIECE).read_to_end(&mut more)?;
         if some != more || some.is_empty() {
             return Ok(some == more);
@@ -401,24 +381,35 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
 /// # Errors
 /// The system's, with the path; what came of the copy is removed then.
 pub fn copy_new(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    copy_opened(&open(from)?, to)
+}
+
+/// Copies an open file, from its beginning, to a path where nothing is yet.
+///
+/// # Errors
+/// The system's, with the path; what came of the copy is removed then.
+pub fn copy_opened(mut source: &File, to: impl AsRef<Path>) -> io::Result<()> {
     let to = to.as_ref();
-    let mut source = open(from)?;
     let mut target = create_new(to)?;
-    if let Err(error) = io::copy(&mut source, &mut target) {
+    let copied = source
+        .rewind()
+        .and_then(|()| io::copy(&mut source, &mut target));
+    if let Err(error) = copied {
         remove_file(to);
         return Err(named("write", to, &error));
     }
     Ok(())
 }
 
-/// Copies a file to a path; what is there is replaced once the copy is whole.
+/// Copies an open file, from its beginning, to a path; what is there is replaced once the copy is
+/// whole.
 ///
 /// # Errors
 /// The system's, with the path; what was there is there still then.
-pub fn replace_with_copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+pub fn replace_with_copy(source: &File, to: impl AsRef<Path>) -> io::Result<()> {
     let to = to.as_ref();
     let temporary = beside(to);
-    let copied = copy_new(from, &temporary).and_then(|()| {
+    let copied = copy_opened(source, &temporary).and_then(|()| {
         std::fs::rename(&temporary, to).map_err(|error| named("replace", to, &error))
     });
     copied.inspect_err(|_| remove_file(&temporary))

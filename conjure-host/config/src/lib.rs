@@ -2,18 +2,21 @@
 //!
 //! Holds the session file ([`SessionSpec`]), the names of saved auths, every environment variable
 //! ([`env`](mod@env)), skill folders on disk, which projects a person trusts, what differs between operating
-//! systems ([`platform`]) and files whose errors name them ([`fs`]). Reads and writes local files
-//! and the process's environment. Knows no database, no network, no plugin and no session that
-//! runs. Begin at `session_file.rs`.
+//! systems ([`platform`]), files whose errors name them ([`fs`]), and JSON whose errors say where
+//! ([`json`]). Reads and writes local files and the process's environment. Knows no database, no
+//! network, no plugin and no session that runs. Begin at `session_file.rs`.
 
 mod auth_name;
 pub mod env;
 pub mod file_name;
 pub mod fs;
+pub mod json;
+pub mod mcp_settings;
 pub mod platform;
 pub mod project_trust;
 mod sandbox;
 mod session_file;
+pub mod shown_name;
 pub mod skill_archive;
 mod skill_files;
 pub mod skill_folders;

@@ -113,14 +113,13 @@ impl TryFrom<Value> for SandboxSpec {
             })?;
             return Ok(Self::of(mode));
         }
-        let table: SandboxTable = serde_json::from_value(value)
-            .map_err(|error| format!("`sandbox` does not fit: {error}"))?;
+        let table = crate::json::read_value(&value);
         let SandboxTable {
             mode,
             read,
             write,
             network,
-        } = table;
+        } = table.map_err(|error| format!("`sandbox` does not fit: {error}"))?;
         Ok(Self {
             mode,
             read,

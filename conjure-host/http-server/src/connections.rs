@@ -98,11 +98,11 @@ pub async fn serve(
             request.extensions_mut().insert(visitor.clone());
             hyper::service::Service::call(&service, request)
         });
-        let connection =
-            http.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), service);
+        let stream = TokioIo::new(Patient::new(stream, PATIENCE));
+        // Boxed: a task that pins what it was given has room for it twice.
+        let mut connection = Box::pin(http.serve_connection(stream, service));
         let end = end.clone();
         open.spawn(async move {
-            tokio::pin!(connection);
             let served = tokio::select! {
                 served = connection.as_mut() => served,
                 () = place.taken_away() => {

@@ -13,6 +13,7 @@ use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
+use conjure_config::json::object_with_kind;
 use conjure_runtime::manager;
 
 pub(super) fn router() -> Operations {
@@ -52,7 +53,7 @@ struct DecisionBody {
     /// What the model is told of a call that is denied.
     reason: Option<String>,
     /// How far it goes; this call only without it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object_with_kind")]
     scope: DecisionScopeBody,
 }
 
@@ -144,7 +145,7 @@ async fn decide(
             pattern: pattern
                 .parse()
                 .map_err(|error: conjure_core::routing::PatternError| {
-                    Problem::invalid(error.to_string())
+                    Problem::invalid(format!("`scope.pattern`: {error}")).at("scope")
                 })?,
         },
     };

@@ -1,8 +1,10 @@
 //! How a browser is let in, which cannot send a token: by a link that is good once and for ten
 //! minutes, and after that by a cookie.
 //!
-//! The cookie is `HttpOnly` and `SameSite=Strict`, ends after 30 days, and outlives a restart of the
-//! server. It is signed with the server's tokens: with other tokens every browser is out.
+//! The cookie is `HttpOnly` and `SameSite=Strict`, ends after 30 days or when its browser is logged
+//! out, and outlives a restart of the server. It is signed with the server's tokens: with other tokens
+//! every browser is out. Browsers send it to every port of the host, so that whoever listens on
+//! another one can use it until it ends.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use utoipa::{IntoParams, ToSchema};
 
+use super::ended_cookies::EndedCookies;
 use super::operations::{Operations, routes};
 use super::page_parts::wants_page;
 use super::problem::Problem;
@@ -43,6 +46,7 @@ pub(super) struct Browsers {
     url: String,
     key: [u8; 32],
     has_page: bool,
+    ended: EndedCookies,
     /// The hashes of codes, and when these end, in milliseconds since 1970.
     links: Mutex<BTreeMap<[u8; 32], u64>>,
 }
@@ -66,9 +70,15 @@ struct Code {
 
 impl Browsers {
     /// For a server at this address, with a key that is its own.
-    pub(super) fn new(address: SocketAddr, key: [u8; 32], has_page: bool) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        key: [u8; 32],
+        has_page: bool,
+        ended: EndedCookies,
+    ) -> Self {
         Self {
             has_page,
+            ended,
             cookie: format!("conjure-{}", address.port()),
             url: conjure_http_server::url(address),
             key,
@@ -100,20 +110,22 @@ impl Browsers {
         links.remove(&hash(code)).is_some_and(|end| now() < end)
     }
 
-    fn signed(&self, end: u64) -> Option<Hmac<Sha256>> {
+    fn signed(&self, text: &str) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
-        mac.update(end.to_string().as_bytes());
+        mac.update(text.as_bytes());
         Some(mac)
     }
 
     /// A cookie for a browser that was let in.
     fn set(&self) -> Option<HeaderValue> {
         let end = now().saturating_add(millis(COOKIE));
-        let signature = self.signed(end)?.finalize().into_bytes();
+        // Of its own for each browser, so that one is logged out and no other.
+        let text = format!("{end}.{}", uuid::Uuid::new_v4().simple());
+        let signature = self.signed(&text)?.finalize().into_bytes();
         let signature: String = signature.iter().map(|b| format!("{b:02x}")).collect();
         let (name, age) = (&self.cookie, COOKIE.as_secs());
         let cookie =
-            format!("{name}={end}.{signature}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict");
+            format!("{name}={text}.{signature}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict");
         HeaderValue::from_str(&cookie).ok()
     }
 
@@ -126,31 +138,49 @@ impl Browsers {
         HeaderValue::from_str(&cookie).ok()
     }
 
-    /// Whether a request comes from a browser that was let in, and of this server's own pages or by
-    /// its person: pages of another port of this host are of the same site and another origin.
-    pub(super) fn knows(&self, headers: &HeaderMap) -> bool {
+    /// The cookie of a request, without its signature, if it comes from a browser that was let in, and
+    /// of this server's own pages or by its person: pages of another port of this host are of the same
+    /// site and another origin.
+    pub(super) fn cookie_of(&self, headers: &HeaderMap) -> Option<String> {
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if !matches!(site, None | Some(b"same-origin" | b"none")) {
-            return false;
+            return None;
         }
+        let mut good = self.good(headers).map(|(text, _)| text);
+        good.find(|text| !self.ended.has(text)).map(str::to_owned)
+    }
+
+    /// Waits until nobody is let in any more by a cookie that [`Self::cookie_of`] gave.
+    pub(super) async fn logged_out(&self, cookie: &str) {
+        self.ended.ended(cookie).await;
+    }
+
+    /// Ends the cookies that a browser sent, for whoever has them.
+    fn end(&self, headers: &HeaderMap) -> std::io::Result<()> {
+        let mut good = self.good(headers);
+        good.try_for_each(|(text, end)| self.ended.add(text, end, now()))
+    }
+
+    /// The cookies of this server that are signed and whose time is not over, without their signatures,
+    /// and when they end.
+    fn good<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = (&'a str, u64)> {
         let all = headers.get_all(header::COOKIE).into_iter();
         let pairs = all.filter_map(|cookies| cookies.to_str().ok());
         let pairs = pairs.flat_map(|cookies| cookies.split(';'));
         let pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
-        let own = pairs.filter(|(name, _)| *name == self.cookie);
-        let mut own = own.filter_map(|(_, value)| value.split_once('.'));
-        own.any(|(end, signature)| self.is_good(end, signature))
+        let own = pairs.filter(move |(name, _)| *name == self.cookie);
+        let own = own.filter_map(|(_, value)| value.rsplit_once('.'));
+        own.filter_map(move |(text, signature)| Some((text, self.end_of(text, signature)?)))
     }
 
-    fn is_good(&self, end: &str, signature: &str) -> bool {
-        let Some(end) = end.parse::<u64>().ok().filter(|end| now() < *end) else {
-            return false;
-        };
-        let signature = bytes_of(signature);
-        let signed = self.signed(end);
-        signature
-            .zip(signed)
-            .is_some_and(|(signature, signed)| signed.verify_slice(&signature).is_ok())
+    /// When a cookie ends, if it is signed and that is not past. One of before there were names for
+    /// browsers has its end only.
+    fn end_of(&self, text: &str, signature: &str) -> Option<u64> {
+        let end = text.split('.').next()?.parse::<u64>().ok();
+        let end = end.filter(|end| now() < *end)?;
+        let signed = self.signed(text)?;
+        signed.verify_slice(&bytes_of(signature)?).ok()?;
+        Some(end)
     }
 }
 
@@ -208,7 +238,15 @@ async fn login(
     responses((status = 204, description = "The browser has no cookie any more"),
         (status = 303, description = "The same, for a form of the page",
             headers(("Location" = String, description = "Where the page begins")))))]
-async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
+async fn logout(State(app): State<App>, headers: HeaderMap) -> Result<Response, Problem> {
+    let browsers = app.clone();
+    let sent = headers.clone();
+    let ended = tokio::task::spawn_blocking(move || browsers.browsers.end(&sent)).await;
+    let ended = ended.map_err(|error| Problem::host(format!("it ended early: {error}")))?;
+    ended.map_err(|error| {
+        let detail = format!("the browser is not logged out, its cookie is good still: {error}");
+        Problem::of_disk(&error, detail)
+    })?;
     // A form of the page goes on to where it is said how to get in again.
     let mut response = if app.browsers.has_page && wants_page(&headers) {
         let first = [(header::LOCATION, HeaderValue::from_static(PAGE))];
@@ -219,7 +257,7 @@ async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Some(cookie) = app.browsers.unset() {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
-    response
+    Ok(response)
 }
 
 fn hash(code: &str) -> [u8; 32] {
@@ -255,8 +293,18 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// A server of a directory that is nowhere.
     fn browsers(key: u8) -> Browsers {
-        Browsers::new("127.0.0.1:7420".parse().unwrap(), [key; 32], false)
+        of_dir(key, std::path::Path::new("/nowhere/at/all"))
+    }
+
+    fn of_dir(key: u8, data_dir: &std::path::Path) -> Browsers {
+        let address = "127.0.0.1:7420".parse().unwrap();
+        Browsers::new(address, [key; 32], false, EndedCookies::of(data_dir))
+    }
+
+    fn knows(server: &Browsers, headers: &HeaderMap) -> bool {
+        server.cookie_of(headers).is_some()
     }
 
     fn with(cookie: &str, site: Option<&str>) -> HeaderMap {
@@ -294,25 +342,55 @@ mod tests {
             assert!(set.contains(part), "{set}");
         }
         let (cookie, _) = set.split_once(';').unwrap();
-        assert!(ours.knows(&with(cookie, None)));
-        assert!(ours.knows(&with(&format!("a=b; {cookie}"), Some("same-origin"))));
-        assert!(ours.knows(&with(cookie, Some("none"))));
+        assert!(knows(&ours, &with(cookie, None)));
+        let among = format!("a=b; {cookie}");
+        assert!(knows(&ours, &with(&among, Some("same-origin"))));
+        assert!(knows(&ours, &with(cookie, Some("none"))));
         for site in ["same-site", "cross-site", ""] {
-            assert!(!ours.knows(&with(cookie, Some(site))), "{site}");
+            assert!(!knows(&ours, &with(cookie, Some(site))), "{site}");
         }
-        assert!(!browsers(2).knows(&with(cookie, None)));
+        assert!(!knows(&browsers(2), &with(cookie, None)));
         let (name, value) = cookie.split_once('=').unwrap();
-        let (end, signature) = value.split_once('.').unwrap();
+        let (text, signature) = value.rsplit_once('.').unwrap();
+        let (end, browser) = text.split_once('.').unwrap();
         let later = end.parse::<u64>().unwrap() + 1;
         for wrong in [
-            format!("{name}={later}.{signature}"),
-            format!("{name}={end}.{}", &signature[2..]),
+            format!("{name}={later}.{browser}.{signature}"),
+            format!("{name}={end}.0{browser}.{signature}"),
+            format!("{name}={text}.{}", &signature[2..]),
+            format!("{name}={end}.{signature}"),
             format!("{name}={end}."),
             format!("{name}={end}"),
             format!("{name}=1.{signature}"),
             format!("conjure-1={value}"),
         ] {
-            assert!(!ours.knows(&with(&wrong, None)), "{wrong}");
+            assert!(!knows(&ours, &with(&wrong, None)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_was_logged_out_lets_nobody_in_also_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = of_dir(1, dir.path());
+        let cookie = || {
+            let set = ours.set().unwrap();
+            let (cookie, _) = set.to_str().unwrap().split_once(';').unwrap();
+            cookie.to_owned()
+        };
+        let (one, other) = (cookie(), cookie());
+        assert_ne!(one, other);
+        // Of an earlier version, without a name for the browser.
+        let end = (now() + 60_000).to_string();
+        let signature = ours.signed(&end).unwrap().finalize().into_bytes();
+        let signature: String = signature.iter().map(|b| format!("{b:02x}")).collect();
+        let earlier = format!("conjure-7420={end}.{signature}");
+        let knows = |server: &Browsers, cookie: &str| knows(server, &with(cookie, None));
+        assert!(knows(&ours, &earlier) && knows(&ours, &one) && knows(&ours, &other));
+        ours.end(&with(&one, None)).unwrap();
+        ours.end(&with(&earlier, None)).unwrap();
+        let later = of_dir(1, dir.path());
+        for server in [&ours, &later] {
+            assert!(!knows(server, &one) && !knows(server, &earlier) && knows(server, &other));
         }
     }
 }

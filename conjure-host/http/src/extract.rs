@@ -1,22 +1,25 @@
 //! What a request says, read with its bounds: body, query, path. What cannot be read is a problem
 //! that says why.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde_path_to_error::Segment;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
 use super::state::App;
 use super::wording;
+use conjure_config::shown_name::hidden_character;
 
 /// The most bytes of a body that is no import.
 pub(super) const BODY: usize = 1024 * 1024;
@@ -59,7 +62,7 @@ impl ImportRoom {
             }),
             _ => Err(Problem::unavailable(
                 "busy",
-                "other imports are being read; try again when they are done",
+                "other files are being received; try again when they are done",
             )),
         }
     }
@@ -195,14 +198,36 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        let query = Query::<T>::try_from_uri(&parts.uri);
-        query.map(|query| Self(query.0)).map_err(|error| {
-            let text = error.to_string();
-            let reason = text.rsplit_once(": ").map_or(text.as_str(), |(_, why)| why);
-            Problem::invalid(format!("the query is not as it should be: {reason}"))
-        })
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(query) => Ok(Self(query.0)),
+            Err(error) => Err(unfit_query(&error)),
+        }
     }
 }
+
+/// Which parameter of a query is wrong, and why.
+fn unfit_query(error: &QueryRejection) -> Problem {
+    let unfit = |why: &str| Problem::invalid(format!("the query is not as it should be: {why}"));
+    let mut reason = error.source();
+    let found = loop {
+        let Some(next) = reason else {
+            return unfit(&error.to_string());
+        };
+        match next.downcast_ref::<UnfitParameter>() {
+            Some(found) => break found,
+            None => reason = next.source(),
+        }
+    };
+    let why = found.inner().to_string();
+    let why = wording::in_words_of_a_query(&why);
+    match found.path().iter().next() {
+        Some(Segment::Map { key }) => unfit(&format!("`{key}`: {why}")).at(key),
+        _ => unfit(why),
+    }
+}
+
+/// What reads a query says, with the parameter.
+type UnfitParameter = serde_path_to_error::Error<serde::de::value::Error>;
 
 /// What stands in the path.
 pub(super) struct Named<T>(pub(super) T);
@@ -260,17 +285,32 @@ impl<'de> Deserialize<'de> for Ref {
 pub(super) fn line<'a>(what: &str, text: &'a str, most: usize) -> Result<&'a str, Problem> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > most || text.chars().any(char::is_control) {
-        return Err(Problem::invalid(format!(
-            "`{what}` is one line of 1 to {most} characters"
-        )));
+        return Err(
+            Problem::invalid(format!("`{what}` is one line of 1 to {most} characters")).at(what),
+        );
     }
     Ok(text)
+}
+
+/// The same, of which nothing is hidden from whoever reads it in a list.
+pub(super) fn shown_name<'a>(what: &str, text: &'a str, most: usize) -> Result<&'a str, Problem> {
+    let text = line(what, text, most)?;
+    match hidden_character(text) {
+        Some(hidden) => Err(Problem::invalid(format!(
+            "`{what}` has the character U+{:04X}, which is not shown or changes how the others \
+             are; write it without that",
+            u32::from(hidden)
+        ))
+        .at(what)),
+        None => Ok(text),
+    }
 }
 
 /// Text that a database of either kind takes.
 pub(super) fn text<'a>(what: &str, text: &'a str) -> Result<&'a str, Problem> {
     if text.contains('\0') {
-        return Err(Problem::invalid(format!("`{what}` has a zero character")));
+        let detail = format!("`{what}` has a zero character");
+        return Err(Problem::invalid(detail).at(what));
     }
     Ok(text)
 }

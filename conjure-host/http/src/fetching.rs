@@ -87,7 +87,8 @@ pub(super) async fn fetched(
 async fn keep(app: &App, file: &ArtifactRow, fetched: Fetched) -> Result<Now, Problem> {
     let Fetched { path, is_spare } = fetched;
     let kept = async {
-        let opened = conjure_config::fs::open(&path).map_err(|source| StoreError::Io {
+        let opened = conjure_config::fs::open_same(&path);
+        let (opened, ..) = opened.map_err(|source| StoreError::Io {
             what: "read",
             path: path.clone(),
             source: Arc::new(source),

@@ -121,7 +121,6 @@ async fn content(
         match fetching::fetched(&app, &thread, &file, session).await? {
             Now::Blob(blob) => file.blob = Some(blob),
             Now::Path(path) => {
-                let path = path.canonicalize().unwrap_or(path);
                 file.place = Some(path.display().to_string());
             }
         }

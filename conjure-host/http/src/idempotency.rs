@@ -23,12 +23,15 @@ use conjure_store::{KeyStatus, StoredResponse};
 
 /// The header that names a request.
 const KEY: &str = "idempotency-key";
+/// The most bytes of such a name.
+const LONGEST_KEY: usize = 255;
 /// Says that an answer was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The operations whose body may be large, where it is not JSON.
-const LARGE: [&str; 3] = [
+const LARGE: [&str; 4] = [
     "/api/v1/threads/import",
     "/api/v1/mcp-servers/import",
+    "/api/v1/plugins",
     uploads::PATH,
 ];
 /// Headers that belong to an answer.
@@ -71,6 +74,11 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
             "`Idempotency-Key` is given once, in ordinary characters",
         ));
     };
+    if !(1..=LONGEST_KEY).contains(&key.len()) || key.contains(char::is_control) {
+        return Err(Problem::invalid(format!(
+            "`Idempotency-Key` is 1 to {LONGEST_KEY} bytes without control characters"
+        )));
+    }
     let key = key.to_owned();
     let client = parts
         .extensions
@@ -238,4 +246,29 @@ fn digest(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::openapi::document;
+
+    #[test]
+    fn an_operation_that_takes_files_takes_them_with_a_key_too() {
+        let document: Value = serde_json::from_str(document()).unwrap();
+        let mut with_files = Vec::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let content = item["post"]["requestBody"]["content"].as_object();
+            let mut kinds = content.into_iter().flatten().map(|(kind, _)| kind);
+            if kinds.any(|kind| kind != "application/json") {
+                with_files.push(path.as_str());
+            }
+        }
+        let mut large = LARGE;
+        large.sort_unstable();
+        with_files.sort_unstable();
+        assert_eq!(with_files, large);
+    }
 }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
-use conjure_plugins::{
-    InstallChange, InstallError, InstalledPlugins, LoadedPlugin, LockedPlugin, PluginFile, Sha256,
-};
+use conjure_plugins::{InstallChange, InstallError, InstalledPlugins, LoadedPlugin, PluginFile};
 use conjure_runtime::describe::loaded_json;
-use conjure_runtime::{PluginDifference, try_plugin};
+use conjure_runtime::{PluginDifference, rollback_asks_for, try_plugin};
 use conjure_skill_sdk::protocol::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,7 +56,8 @@ struct Changed {
     /// The plugin's name.
     plugin: String,
     /// `at_ms`, `action` (`add`, `remove`, `rollback`), and `from` and `to` with `version` and
-    /// `sha256`. Null where it is that very build already.
+    /// `sha256`; `altered` where it is removed and was not what its package had. Null where it is that
+    /// very build already.
     #[schema(value_type = Option<Object>)]
     change: Option<InstallChange>,
     /// What it asks for and offers that the build before did not, and the other way round.
@@ -245,21 +244,8 @@ async fn rollback(
         let rolled_back = blocking(move || {
             let version = version.as_deref();
             let build = installed.earlier(&name, version)?;
-            let manifest = |sha256: &Sha256| registry.loader().kept_manifest(sha256);
-            let there = installed.file(&name)?;
-            let there = there.and_then(|there| manifest(&there.sha256));
-            if let (Some(there), Some(back)) = (there, manifest(&build.sha256))
-                && let more = PluginDifference::of(Some(&there), &back).more
-                && !(more.is_empty() || yes)
-            {
-                return Err(asks_for_more(&format!("{name} {}", build.version), more));
-            }
-            let locked = installed.lock().plugin(&name).map_err(InstallError::from)?;
-            let signer = |locked: &LockedPlugin| locked.signer.clone();
-            let is_signed = locked.as_ref().and_then(signer);
-            if is_signed.is_some() && is_signed != build.package.as_deref().and_then(signer) && !yes
-            {
-                let more = vec!["to be without the signature of the one that is there".to_owned()];
+            let more = rollback_asks_for(&installed, registry.loader(), &name, &build)?;
+            if !(more.is_empty() || yes) {
                 return Err(asks_for_more(&format!("{name} {}", build.version), more));
             }
             Ok(installed.rollback(&name, version)?)

@@ -11,6 +11,7 @@ mod auths;
 mod browsers;
 #[cfg(test)]
 mod describing;
+mod ended_cookies;
 mod entries;
 mod events;
 mod extract;
@@ -70,6 +71,7 @@ use conjure_http_server::AccessTokens;
 use conjure_http_server::connections::{self, ConnectionBounds};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
+use ended_cookies::EndedCookies;
 use metrics::Metrics;
 use middleware::Middleware;
 use operations::Operations;
@@ -148,6 +150,7 @@ impl Api {
                 address,
                 tokens.key("cookies of browsers"),
                 self.page.is_some(),
+                EndedCookies::of(self.manager.host().data_dir()),
             ),
             api: self,
             tokens,

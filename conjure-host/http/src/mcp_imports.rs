@@ -12,12 +12,13 @@ use conjure_import::ImportResult;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{ImportRoom, JsonBody, Params, is_json, large, line};
+use super::extract::{ImportRoom, JsonBody, Params, is_json, large, shown_name};
 use super::mcp_servers::{LONGEST, McpServerView};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use super::transfer::blocking;
+use conjure_config::mcp_settings::check_server;
 
 pub(super) fn router() -> Operations {
     Operations::new().routes(routes!(import))
@@ -90,7 +91,9 @@ async fn import(
     }
     let mut new = Vec::new();
     for (name, settings) in settings {
-        let name = line("name", &name, LONGEST)?.to_owned();
+        let name = shown_name("name", &name, LONGEST)?.to_owned();
+        check_server(&settings)
+            .map_err(|unfit| Problem::invalid(unfit.below(&name).to_string()))?;
         new.push(conjure_store::McpServer::new(name, settings, true));
     }
     let mut servers: Vec<McpServerView> = Vec::new();

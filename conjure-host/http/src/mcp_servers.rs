@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named, Params, line};
+use super::extract::{Id, JsonBody, Named, Params, shown_name};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use super::versions::{IfMatch, Tagged, VersionCondition};
 use conjure_config::BackendSpec;
+use conjure_config::mcp_settings::check_server;
 use conjure_runtime::mcp_status::{KIND, start_all};
 
 /// The most characters of a name.
@@ -128,7 +129,7 @@ async fn create(
     State(app): State<App>,
     JsonBody(body): JsonBody<NewMcpServer>,
 ) -> Result<Response, Problem> {
-    let name = line("name", &body.name, LONGEST)?;
+    let name = shown_name("name", &body.name, LONGEST)?;
     let mut settings = checked(body.settings)?;
     let secrets = app.auths.seal_typed(name, &mut settings, &[]).await?;
     let server = conjure_store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
@@ -171,8 +172,9 @@ async fn change(
 ) -> Result<Response, Problem> {
     let mut server = app.store.mcp_server(&id).await?;
     wanted.check(server.updated_at_ms)?;
-    if let Some(name) = &body.name {
-        server.name = line("name", name, LONGEST)?.to_owned();
+    // The name that it has already may be from before there was this rule.
+    if let Some(name) = body.name.filter(|name| *name != server.name) {
+        server.name = shown_name("name", &name, LONGEST)?.to_owned();
     }
     let mut secrets = Vec::new();
     if let Some(settings) = body.settings {
@@ -247,14 +249,10 @@ fn shown(server: conjure_store::McpServer) -> Tagged<McpServerView> {
     Tagged(server.updated_at_ms, server.into())
 }
 
-/// Settings that name a program or an address. The plugin looks at the rest when it starts the
-/// server.
+/// Settings of the right types, which name a program or an address. The plugin looks at the rest
+/// when it starts the server.
 fn checked(settings: Map<String, Value>) -> Result<Value, Problem> {
     let settings = Value::Object(settings);
-    if settings.get("command").is_some() == settings.get("url").is_some() {
-        return Err(Problem::invalid(
-            "`settings` has either `command`, a program, or `url`, an address",
-        ));
-    }
+    check_server(&settings).map_err(|unfit| unfit.below("settings"))?;
     Ok(settings)
 }

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
 
 use super::browsers::LOGIN;
 use super::metrics::RequestLabels;
@@ -34,6 +36,14 @@ const READ: &str = "location, idempotency-replayed, content-range, etag, retry-a
 /// The name of the client's token. It is empty where no token is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ClientName(pub(super) Option<Arc<str>>);
+
+/// A client that is let in.
+#[derive(Default)]
+struct AdmittedClient {
+    name: ClientName,
+    /// The browser's cookie, where it was that which let it in.
+    cookie: Option<String>,
+}
 
 /// Who is let in.
 pub(super) struct Middleware {
@@ -118,8 +128,12 @@ impl Middleware {
         } else {
             match self.client(&request) {
                 Ok(client) => {
-                    request.extensions_mut().insert(client);
-                    next.run(request).await
+                    request.extensions_mut().insert(client.name);
+                    let response = next.run(request).await;
+                    match client.cookie.filter(|_| is_stream(&response)) {
+                        Some(cookie) => self.until_logged_out(response, cookie),
+                        None => response,
+                    }
                 }
                 Err(problem) => problem.into_response(),
             }
@@ -174,17 +188,28 @@ impl Middleware {
         ))
     }
 
-    fn client(&self, request: &Request) -> Result<ClientName, Problem> {
+    /// A stream goes on for as long as its reader likes, and no longer than the cookie that let it in.
+    fn until_logged_out(&self, response: Response, cookie: String) -> Response {
+        let app = self.app.clone();
+        let logged_out = async move { app.browsers.logged_out(&cookie).await };
+        response.map(|body| {
+            let events = body.into_data_stream();
+            Body::from_stream(events.take_until(logged_out))
+        })
+    }
+
+    fn client(&self, request: &Request) -> Result<AdmittedClient, Problem> {
         let path = request.uri().path();
         if OPEN.contains(&path) || path.starts_with(ASSETS) {
-            return Ok(ClientName::default());
+            return Ok(AdmittedClient::default());
         }
         let has_token = request.headers().contains_key(header::AUTHORIZATION);
-        let known = match self.tokens.name_of(request.headers()) {
-            None if !has_token && self.app.browsers.knows(request.headers()) => {
-                Some(Arc::from("browser"))
+        let (known, cookie) = match self.tokens.name_of(request.headers()) {
+            None if !has_token => {
+                let cookie = self.app.browsers.cookie_of(request.headers());
+                (cookie.as_ref().map(|_| Arc::from("browser")), cookie)
             }
-            known => known,
+            known => (known, None),
         };
         if let Some(name) = known {
             let visitor = request.extensions().get::<Visitor>();
@@ -196,7 +221,10 @@ impl Middleware {
                 )
                 .header(header::CONNECTION, HeaderValue::from_static("close")));
             }
-            return Ok(ClientName(Some(name)));
+            return Ok(AdmittedClient {
+                name: ClientName(Some(name)),
+                cookie,
+            });
         }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,
@@ -212,6 +240,12 @@ impl Middleware {
         // Whoever has none has nothing more to say on it.
         .header(header::CONNECTION, HeaderValue::from_static("close")))
     }
+}
+
+/// Whether a response is a stream of events, which has no end of its own.
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// The answer to a browser that asks before it calls.

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named, Params, line, text};
+use super::extract::{Id, JsonBody, Named, Params, shown_name, text};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
@@ -101,8 +101,8 @@ async fn create(
     JsonBody(body): JsonBody<NewPersona>,
 ) -> Result<Response, Problem> {
     let persona = conjure_store::Persona::new(
-        line("name", &body.name, LONGEST)?,
-        line("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
+        shown_name("name", &body.name, LONGEST)?,
+        shown_name("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
         text("persona_text", &body.persona_text)?,
     );
     let persona = app.store.create_persona(persona).await?;
@@ -135,11 +135,12 @@ async fn change(
 ) -> Result<Response, Problem> {
     let mut persona = app.store.persona(&id).await?;
     wanted.check(persona.updated_at_ms)?;
-    if let Some(name) = &body.name {
-        persona.name = line("name", name, LONGEST)?.to_owned();
+    // What it has already may be from before there was this rule.
+    if let Some(given) = body.name.filter(|given| *given != persona.name) {
+        persona.name = shown_name("name", &given, LONGEST)?.to_owned();
     }
-    if let Some(version) = &body.version {
-        persona.version = line("version", version, LONGEST)?.to_owned();
+    if let Some(given) = body.version.filter(|given| *given != persona.version) {
+        persona.version = shown_name("version", &given, LONGEST)?.to_owned();
     }
     if let Some(persona_text) = &body.persona_text {
         persona.persona_text = text("persona_text", persona_text)?.to_owned();

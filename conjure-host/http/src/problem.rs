@@ -125,6 +125,11 @@ impl Problem {
         self
     }
 
+    /// The same, about this member of what was sent: a form shows it at the field of that name.
+    pub(super) fn at(self, field: &str) -> Self {
+        self.with("field", field)
+    }
+
     /// The same with a header.
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
@@ -177,9 +182,10 @@ impl From<StoreError> for Problem {
                 Self::not_found(format!("there is no thread {thread}"))
             }
             StoreError::NotFound { .. } | StoreError::NoEntry { .. } => Self::not_found(said),
-            StoreError::BadId { .. } | StoreError::BadName { .. } => Self::invalid(said),
+            StoreError::BadId { .. } => Self::invalid(said),
+            StoreError::BadName { .. } => Self::invalid(said).at("name"),
             StoreError::Damaged { .. } | StoreError::Gap { .. } => Self::invalid(said),
-            StoreError::NameTaken { .. } => Self::conflict("name-taken", said),
+            StoreError::NameTaken { .. } => Self::conflict("name-taken", said).at("name"),
             StoreError::ThreadExists { .. } => Self::conflict("thread-exists", said),
             StoreError::InUse { sessions, .. } => {
                 Self::conflict("in-use", said).with("sessions", sessions)
@@ -208,13 +214,12 @@ impl From<AuthError> for Problem {
         let said = error.to_string();
         match error {
             AuthError::Store(error) => error.into(),
-            AuthError::Taken { .. } => Self::conflict("name-taken", said),
-            AuthError::BadName { .. }
-            | AuthError::BadProvider { .. }
-            | AuthError::BadAddress { .. }
-            | AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. }) => {
-                Self::invalid(said)
-            }
+            AuthError::Taken { .. } => Self::conflict("name-taken", said).at("name"),
+            AuthError::BadName { .. } => Self::invalid(said).at("name"),
+            AuthError::BadProvider { .. } => Self::invalid(said).at("provider"),
+            AuthError::BadAddress { .. } => Self::invalid(said).at("base_url"),
+            AuthError::Vault(KeyError::BadSecret { .. }) => Self::invalid(said).at("secret"),
+            AuthError::Vault(KeyError::NoSuchKind { .. }) => Self::invalid(said).at("kind"),
             AuthError::Unknown { .. } => Self::not_found(said),
             AuthError::Ambiguous { .. }
             | AuthError::OtherProvider { .. }
@@ -253,7 +258,13 @@ impl From<ManagerError> for Problem {
         let said = error.to_string();
         match error {
             ManagerError::NotFound { .. } => Self::not_found(said),
-            ManagerError::Invalid { .. } => Self::invalid(said),
+            ManagerError::Invalid { field, .. } => {
+                let problem = Self::invalid(said);
+                match field {
+                    Some(field) => problem.at(field),
+                    None => problem,
+                }
+            }
             ManagerError::Conflict { .. } => Self::conflict("conflict", said),
             ManagerError::Full { .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
@@ -317,6 +328,21 @@ mod tests {
             (409, "in-use", "In use".to_owned())
         );
         assert_eq!(problem.0.more["sessions"], json!(["s1"]));
+    }
+
+    #[test]
+    fn a_problem_with_a_member_of_what_was_sent_has_it_as_data() {
+        let field = |problem: Problem| problem.0.more.get("field").cloned();
+        let taken = StoreError::NameTaken {
+            kind: "persona",
+            name: "keeper".to_owned(),
+        };
+        assert_eq!(field(taken.into()), Some(json!("name")));
+        let address = AuthError::BadAddress {
+            reason: "it is none".to_owned(),
+        };
+        assert_eq!(field(address.into()), Some(json!("base_url")));
+        assert_eq!(field(Problem::invalid("nothing of the kind")), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
 use super::state::App;
-use conjure_store::SearchHit;
+use conjure_store::{SearchHit, ThreadId};
 
 /// The most characters of a question.
 const LONGEST: usize = 500;
@@ -31,6 +31,8 @@ struct SearchQuery {
     /// The most hits.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u64>,
+    /// Only what this thread shows, what it was forked from included.
+    thread: Option<String>,
 }
 
 /// Something that was said and has the words.
@@ -95,13 +97,22 @@ impl From<SearchHit> for Hit {
 /// Reasoning and results of calls are not searched, nor what was cleared.
 #[utoipa::path(get, path = "/api/v1/search", operation_id = "search", tag = "threads",
     params(SearchQuery),
-    responses((status = 200, description = "What has all the words", body = Page<Hit>)))]
+    responses((status = 200, description = "What has all the words", body = Page<Hit>),
+        (status = 404, description = "There is no such thread")))]
 async fn search(
     State(app): State<App>,
     Params(query): Params<SearchQuery>,
 ) -> Result<Json<Page<Hit>>, Problem> {
     let words = line("q", &query.q, LONGEST)?;
-    let found = app.store.search(words, pages::limit(query.limit)?).await?;
+    let limit = pages::limit(query.limit)?;
+    let found = match query.thread.as_deref() {
+        Some(thread) => {
+            let thread = ThreadId::parse(thread);
+            let thread = thread.map_err(|error| Problem::from(error).at("thread"))?;
+            app.store.search_in(&thread, words, limit).await?
+        }
+        None => app.store.search(words, limit).await?,
+    };
     Ok(Json(Page {
         items: found.into_iter().map(Hit::from).collect(),
         next: None,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Id, JsonBody, Named, Params, line};
+use super::extract::{Id, JsonBody, Named, Params, shown_name};
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
@@ -239,7 +239,7 @@ async fn change(
     JsonBody(body): JsonBody<ChangeThread>,
 ) -> Result<Json<ThreadResponse>, Problem> {
     let id = ThreadId::parse(&id)?;
-    let label = line("label", &body.label, LONGEST)?;
+    let label = shown_name("label", &body.label, LONGEST)?;
     app.store.rename_thread(&id, label).await?;
     Ok(Json(app.store.thread(&id).await?.into()))
 }
@@ -321,7 +321,7 @@ async fn fork(
     let id = ThreadId::parse(&id)?;
     let label = body.label.as_deref();
     let label = label
-        .map(|label| line("label", label, LONGEST))
+        .map(|label| shown_name("label", label, LONGEST))
         .transpose()?;
     let at = match body.at {
         Some(at) => at,

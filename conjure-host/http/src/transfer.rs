@@ -15,7 +15,7 @@ use super::page_parts::SharedThread;
 use super::problem::Problem;
 use super::state::App;
 use super::threads::ThreadResponse;
-use conjure_store::{Log as _, Record, ThreadId, json_lines};
+use conjure_store::{Log as _, Record, StoreError, ThreadId, json_lines};
 
 /// The media type of exports.
 const LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
@@ -113,7 +113,12 @@ async fn import(
     });
     let path = written.await??;
     let id = ThreadId::fresh();
-    app.store.import_thread(&path, &id).await?;
+    let imported = app.store.import_thread(&path, &id).await;
+    imported.map_err(|error| match error {
+        // The file is one of this host's own.
+        StoreError::Damaged { reason, .. } => Problem::invalid(reason),
+        error => error.into(),
+    })?;
     let thread = ThreadResponse::from(app.store.thread(&id).await?);
     let address = [(header::LOCATION, format!("/api/v1/threads/{id}"))];
     Ok((StatusCode::CREATED, address, Json(thread)).into_response())
@@ -122,7 +127,7 @@ async fn import(
 /// Reads records. What they say of places on the machine that they come from is left out: it would
 /// be taken for places on this one.
 fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
-    let mut records = Vec::new();
+    let (mut records, mut has_some) = (Vec::new(), false);
     for (number, line) in lines.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
@@ -130,6 +135,7 @@ fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
         let mut record: Record = serde_json::from_slice(line).map_err(|error| {
             Problem::invalid(format!("line {} is no record: {error}", number + 1))
         })?;
+        has_some = true;
         if let Record::Entry(entry) = &mut record
             && let EntryBody::File { place, remote, .. } = &mut entry.body
         {
@@ -140,7 +146,7 @@ fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
             records.push(record);
         }
     }
-    if records.is_empty() {
+    if !has_some {
         return Err(Problem::invalid("there is no record in it"));
     }
     Ok(records)

@@ -168,15 +168,19 @@ struct TurnPolicy {
 
 impl TurnPolicy {
     fn read(&self) -> Result<PolicySpec, Problem> {
-        let patterns = |texts: &[String]| -> Result<Vec<Pattern>, Problem> {
-            let read = texts.iter().map(|text| text.parse::<Pattern>());
-            let read: Result<_, _> = read.collect();
-            read.map_err(|error| Problem::invalid(error.to_string()))
+        let patterns = |list: &str, texts: &[String]| -> Result<Vec<Pattern>, Problem> {
+            let read = texts.iter().enumerate().map(|(at, text)| {
+                let pattern = text.parse::<Pattern>();
+                pattern.map_err(|error| {
+                    Problem::invalid(format!("`policy.{list}[{at}]`: {error}")).at("policy")
+                })
+            });
+            read.collect()
         };
         Ok(PolicySpec {
-            allow: patterns(&self.allow)?,
-            ask: patterns(&self.ask)?,
-            deny: patterns(&self.deny)?,
+            allow: patterns("allow", &self.allow)?,
+            ask: patterns("ask", &self.ask)?,
+            deny: patterns("deny", &self.deny)?,
         })
     }
 }
@@ -271,7 +275,7 @@ async fn say(
         unattended: body.unattended,
         output_schema: body.output_schema,
     };
-    let attached = uploads::attached(&app, &body.attachments)?;
+    let attached = uploads::attached(&app, turn_id.as_deref(), &body.attachments)?;
     let message = message(body.text.as_deref(), &attached, body.go_on)?;
     let request = TurnRequest {
         message,
@@ -372,10 +376,11 @@ pub(super) async fn view(app: &App, run: Run) -> TurnView {
 
 /// Cancel the turn that runs in a session; what came so far is kept
 ///
-/// Where nothing runs, nothing happens.
+/// Where nothing runs, or the turn is over, nothing happens.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/cancel", operation_id = "cancel_turn",
     tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
-    request_body = CancelTurn, responses((status = 204, description = "It is being cancelled")))]
+    request_body = CancelTurn, responses((status = 204, description = "It is being cancelled"),
+        (status = 404, description = "There is no such session, or no such turn in it")))]
 async fn cancel(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
@@ -383,7 +388,16 @@ async fn cancel(
 ) -> Result<StatusCode, Problem> {
     match (body.turn, body.drop_queued) {
         (None, drop_queued) => app.manager.cancel(&id, drop_queued).await?,
-        (Some(turn), false) => app.manager.cancel_turn(&id, &turn).await?,
+        (Some(turn), false) => {
+            let session = app.manager.get(&id).await?.id;
+            let run = app.manager.run(&turn).await?;
+            if run.session_id.as_ref() != Some(&session) {
+                return Err(Problem::not_found(format!(
+                    "there is no turn `{turn}` in this session"
+                )));
+            }
+            app.manager.cancel_turn(&session, &turn).await?;
+        }
         (Some(_), true) => return Err(Problem::invalid("give either `turn` or `drop_queued`")),
     }
     Ok(StatusCode::NO_CONTENT)

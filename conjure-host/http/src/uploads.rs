@@ -111,8 +111,13 @@ async fn upload(
     Ok((StatusCode::CREATED, Json(kept?.into())))
 }
 
-/// What a turn attaches, by the ids of uploads.
-pub(super) fn attached(app: &App, ids: &[String]) -> Result<Vec<Upload>, Problem> {
+/// What a turn attaches, by the ids of uploads. A turn that is asked for by its id once more has them
+/// already.
+pub(super) fn attached(
+    app: &App,
+    turn: Option<&str>,
+    ids: &[String],
+) -> Result<Vec<Upload>, Problem> {
     if ids.len() > MOST_ATTACHED {
         return Err(Problem::invalid(format!(
             "a turn takes {MOST_ATTACHED} attachments at most"
@@ -124,7 +129,10 @@ pub(super) fn attached(app: &App, ids: &[String]) -> Result<Vec<Upload>, Problem
                 "`attachments` names `{id}` twice"
             )));
         }
-        Ok(app.host.uploaded(id)?)
+        Ok(match turn {
+            Some(turn) => app.host.uploaded_for(turn, id)?,
+            None => app.host.uploaded(id)?,
+        })
     });
     known.collect()
 }

@@ -1,5 +1,6 @@
 //! What replies cost: tokens, cache and money over time, by thread, model, tool and cause.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
@@ -12,6 +13,7 @@ use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use super::usage_report::{DAY_MS, UsageReport, UsageSums};
+use conjure_store::{Thread, ThreadId};
 
 /// Days that are looked at where nothing is said.
 const DAYS: u32 = 30;
@@ -53,6 +55,7 @@ async fn usage(
     let models = app.host.models();
     let prices = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
     let mut sums = UsageSums::default();
+    let mut counted = CountedEntries::default();
     let mut after = None;
     loop {
         let threads = app.store.thread_page(after.as_ref(), AT_ONCE).await?;
@@ -63,12 +66,35 @@ async fn usage(
                 continue;
             }
             let entries = app.host.entries(&thread.id).await?;
+            let kept = counted.kept_by(&app, &thread).await?;
             let inherited = thread.parent.as_ref().map_or(0, |_| thread.fork_from_seq);
+            let its = |seq: u64| seq > inherited || kept.contains(&seq);
             let id = thread.id.to_string();
-            sums.add((&id, &thread.label), &entries, inherited, since_ms, &prices);
+            sums.add((&id, &thread.label), &entries, &its, since_ms, &prices);
         }
     }
     Ok(Json(sums.report()))
+}
+
+/// Entries that only forks show by now, of which one fork counts them.
+#[derive(Default)]
+struct CountedEntries(HashMap<ThreadId, BTreeSet<u64>>);
+
+impl CountedEntries {
+    /// What a thread shows of its ancestors that these do not show themselves, and no other fork
+    /// counts.
+    async fn kept_by(&mut self, app: &App, thread: &Thread) -> Result<BTreeSet<u64>, Problem> {
+        if thread.parent.is_none() {
+            return Ok(BTreeSet::new());
+        }
+        let mut kept = BTreeSet::new();
+        for entries in app.store.kept_entries(&thread.id).await? {
+            let counted = self.0.entry(entries.thread).or_default();
+            let numbers = entries.above + 1..=entries.upto;
+            kept.extend(numbers.filter(|seq| counted.insert(*seq)));
+        }
+        Ok(kept)
+    }
 }
 
 fn now_ms() -> i64 {

@@ -124,13 +124,13 @@ impl Spent {
 }
 
 impl UsageSums {
-    /// Takes a thread in: of its entries those behind `inherited`, which it shows of its ancestors, and
-    /// not older than `since_ms`.
+    /// Takes a thread in: of its entries those that are `its`, by their numbers, and not older than
+    /// `since_ms`.
     pub(super) fn add(
         &mut self,
         (id, label): (&str, &str),
         entries: &[Entry],
-        inherited: u64,
+        its: &dyn Fn(u64) -> bool,
         since_ms: i64,
         prices: Prices<'_>,
     ) {
@@ -147,7 +147,7 @@ impl UsageSums {
                     .filter_map(conjure_core::chat::Part::as_call);
                 names.extend(calls.map(|call| (call.call_id.as_str(), call.name.as_str())));
             }
-            if entry.seq <= inherited || entry.at_ms < since_ms {
+            if !its(entry.seq) || entry.at_ms < since_ms {
                 continue;
             }
             if let Some(meta) = entry.body.meta() {
@@ -335,11 +335,11 @@ mod tests {
         let own = reply(4, 2 * DAY_MS, "other", vec![Part::text("new")]);
         let mut sums = UsageSums::default();
         let parent = [first.clone(), second.clone(), ended.clone()];
-        sums.add(("a", "parent"), &parent, 0, DAY_MS, &price);
+        sums.add(("a", "parent"), &parent, &|_| true, DAY_MS, &price);
         sums.add(
             ("b", "fork"),
             &[first, second, ended, own],
-            3,
+            &|seq| seq > 3,
             DAY_MS,
             &price,
         );

@@ -65,11 +65,13 @@ fn take(
     let name = server.name.clone();
     match (field, value) {
         ("command", Value::String(command)) => {
-            server.command = Some(ConfigText::Plain(command.clone()));
+            if !import.take_apart(server, own, command) {
+                server.command = Some(ConfigText::Plain(command.clone()));
+            }
         }
         ("args", Value::Array(args)) => {
             let args = args.iter().filter_map(Value::as_str);
-            server.args = import.arguments(&name, own, args);
+            server.args.extend(import.arguments(&name, own, args));
         }
         ("cwd", Value::String(dir)) => server.cwd = Some(ConfigText::Plain(dir.clone())),
         ("url", Value::String(url)) => server.url = Some(import.remote_address(server, url)),

@@ -87,11 +87,13 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
     let (command, args) = command(fields);
     match (command, url) {
         (Some(command), _) => {
-            server.command = Some(import.program(name, command));
             // Zed's older form has all of it below `command`.
             let zed = value.pointer("/command/env");
             let own = own_env([fields.get("env"), fields.get("environment"), zed]);
-            server.args = import.arguments(name, &own, args);
+            if !import.take_apart(&mut server, &own, command) {
+                server.command = Some(import.program(name, command));
+            }
+            server.args.extend(import.arguments(name, &own, args));
             pairs(zed, "env", &mut server, import);
         }
         (None, Some(url)) => {
@@ -184,7 +186,8 @@ pub(crate) fn arguments<'a>(
 ) {
     let args: Vec<String> = args.filter_map(written).collect();
     let args = args.iter().map(String::as_str);
-    server.args = import.arguments(&server.name, own, args);
+    let args = import.arguments(&server.name, own, args);
+    server.args.extend(args);
 }
 
 /// The variables (`env`) or headers (`header`) of a server.

@@ -6,6 +6,7 @@
 mod argument;
 mod bundle;
 mod codex;
+mod command;
 mod json;
 mod line;
 mod own_env;
@@ -14,6 +15,7 @@ mod secret;
 mod secret_name;
 mod secret_value;
 mod server;
+mod shell_words;
 #[cfg(test)]
 mod tests;
 mod timeout;

@@ -3,6 +3,7 @@
 use super::json;
 use super::own_env::ServerEnv;
 use super::server::{ConfigText, ImportResult, ImportedServer};
+use super::shell_words::split;
 
 /// Reads one line or several.
 pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
@@ -30,37 +31,6 @@ pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
         }
     }
     Ok(import)
-}
-
-/// The words of a line, as a shell makes them.
-fn split(line: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\'' | '"' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next() {
-                        Some(end) if end == c => break,
-                        Some('\\') if c == '"' => word.extend(chars.next()),
-                        Some(inside) => word.push(inside),
-                        None => {
-                            let begin: Vec<&str> = line.split_whitespace().take(3).collect();
-                            let begin = begin.join(" ");
-                            return Err(format!("a {c} is not closed in `{begin} …`"));
-                        }
-                    }
-                }
-            }
-            '\\' => word.get_or_insert_default().extend(chars.next()),
-            c if c.is_whitespace() => words.extend(word.take()),
-            c => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    Ok(words)
 }
 
 /// What the options of a line say.
@@ -164,16 +134,18 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
             import.note(name, "what stands behind its address is left out");
         }
     } else {
+        let own = own_env(&line.env);
         if is_remote {
             import.note(
                 name,
                 "its command is an address, which is taken for a server over HTTP",
             );
             server.url = Some(import.remote_address(&server, target));
-        } else {
+        } else if !import.take_apart(&mut server, &own, target) {
             server.command = Some(import.program(name, target));
         }
-        server.args = import.arguments(name, &own_env(&line.env), args.iter().copied());
+        let args = import.arguments(name, &own, args.iter().copied());
+        server.args.extend(args);
     }
     if !is_remote {
         variables(&line.env, &mut server, import);
@@ -278,8 +250,12 @@ fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String>
             server.url = Some(import.remote_address(&server, url));
         }
         (None, Some((program, args))) => {
-            server.command = Some(ConfigText::Plain((*program).to_owned()));
-            server.args = import.arguments(name, &own_env(&env), args.iter().copied());
+            let own = own_env(&env);
+            if !import.take_apart(&mut server, &own, program) {
+                server.command = Some(ConfigText::Plain((*program).to_owned()));
+            }
+            let args = import.arguments(name, &own, args.iter().copied());
+            server.args.extend(args);
             variables(&env, &mut server, import);
         }
         (None, None) => return Err(format!("`{name}` has neither a command nor `--url`")),

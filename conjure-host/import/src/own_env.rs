@@ -5,6 +5,7 @@
 //! nothing is started, so its address and headers get the values here.
 
 use super::secret;
+use super::secret_name::is_name;
 use super::secret_value::holds_secret;
 use super::server::{ConfigText, ImportResult, ImportedServer};
 use super::variables::{self, TextPiece};
@@ -77,6 +78,9 @@ impl ImportResult {
         match put_in(&server.env, value) {
             FilledText::Same => self.text(&server.name, &what, header, value),
             FilledText::Filled(text) => self.text(&server.name, &what, header, &text),
+            FilledText::Secret(ConfigText::Secret { prefix, .. }) if is_half(header, &prefix) => {
+                self.composed(&server.name, &what, header)
+            }
             FilledText::Secret(secret) => secret,
             FilledText::Composed => self.composed(&server.name, &what, header),
         }
@@ -100,6 +104,11 @@ impl ImportResult {
         self.note(server, &told);
         self.secret(server, what, label, String::new(), None)
     }
+}
+
+/// Whether what stands before a secret in a header is a part of it, and no scheme such as `Bearer `.
+fn is_half(header: &str, prefix: &str) -> bool {
+    is_name(header) && !prefix.is_empty() && !prefix.ends_with(char::is_whitespace)
 }
 
 /// A text after values of `env` were put in place of their variables.

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::json;
+use super::secret::in_capitals;
 use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Whether this is such a description, or a list of them.
@@ -287,20 +288,10 @@ fn filled(
 
 /// The variable of the environment for an input.
 pub(crate) fn variable(label: &str) -> String {
-    let text: String = label
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_uppercase()
-            } else {
-                '_'
-            }
-        })
-        .collect();
-    let text = text.trim_matches('_');
+    let text = in_capitals(label);
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         format!("_{text}")
     } else {
-        text.to_owned()
+        text
     }
 }

@@ -6,7 +6,7 @@
 
 use super::secret_name::is_name;
 use super::secret_value::{holds_secret, is_only_plain_word, prefixed};
-use super::variables::{self, Variables};
+use super::variables::{self, TextPiece, Variables};
 
 /// What a value is.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,12 +78,15 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
 /// What a text with variables is: a secret by its name or theirs or by what stands around them, or
 /// variables as they are.
 fn with_variables(name: &str, text: &str, prefix: String, found: Variables) -> ValueKind {
-    let holds = holds_secret(&variables::stand_in(text, &|_| false));
+    let is_named = is_name(name) || !prefix.is_empty();
+    // What stands beside the variables is a part of it.
+    let is_part = is_named && !found.is_whole && !is_path(text);
+    let holds = is_part || holds_secret(&variables::stand_in(text, &|_| false));
     if !found.unknown.is_empty() && !holds {
         return ValueKind::Unknown(found);
     }
-    let is_named = is_name(name) || found.names.iter().any(|name| is_name(name));
-    let is_secret = holds || (!found.names.is_empty() && (is_named || !prefix.is_empty()));
+    let is_of_secret = is_named || found.names.iter().any(|name| is_name(name));
+    let is_secret = holds || (!found.names.is_empty() && is_of_secret);
     // A variable alone may hold anything.
     let may_be = found.is_whole && !found.has_default && !found.names.is_empty();
     if !is_secret && !may_be {
@@ -105,22 +108,26 @@ fn with_variables(name: &str, text: &str, prefix: String, found: Variables) -> V
     }
 }
 
+/// Whether a text is a path below a directory that a variable names.
+fn is_path(text: &str) -> bool {
+    let pieces = variables::pieces(text);
+    matches!(pieces.as_slice(), [TextPiece::Variable(_), TextPiece::Text(rest), ..]
+        if rest.starts_with('/'))
+}
+
 /// The name of a secret.
 pub(crate) fn name(server: &str, label: &str) -> String {
-    let part = |text: &str| {
-        let text: String = text
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() {
-                    c.to_ascii_uppercase()
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        text.trim_matches('_').to_owned()
+    format!("MCP_{}_{}", in_capitals(server), in_capitals(label))
+}
+
+/// A text as names of variables have it.
+pub(crate) fn in_capitals(text: &str) -> String {
+    let part = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
     };
-    format!("MCP_{}_{}", part(server), part(label))
+    let text: String = text.chars().map(part).collect();
+    text.trim_matches('_').to_owned()
 }
 
 /// The variable that a value stands for without braces: `$NAME`.
@@ -201,8 +208,16 @@ mod tests {
             ("ANY", "${URL:-postgres://u:hunter2@h/db}"),
             ("ANY", "https://x.example/mcp?token=${T}"),
             ("ANY", "Server=${HOST};Password=hunter2"),
+            ("ANY", "Bearer hunter2${file}"),
+            ("ANY", "Bearer ${vault:x}hunter2"),
+            ("DB_PASS", "hunter2${input:rest}"),
+            ("DB_PASS", "${workspaceFolderBasename}hunter2"),
         ] {
             assert!(is_secret(name, value), "{name}={value}");
+        }
+        for value in ["${workspaceFolder}/private.pem", "${userHome}/.ssh/id"] {
+            let kind = find("KEY_FILE", value);
+            assert_eq!(kind, ValueKind::Expand(value.to_owned()));
         }
         let address = find("ANY", "https://${HOST}:${PORT:-80}/mcp");
         let expand = "https://${env:HOST}:${env:PORT:-80}/mcp";

@@ -144,7 +144,10 @@ fn is_in_location(text: &str) -> bool {
 /// Whether an authority has a login; a password with a `/` in it ends only in the path.
 fn has_login(authority: &str, path: &str) -> bool {
     if let Some((login, _)) = authority.rsplit_once('@') {
-        return !login.is_empty() && !login.ends_with(REFERENCE);
+        let password = login
+            .rsplit_once(':')
+            .map_or(login, |(_, password)| password);
+        return !login.is_empty() && !is_reference(password);
     }
     let is_port = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == REFERENCE);
     let behind = authority.rsplit_once(':').map(|(_, behind)| behind);
@@ -155,7 +158,7 @@ fn is_in_query(query: &str) -> bool {
     let mut pairs = query.split(['?', '#', '&', ';']);
     pairs.any(|pair| match pair.split_once('=') {
         Some((name, value)) => {
-            let is_there = !value.is_empty() && !value.starts_with(REFERENCE);
+            let is_there = !value.is_empty() && !is_reference(value);
             is_there && (is_parameter(name) || is_token(value))
         }
         None => is_token(pair),
@@ -180,7 +183,7 @@ fn is_login(text: &str) -> bool {
     user.chars().all(is_part)
         && !NO_USERS.contains(&user)
         && !password.is_empty()
-        && !password.ends_with(REFERENCE)
+        && !is_reference(password)
         && password.chars().all(is_password)
         && is_host
         && !host.starts_with("sha256:")
@@ -229,8 +232,18 @@ fn is_given(text: &str) -> bool {
     let Some(first) = text.chars().next() else {
         return false;
     };
-    let is_nothing = matches!(first, ',' | ';' | '&' | '=' | '}' | ']') || first == REFERENCE;
+    let is_nothing = matches!(first, ',' | ';' | '&' | '=' | '}' | ']') || is_reference(text);
     !is_nothing && !is_shell_variable(text) && !is_plain_word(text)
+}
+
+/// Whether a text begins with a value that stands elsewhere as a whole, or with a path below one:
+/// letters and digits beside it are half of a secret.
+fn is_reference(text: &str) -> bool {
+    let Some(behind) = text.strip_prefix(REFERENCE) else {
+        return false;
+    };
+    let rest = behind.split(is_end_sign).next().unwrap_or_default();
+    rest.starts_with('/') || !rest.contains(|c: char| c.is_ascii_alphanumeric())
 }
 
 fn is_shell_variable(text: &str) -> bool {
@@ -258,8 +271,11 @@ fn is_plain_word(text: &str) -> bool {
 
 /// Whether a value has ended where this text begins.
 fn is_end(text: &str) -> bool {
-    let is_sign = |c: char| c.is_whitespace() || is_quote(c) || ",;&)}]".contains(c);
-    text.chars().next().is_none_or(is_sign)
+    text.chars().next().is_none_or(is_end_sign)
+}
+
+fn is_end_sign(c: char) -> bool {
+    c.is_whitespace() || is_quote(c) || ",;&)}]".contains(c)
 }
 
 fn is_behind_scheme(text: &str) -> bool {
@@ -359,12 +375,23 @@ mod tests {
             "https://x.example/mcp?token=*",
             "Server=h;Password=*",
             "{\"Authorization\": \"Bearer *\"}",
+            "--key-file=*/id.pem",
+            "--auth=*:*",
         ] {
             let text = text.replace('*', &REFERENCE.to_string());
             assert!(!holds_secret(&text), "{text}");
         }
-        let beside = format!("postgres://{REFERENCE}:hunter2@h/db");
-        assert!(holds_secret(&beside));
+        for text in [
+            "postgres://*:hunter2@h/db",
+            "postgres://u:hunter2*@h/db",
+            "u:hunter2*@h",
+            "Authorization: Bearer *hunter2",
+            "--api-key=*hunter2",
+            "https://x.example/mcp?token=*hunter2",
+        ] {
+            let text = text.replace('*', &REFERENCE.to_string());
+            assert!(holds_secret(&text), "{text}");
+        }
     }
 
     #[test]

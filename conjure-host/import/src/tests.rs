@@ -533,7 +533,8 @@ fn variables_beside_those_of_its_own_env_are_told() {
 #[test]
 fn over_http_headers_name_the_secret_of_env() {
     let text = r#"{ "mcpServers": { "r": { "url": "https://${REGION}.example/mcp",
-        "headers": { "Authorization": "${AUTH_HEADER}", "X-Key": "k ${KEY}", "X-Two": "${KEY};v" },
+        "headers": { "Authorization": "${AUTH_HEADER}", "X-Key": "k ${KEY}", "X-Two": "${KEY};v",
+                     "X-Auth": "half${KEY}" },
         "env": { "AUTH_HEADER": "Bearer abc", "KEY": "hunter2", "REGION": "eu" } } } }"#;
     let expected = json!({ "r": {
         "url": "https://eu.example/mcp",
@@ -541,6 +542,7 @@ fn over_http_headers_name_the_secret_of_env() {
             "Authorization": { "secret": "MCP_R_AUTH_HEADER", "prefix": "Bearer " },
             "X-Key": { "secret": "MCP_R_KEY", "prefix": "k " },
             "X-Two": { "secret": "MCP_R_X_TWO" },
+            "X-Auth": { "secret": "MCP_R_X_AUTH" },
         },
         "env": {
             "AUTH_HEADER": { "secret": "MCP_R_AUTH_HEADER", "prefix": "Bearer " },
@@ -550,7 +552,7 @@ fn over_http_headers_name_the_secret_of_env() {
     } });
     assert_eq!(settings(text), expected);
     let names = ["MCP_R_AUTH_HEADER", "MCP_R_KEY", "MCP_R_X_TWO"];
-    assert_eq!(secrets(text), names);
+    assert_eq!(secrets(text)[..3], names);
     assert!(notes(text).contains("header X-Two is put together of a secret"));
     let goose = "
 extensions:

@@ -87,9 +87,11 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
     match text("type").unwrap_or_default() {
         "stdio" => match text("cmd") {
             Some(command) => {
-                server.command = Some(import.program(&name, command));
                 let mut own = json::own_env([settings.get("envs")]);
                 env_keys(settings).for_each(|key| own.add(key, ""));
+                if !import.take_apart(&mut server, &own, command) {
+                    server.command = Some(import.program(&name, command));
+                }
                 let args = settings.get("args").and_then(Value::as_array);
                 json::arguments(args.into_iter().flatten(), &own, &mut server, import);
                 goose_env(settings, &mut server, import);

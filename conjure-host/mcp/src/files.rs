@@ -5,6 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use conjure_config::fs::range_of;
 use serde_json::{Value, json};
 
 use conjure_runtime::artifacts::{Artifact, Artifacts};
@@ -62,12 +63,12 @@ pub(super) async fn read(artifacts: &Artifacts, uri: &str) -> Result<Option<Valu
     let Some(artifact) = known.iter().find(|artifact| artifact.id == handle) else {
         return Ok(None);
     };
-    let path = artifacts.resolve(handle).await.map_err(|e| e.to_string())?;
-    let bytes =
-        tokio::task::spawn_blocking(move || conjure_config::fs::read_range(&path, offset, length))
-            .await
-            .map_err(|error| error.to_string())?
-            .map_err(|error| error.to_string())?;
+    let opened = artifacts.open(handle).await.map_err(|e| e.to_string())?;
+    let reading = tokio::task::spawn_blocking(move || range_of(&opened.file, offset, length));
+    let bytes = reading
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| format!("the file {handle} cannot be read: {error}"))?;
     let mut content = json!({ "uri": uri, "mimeType": artifact.media_type });
     if let Some(fields) = content.as_object_mut() {
         match text(&artifact.media_type, bytes) {
@@ -158,5 +159,30 @@ mod tests {
         }
         assert!(read("conjure://artifact/file-1?offset=x").await.is_err());
         assert!(read("conjure://artifact/file-1?to=1").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_put_in_the_place_of_a_file_is_not_read() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (made, secret) = (root.join("work/d"), root.join("secret"));
+        for dir in [&made, &secret] {
+            std::fs::create_dir_all(dir).unwrap();
+            std::fs::write(dir.join("out.txt"), dir.display().to_string()).unwrap();
+        }
+        let artifacts = Artifacts::new(vec![root.join("work")], root.join("cache"));
+        let path = made.join("out.txt");
+        let file = conjure_skill_sdk::protocol::FileRef::at(path.display().to_string());
+        let known = artifacts.register("local", &file, None).unwrap();
+        assert!(read(&artifacts, &uri(&known)).await.unwrap().is_some());
+        std::fs::remove_file(&path).unwrap();
+        symlink(secret.join("out.txt"), &path).unwrap();
+        let refused = read(&artifacts, &uri(&known)).await.unwrap_err();
+        assert!(refused.contains("such as a link"), "{refused}");
+        // The same of the directory.
+        std::fs::rename(&made, root.join("work/d2")).unwrap();
+        symlink(&secret, &made).unwrap();
+        assert!(read(&artifacts, &uri(&known)).await.is_err());
     }
 }

@@ -107,10 +107,7 @@ fn shown(report: &CallReport, artifacts: &Artifacts) -> Vec<ContentBlock> {
 
 fn small(file: &Artifact) -> Option<Vec<u8>> {
     let path = file.path.as_deref()?;
-    let is_small = conjure_config::fs::size(path).is_ok_and(|size| size <= INLINE);
-    is_small
-        .then(|| conjure_config::fs::read(path).ok())
-        .flatten()
+    conjure_config::fs::read_same(path, INLINE).ok()?
 }
 
 fn link(file: &Artifact) -> Option<ContentBlock> {
@@ -137,12 +134,8 @@ pub(super) fn contents(uri: &str, said: &ToolResult, artifacts: &Artifacts) -> V
         }
         Part::File { file } => {
             let path = std::path::Path::new(file.path.as_deref()?);
-            let allowed = artifacts.contains(path);
-            let is_small =
-                allowed && conjure_config::fs::size(path).is_ok_and(|size| size <= INLINE);
-            let bytes = is_small
-                .then(|| conjure_config::fs::read(path).ok())
-                .flatten()?;
+            let opened = artifacts.open_inside(path).ok()?;
+            let bytes = opened.bytes(INLINE).ok()??;
             let mut content = Map::new();
             content.insert("uri".to_owned(), uri.into());
             if let Some(kind) = &file.media_type {

@@ -60,14 +60,13 @@ fn error_of(error: &Value) -> Option<ErrorData> {
 /// Reads a large answer, which is nobody's any more then.
 fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
     let found = path.symlink_metadata().map_err(|error| error.to_string())?;
-    if !found.is_file() || !files.contains(path) {
+    if !found.is_file() {
         return Err("it is no file of the session".to_owned());
     }
-    if found.len() > MOST {
-        return Err(format!("it has more than {MOST} bytes"));
-    }
-    let bytes = conjure_config::fs::read(path).map_err(|error| error.to_string())?;
-    conjure_config::fs::remove_file(path);
+    let opened = files.open_inside(path)?;
+    let bytes = opened.bytes(MOST).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| format!("it has more than {MOST} bytes"))?;
+    conjure_config::fs::remove_same(path);
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 

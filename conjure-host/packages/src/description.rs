@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use conjure_config::shown_name::hidden_character;
 use conjure_plugins::{FILE_LIMIT, Sha256};
-use conjure_skill_sdk::protocol::Manifest;
+use conjure_skill_sdk::protocol::{Manifest, Permissions};
 use serde::{Deserialize, Serialize};
 
 use crate::SignerKey;
@@ -108,6 +109,11 @@ impl PackageDescription {
                 manifest.version
             ));
         }
+        if let Some(value) = unprintable(&manifest.permissions) {
+            return Some(format!(
+                "it asks for {value:?}, which has characters that nobody sees"
+            ));
+        }
         match (self.libraries.is_empty(), &self.skill) {
             (true, None) => return Some("it has no library".to_owned()),
             (false, Some(_)) => {
@@ -152,6 +158,24 @@ impl PackageDescription {
     }
 }
 
+/// A value of what a plugin asks to be allowed that has a line end, another control character or one that
+/// nobody sees: it is shown to whoever allows it, in one line with others.
+fn unprintable(permissions: &Permissions) -> Option<&str> {
+    let Permissions {
+        secrets,
+        http,
+        sample: _,
+        read,
+        write,
+        network: _,
+        commands: _,
+    } = permissions;
+    let mut values = [secrets, http, read, write].into_iter().flatten();
+    let found =
+        values.find(|value| value.contains(char::is_control) || hidden_character(value).is_some());
+    found.map(String::as_str)
+}
+
 /// Whether a name stays inside the package, however it is read.
 fn is_plain(path: &str) -> bool {
     let is_part = |part: &str| {
@@ -169,7 +193,28 @@ fn is_plain(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_plain;
+    use conjure_skill_sdk::protocol::Permissions;
+
+    use super::{is_plain, unprintable};
+
+    #[test]
+    fn what_is_asked_for_is_in_one_line() {
+        let asks = |host: &str| Permissions {
+            http: vec!["a.example".to_owned(), host.to_owned()],
+            ..Permissions::default()
+        };
+        assert_eq!(unprintable(&asks("*.example")), None);
+        for host in [
+            "b.example\n  signed by  you",
+            "b\u{1b}[8m",
+            "b\r",
+            "b\tc",
+            "b\u{202e}elpmaxe",
+            "b\u{200b}.example",
+        ] {
+            assert_eq!(unprintable(&asks(host)), Some(host));
+        }
+    }
 
     #[test]
     fn names_that_lead_elsewhere_are_found() {

@@ -12,6 +12,16 @@ pub enum PackageError {
         /// What is wrong.
         reason: String,
     },
+    /// An index does not have the form of one, or leads where it may not.
+    #[error(
+        "{place} is not an index of packages that can be used: {reason}. Tell whoever keeps it"
+    )]
+    Index {
+        /// The file or the address.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Nobody signed it.
     #[error(
         "{place} is not signed, so nobody says that it is what its author made. `conjure plugin \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::Url;
+use reqwest::{StatusCode, Url};
 
 use crate::PackageError;
 
@@ -36,6 +36,31 @@ pub(crate) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
+/// A place as people may see it: a path, a name, or an address without the name and the password that
+/// may be in it, also one that cannot be read as an address.
+pub(crate) fn shown_text(place: &str) -> String {
+    let Some((scheme @ ("http" | "https"), rest)) = place.split_once("://") else {
+        return place.to_owned();
+    };
+    match (rest.rsplit_once('@'), Url::parse(place)) {
+        (None, _) => place.to_owned(),
+        (Some(_), Ok(url)) => shown(&url),
+        (Some((_, rest)), Err(_)) => format!("{scheme}://{rest}"),
+    }
+}
+
+/// What is to be done where a server gives this answer.
+fn remedy(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            "Whoever may read it gives the password in the address, which is kept nowhere, so it has to \
+             be given each time: `conjure plugin install https://NAME:PASSWORD@HOST/…`, and of an index \
+             with `--index` or in CONJURE_PLUGIN_INDEX"
+        }
+        _ => "Check the address",
+    }
+}
+
 /// What is at an address, at most so many bytes.
 pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> {
     let failed = |reason: String| PackageError::Fetch {
@@ -55,7 +80,8 @@ pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> 
     let status = response.status();
     if !status.is_success() {
         return Err(failed(format!(
-            "the server answers {status}. Check the address"
+            "the server answers {status}. {}",
+            remedy(status)
         )));
     }
     let mut bytes = Vec::new();
@@ -83,4 +109,36 @@ pub(crate) fn whole(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_not_shown() {
+        for (given, shown) in [
+            ("https://ada:secret@h.example/p", "https://h.example/p"),
+            ("https://ada@h.example/p?q=a@b", "https://h.example/p?q=a@b"),
+            (
+                "https://ada:secret@h.example:99999/p",
+                "https://h.example:99999/p",
+            ),
+            ("https://ada:se/cret@h.example/p", "https://h.example/p"),
+            ("http://ada:se@cret@h.example:x/", "http://h.example:x/"),
+            ("https://h.example", "https://h.example"),
+            ("./packages", "./packages"),
+            ("weather@1.0.0", "weather@1.0.0"),
+        ] {
+            assert_eq!(shown_text(given), shown);
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_let_in_is_told_where_the_password_goes() {
+        for status in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN] {
+            assert!(remedy(status).contains("--index"));
+        }
+        assert_eq!(remedy(StatusCode::NOT_FOUND), "Check the address");
+    }
 }

@@ -16,6 +16,8 @@ pub const INDEX_FILE: &str = "index.jsonl";
 /// The most bytes of an index: 64 MiB, some hundred thousand packages.
 const LIMIT: u64 = 64 * 1024 * 1024;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A package in an index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IndexEntry {
@@ -89,7 +91,7 @@ impl PluginIndex {
     /// Reads an index: a file, a folder with one, or an address of either.
     ///
     /// # Errors
-    /// [`PackageError::Fetch`] and [`PackageError::Form`].
+    /// [`PackageError::Fetch`] and [`PackageError::Index`].
     pub async fn read(place: &str) -> Result<Self, PackageError> {
         let is_address = place.starts_with("http://") || place.starts_with("https://");
         let (place, bytes) = match is_address {
@@ -152,10 +154,10 @@ impl PluginIndex {
     /// Where the package of an entry is, for [`PackageSource`](crate::PackageSource) to read.
     ///
     /// # Errors
-    /// [`PackageError::Form`] where it leads out of what an index may name.
+    /// [`PackageError::Index`] where it leads out of what an index may name.
     pub(crate) fn place_of(&self, entry: &IndexEntry) -> Result<String, PackageError> {
         let named = entry.package.as_str();
-        let refused = || PackageError::Form {
+        let refused = || PackageError::Index {
             place: self.place.to_string(),
             reason: format!("its package of {} is at {named:?}", entry.name),
         };
@@ -188,7 +190,7 @@ impl PluginIndex {
     /// name and version.
     ///
     /// # Errors
-    /// [`PackageError::Publish`], and [`PackageError::Form`] of an index that is none.
+    /// [`PackageError::Publish`], and [`PackageError::Index`] of an index that is none.
     pub(crate) fn publish(dir: &Path, package: &Package) -> Result<PathBuf, PackageError> {
         let failed = |error: std::io::Error| PackageError::Publish {
             place: dir.display().to_string(),
@@ -240,7 +242,7 @@ impl std::fmt::Display for IndexPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Address(url) => url.fmt(f),
+            Self::Address(url) => f.write_str(&http::shown(url)),
         }
     }
 }
@@ -251,18 +253,20 @@ fn address(place: &str) -> Result<Url, PackageError> {
         false => format!("{}/{INDEX_FILE}", place.trim_end_matches('/')),
     };
     Url::parse(&whole).map_err(|error| PackageError::Fetch {
-        place: place.to_owned(),
+        place: http::shown_text(place),
         reason: format!("it is no address ({error})"),
     })
 }
 
 fn lines(place: &str, bytes: &[u8]) -> Result<Vec<IndexEntry>, PackageError> {
+    // Some editors write one in front of a text.
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let mut entries = Vec::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let entry = serde_json::from_slice(line).map_err(|error| PackageError::Form {
+        let entry = serde_json::from_slice(line).map_err(|error| PackageError::Index {
             place: place.to_owned(),
             reason: format!("its line {} does not name a package ({error})", number + 1),
         })?;
@@ -306,6 +310,19 @@ mod tests {
         assert_eq!(newer(all.into_iter(), "1.10.0"), None);
         assert_eq!(newer(all.into_iter(), "2.0.0-rc.1"), Some("2.0.0-rc.2"));
         assert_eq!(newer(["1.0.0+b"].into_iter(), "1.0.0+a"), None);
+    }
+
+    #[test]
+    fn what_is_no_index_is_called_one_that_cannot_be_used() {
+        assert_eq!(lines("i", b"\xef\xbb\xbf\n").unwrap(), []);
+        let error = lines("i", b"what\n").unwrap_err().to_string();
+        assert!(error.contains("not an index"), "{error}");
+    }
+
+    #[test]
+    fn an_index_shows_no_password() {
+        let place = IndexPlace::Address(address("https://ada:secret@h.example/d").unwrap());
+        assert_eq!(place.to_string(), "https://h.example/d/index.jsonl");
     }
 
     #[test]

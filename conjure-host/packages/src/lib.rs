@@ -5,6 +5,7 @@
 //! that the signer did not sign, and all of it is judged before any of it is a file of a host's.
 //! Begin at `package.rs`.
 
+mod archive_layout;
 mod description;
 mod docker_auth;
 mod error;
@@ -24,4 +25,4 @@ pub use pack::PackageBuilder;
 pub use package::{PACKAGE_EXTENSION, PACKAGE_LIMIT, Package};
 pub use sbom::{LICENSE_FILE, SBOM_FILE, sbom};
 pub use signature::{SignerKey, SigningKey};
-pub use source::{FetchedPackage, PackageSource, publish};
+pub use source::{FetchedPackage, PackageSource, publish, shown_place};

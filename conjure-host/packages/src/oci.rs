@@ -3,9 +3,12 @@
 //! A package is one layer of an artifact whose configuration is the package's description, so that a
 //! registry and its tools can say what it is without fetching it.
 
+use std::cmp::Reverse;
+
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use oci_client::client::{ClientConfig, ClientProtocol, Config, ImageLayer};
+use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::OciImageManifest;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference};
@@ -22,6 +25,13 @@ pub(crate) const SCHEME: &str = "oci://";
 const LAYER: &str = "application/vnd.conjure.plugin.v1+zip";
 /// What a description is called.
 const CONFIG: &str = "application/vnd.conjure.plugin.config.v1+json";
+
+/// Why a package is not put where another one is.
+const TAKEN: &str = "it has another package there, which locks of others may name; give this one \
+                     another version";
+
+/// How many versions are named to whoever asked for one that there is not.
+const SHOWN: usize = 10;
 
 /// How many tags are asked for at once, and how often.
 const PAGE: usize = 1_000;
@@ -102,7 +112,11 @@ impl RegistryPlace {
             let page = client
                 .list_tags(&self.reference, &auth, Some(PAGE), last.as_deref())
                 .await;
-            let page = page.map_err(|error| fetch_error(&place, &error))?.tags;
+            let page = page.map_err(|error| match is_missing(&error) {
+                true => nothing_of_name(&place),
+                false => fetch_error(&place, &error),
+            })?;
+            let page = page.tags;
             // One that knows no pages says the same again.
             let is_over = page.is_empty() || page.last() == last.as_ref();
             tags.extend(page);
@@ -113,13 +127,35 @@ impl RegistryPlace {
         Ok(tags.into_iter().map(|tag| tag.replace('_', "+")).collect())
     }
 
+    /// That nothing is there, and what is.
+    async fn missing(&self) -> PackageError {
+        let place = self.to_string();
+        let versions = self.versions().await.unwrap_or_default();
+        let mut newest = newest_first(&versions);
+        newest.truncate(SHOWN);
+        match newest.is_empty() {
+            true => nothing_of_name(&place),
+            false => PackageError::Fetch {
+                place,
+                reason: format!(
+                    "the registry does not have this version; it has {}",
+                    newest.join(", ")
+                ),
+            },
+        }
+    }
+
     /// The package there.
     pub(crate) async fn fetch(&self) -> Result<Package, PackageError> {
         let place = self.to_string();
         let failed = |error: &dyn std::error::Error| fetch_error(&place, error);
         let (client, auth) = (client(&self.reference), self.auth().await?);
         let pulled = client.pull_image_manifest(&self.reference, &auth).await;
-        let (manifest, _) = pulled.map_err(|error| failed(&error))?;
+        let manifest = match pulled {
+            Ok((manifest, _)) => manifest,
+            Err(error) if is_missing(&error) => return Err(Box::pin(self.missing()).await),
+            Err(error) => return Err(failed(&error)),
+        };
         let layer = match manifest.layers.as_slice() {
             [layer] if layer.media_type == LAYER => layer,
             _ => {
@@ -144,7 +180,8 @@ impl RegistryPlace {
         Package::read(&place, bytes)
     }
 
-    /// Puts a package there; without a tag under its version. Says where it is.
+    /// Puts a package there; without a tag under its version. Says where it is. A version that is there
+    /// with other contents is not replaced.
     pub(crate) async fn publish(text: &str, package: &Package) -> Result<String, PackageError> {
         let place = Self::read(text)?;
         let place = match place.is_exact {
@@ -168,7 +205,19 @@ impl RegistryPlace {
         let mut manifest = OciImageManifest::build(&layers, &config, None);
         manifest.artifact_type = Some(LAYER.to_owned());
         let auth = auth(reference.resolve_registry()).await.map_err(&failed)?;
-        let pushed = client(&reference)
+        let client = client(&reference);
+        if names_version(&reference) {
+            let there = Box::pin(layer_there(&client, &reference, &auth)).await;
+            let there = there.map_err(|error| failed(help(&whole(&error))))?;
+            match there {
+                Some(there) if there == format!("sha256:{}", package.sha256()) => {
+                    return Ok(format!("{SCHEME}{reference}"));
+                }
+                Some(_) => return Err(failed(TAKEN.to_owned())),
+                None => {}
+            }
+        }
+        let pushed = client
             .push(&reference, &layers, config, &auth, Some(manifest))
             .await;
         match pushed {
@@ -195,6 +244,77 @@ fn unreadable(text: &str, reason: &str) -> PackageError {
     PackageError::Fetch {
         place: text.to_owned(),
         reason: format!("{reason}; write `oci://HOST/NAME:VERSION`"),
+    }
+}
+
+fn nothing_of_name(place: &str) -> PackageError {
+    PackageError::Fetch {
+        place: place.to_owned(),
+        reason:
+            "the registry has nothing of this name, or shows it only to whom it knows; check the \
+                 name, or log in with `docker login`"
+                .to_owned(),
+    }
+}
+
+/// Each of some tags once, the newest version first; behind them those that are no versions. A registry
+/// says them by the alphabet.
+fn newest_first(tags: &[String]) -> Vec<&str> {
+    let mut tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    tags.sort_by_cached_key(|tag| Reverse((semver::Version::parse(tag).ok(), *tag)));
+    tags.dedup();
+    tags
+}
+
+/// Whether a registry says that it has no such thing.
+fn is_missing(error: &OciDistributionError) -> bool {
+    use OciErrorCode::{ManifestUnknown, NameUnknown, NotFound};
+    match error {
+        OciDistributionError::ImageManifestNotFoundError(_)
+        | OciDistributionError::ServerError { code: 404, .. } => true,
+        error => says(error, &[ManifestUnknown, NameUnknown, NotFound]),
+    }
+}
+
+/// Whether a registry does not say what it has.
+fn is_hidden(error: &OciDistributionError) -> bool {
+    match error {
+        OciDistributionError::UnauthorizedError { .. }
+        | OciDistributionError::AuthenticationFailure(_) => true,
+        error => says(error, &[OciErrorCode::Unauthorized, OciErrorCode::Denied]),
+    }
+}
+
+fn says(error: &OciDistributionError, codes: &[OciErrorCode]) -> bool {
+    match error {
+        OciDistributionError::RegistryError { envelope, .. } => {
+            let mut errors = envelope.errors.iter();
+            errors.any(|error| codes.contains(&error.code))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a tag says which version is there: one of another name may move.
+fn names_version(reference: &Reference) -> bool {
+    let tag = reference.tag().map(|tag| tag.replace('_', "+"));
+    tag.is_some_and(|tag| semver::Version::parse(&tag).is_ok())
+}
+
+/// The digest of the package that is there already, as far as the registry says it. Whoever may write
+/// there need not be allowed to read.
+async fn layer_there(
+    client: &Client,
+    reference: &Reference,
+    auth: &RegistryAuth,
+) -> Result<Option<String>, OciDistributionError> {
+    match client.pull_image_manifest(reference, auth).await {
+        Ok((manifest, _)) => {
+            let layer = manifest.layers.into_iter().next();
+            Ok(Some(layer.map(|layer| layer.digest).unwrap_or_default()))
+        }
+        Err(error) if is_missing(&error) || is_hidden(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -242,6 +362,43 @@ fn client(reference: &Reference) -> Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_registry_does_not_have_is_told_from_what_it_does_not_show() {
+        let error = |code: &str| {
+            let text = format!("{{\"errors\": [{{\"code\": \"{code}\"}}]}}");
+            OciDistributionError::RegistryError {
+                envelope: serde_json::from_str(&text).unwrap(),
+                url: String::new(),
+            }
+        };
+        for code in ["MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"] {
+            assert!(
+                is_missing(&error(code)) && !is_hidden(&error(code)),
+                "{code}"
+            );
+        }
+        for code in ["UNAUTHORIZED", "DENIED"] {
+            assert!(
+                !is_missing(&error(code)) && is_hidden(&error(code)),
+                "{code}"
+            );
+        }
+        assert!(!is_missing(&error("TOOMANYREQUESTS")));
+    }
+
+    #[test]
+    fn versions_are_named_from_the_newest_on() {
+        let tags = ["0.10.0", "0.8.0", "0.9.0", "0.9.0", "stable"].map(str::to_owned);
+        assert_eq!(newest_first(&tags), ["0.10.0", "0.9.0", "0.8.0", "stable"]);
+    }
+
+    #[test]
+    fn a_tag_that_is_a_version_stays_what_it_is_and_another_may_move() {
+        let names = |text: &str| names_version(&RegistryPlace::read(text).unwrap().reference);
+        assert!(names("oci://h.example/p:1.2.3") && names("oci://h.example/p:1.2.3_x"));
+        assert!(!names("oci://h.example/p:stable") && !names("oci://h.example/p"));
+    }
 
     #[test]
     fn places_are_read_and_a_version_is_their_tag_where_they_have_none() {

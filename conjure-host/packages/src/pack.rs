@@ -186,7 +186,10 @@ pub(crate) fn archive(
     };
     let head = [(DESCRIPTION.to_owned(), text)].into_iter();
     let head = head.chain(signature.map(|text| (SIGNATURE.to_owned(), text.into_bytes())));
-    let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    let options = SimpleFileOptions::default()
+        .compression_method(zip::CompressionMethod::Deflated)
+        // Never the time of day.
+        .last_modified_time(zip::DateTime::default());
     let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for file in head.map(Ok).chain(contents) {
         let (path, bytes) = file?;

@@ -2,12 +2,14 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::io::{Cursor, Read as _};
+use std::io::{BufReader, Cursor, Read as _};
 use std::path::Path;
 
 use conjure_config::fs;
 use conjure_plugins::{ANY_TARGET, LibraryTarget, LockedPlugin, Sha256, SkillArchive};
+use flate2::bufread::DeflateDecoder;
 
+use crate::archive_layout;
 use crate::pack::archive;
 use crate::{
     PackageDescription, PackageError, PackagedFile, PackagedLibrary, SignerKey, SigningKey,
@@ -21,6 +23,10 @@ pub const PACKAGE_LIMIT: u64 = 1024 * 1024 * 1024;
 
 pub(crate) const DESCRIPTION: &str = "package.json";
 pub(crate) const SIGNATURE: &str = "package.json.minisig";
+
+/// What describes a program, the first file of its bundle, and where the name of the first file begins.
+const PROGRAM: &[u8] = b"plugin.toml";
+const FIRST_NAME: usize = 30;
 
 /// The most bytes of a description.
 const DESCRIPTION_LIMIT: u64 = 4 * 1024 * 1024;
@@ -56,6 +62,15 @@ impl Package {
             return Err(PackageError::Fetch {
                 place,
                 reason: "it is not a file".to_owned(),
+            });
+        }
+        if conjure_plugins::is_description(path) && path.is_file() {
+            return Err(PackageError::Form {
+                place,
+                reason:
+                    "it describes a program and is no package; `conjure plugin add` takes it, and \
+                         `conjure plugin pack` makes a package of it"
+                        .to_owned(),
             });
         }
         let size = fs::size(path).map_err(failed)?;
@@ -240,30 +255,28 @@ pub(crate) fn too_large(place: &str) -> PackageError {
 }
 
 fn opened(bytes: &[u8]) -> Result<Archive<'_>, String> {
-    if !bytes.starts_with(b"PK\x03\x04") {
-        return Err("it is no zip archive".to_owned());
+    if let Some(what) = bare_plugin(bytes) {
+        return Err(format!(
+            "it is {what} and in no package; `conjure plugin add` takes that, and `conjure plugin pack` \
+             makes a package of it"
+        ));
     }
-    // Before the list of them is read, which can be long.
-    match said_files(bytes) {
-        Some(0..=FILES) => {}
-        Some(files) => return Err(format!("it has {files} files, and {FILES} are enough")),
-        None => return Err("its end is missing".to_owned()),
-    }
+    archive_layout::judge(bytes, FILES)?;
     let archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
-    match archive.len() {
-        0..=FILES => Ok(archive),
-        files => Err(format!("it has {files} files, and {FILES} are enough")),
+    match archive.has_duplicate_names() {
+        true => Err("it has two files of one name".to_owned()),
+        false => Ok(archive),
     }
 }
 
-/// How many files the end of an archive says that there are.
-fn said_files(bytes: &[u8]) -> Option<usize> {
-    const END: usize = 22;
-    const COMMENT: usize = 65_535;
-    let tail = bytes.get(bytes.len().saturating_sub(END + COMMENT)..)?;
-    let at = tail.windows(4).rposition(|four| four == b"PK\x05\x06")?;
-    let count = tail.get(at + 10..at + 12)?;
-    Some(usize::from(u16::from_le_bytes(count.try_into().ok()?)))
+/// What plugin this is that lies in no package, if it is one.
+fn bare_plugin(bytes: &[u8]) -> Option<&'static str> {
+    if LibraryTarget::of(bytes).is_some() {
+        return Some("the library of a plugin");
+    }
+    let first_name = bytes.get(FIRST_NAME..)?;
+    let is_bundle = LibraryTarget::is_program(bytes) && first_name.starts_with(PROGRAM);
+    is_bundle.then_some("the bundle of a program")
 }
 
 /// A file of an archive that has at most so many bytes.
@@ -289,7 +302,29 @@ fn first_bytes(archive: &mut Archive<'_>, path: &str, most: u64) -> Result<Vec<u
     file.take(most)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("`{path}` cannot be read: {error}"))?;
-    Ok(bytes)
+    let is_whole = (bytes.len() as u64) < most;
+    match is_whole && has_surplus(archive, path)? {
+        true => Err(format!("`{path}` has bytes behind the end of its data")),
+        false => Ok(bytes),
+    }
+}
+
+/// Whether the compressed data of a file ends before its place in the archive does: what is behind it,
+/// such as a second stream, nobody reads. To be asked of a file that was read to its end.
+fn has_surplus(archive: &mut Archive<'_>, path: &str) -> Result<bool, String> {
+    let failed = |error: String| format!("`{path}` cannot be read: {error}");
+    let index = archive.index_for_name(path);
+    let index = index.ok_or_else(|| format!("it has no `{path}`"))?;
+    let file = archive.by_index_raw(index);
+    let file = file.map_err(|error| failed(error.to_string()))?;
+    if file.compression() != zip::CompressionMethod::Deflated {
+        return Ok(false);
+    }
+    let size = file.compressed_size();
+    let mut inflated = DeflateDecoder::new(BufReader::new(file));
+    let ended = std::io::copy(&mut inflated, &mut std::io::sink());
+    ended.map_err(|error| failed(error.to_string()))?;
+    Ok(inflated.total_in() != size)
 }
 
 /// A file that is what the description says. No more of it is read than should be there, and one
@@ -383,4 +418,46 @@ pub(crate) fn target_of(bytes: &[u8]) -> Result<LibraryTarget, String> {
     }
     let library = LibraryTarget::of(bytes);
     library.ok_or_else(|| "it is no library of a plugin".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_in_no_package_is_called_what_it_is() {
+        let head = [b"PK\x03\x04".as_slice(), &[0; 26]].concat();
+        let bundle = [head.as_slice(), b"plugin.toml and more"].concat();
+        let error = opened(&bundle).unwrap_err();
+        assert!(error.contains("conjure plugin add"), "{error}");
+        let other = [head.as_slice(), b"package.json and more"].concat();
+        let error = opened(&other).unwrap_err();
+        assert!(!error.contains("conjure plugin add"), "{error}");
+    }
+
+    #[test]
+    fn of_two_files_of_one_name_none_is_read() {
+        let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for name in [DESCRIPTION, "package.jsom"] {
+            let options = zip::write::SimpleFileOptions::default();
+            archive.start_file(name, options).unwrap();
+        }
+        let mut bytes = archive.finish().unwrap().into_inner();
+        assert_eq!(opened(&bytes).err(), None);
+        let other = b"package.jsom";
+        while let Some(at) = bytes.windows(other.len()).position(|part| part == other) {
+            bytes[at..at + other.len()].copy_from_slice(DESCRIPTION.as_bytes());
+        }
+        let error = opened(&bytes).unwrap_err();
+        assert!(error.contains("two files of one name"), "{error}");
+    }
+
+    #[test]
+    fn the_description_of_a_program_is_no_package() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plugin.toml");
+        fs::write(&path, "plugin = 1").unwrap();
+        let error = Package::open(&path).unwrap_err().to_string();
+        assert!(error.contains("conjure plugin add"), "{error}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Where packages come from and go to.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use conjure_plugins::{LockedPlugin, Sha256};
 use reqwest::Url;
@@ -49,7 +49,7 @@ impl PackageSource {
         }
         if text.starts_with("http://") || text.starts_with("https://") {
             let url = Url::parse(text).map_err(|error| PackageError::Fetch {
-                place: text.to_owned(),
+                place: http::shown_text(text),
                 reason: format!("it is no address ({error})"),
             })?;
             return Ok(Self::Address(url));
@@ -198,7 +198,7 @@ async fn of_entry(
         PackageSource::Address(url) => at_address(&url).await?,
         PackageSource::Registry(place) => place.fetch().await?,
         PackageSource::Indexed { .. } => {
-            return Err(PackageError::Form {
+            return Err(PackageError::Index {
                 place: index.place(),
                 reason: format!("its package of {} is nowhere", entry.name),
             });
@@ -222,15 +222,24 @@ async fn of_entry(
         source: format!("{}@{}", entry.name, entry.version),
         index: Some(match Path::new(named).exists() {
             true => whole(Path::new(named)),
-            false => named.to_owned(),
+            false => http::shown_text(named),
         }),
         package,
     })
 }
 
+/// A path from the root, that goes back nowhere: what is above a directory does not begin with it.
 fn whole(path: &Path) -> String {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    whole.display().to_string()
+    let goes_back = whole.components().any(|part| part == Component::ParentDir);
+    let real = goes_back.then(|| whole.canonicalize().ok()).flatten();
+    real.unwrap_or(whole).display().to_string()
+}
+
+/// A place of packages as people may see it: an address is without the name and the password that may be
+/// in it, which are kept nowhere.
+pub fn shown_place(place: &str) -> String {
+    http::shown_text(place)
 }
 
 impl FetchedPackage {
@@ -279,7 +288,7 @@ pub async fn publish(package: &Package, place: &str) -> Result<String, PackageEr
     }
     if place.contains("://") {
         return Err(PackageError::Publish {
-            place: place.to_owned(),
+            place: shown_place(place),
             reason:
                 "name a folder, or `oci://HOST/NAME`; what a web server shows is a folder that \
                      was published into"
@@ -295,4 +304,33 @@ pub async fn publish(package: &Package, place: &str) -> Result<String, PackageEr
     }
     let path = PluginIndex::publish(dir, package)?;
     Ok(path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_without_going_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let inner = real.join("inner");
+        conjure_config::fs::create_private_dir(&inner).unwrap();
+        conjure_config::fs::write(real.join("p"), "x").unwrap();
+        assert_eq!(
+            whole(&inner.join("../p")),
+            real.join("p").display().to_string()
+        );
+        // What is not there is left as it was named.
+        let missing = inner.join("../q");
+        assert_eq!(whole(&missing), missing.display().to_string());
+    }
+
+    #[test]
+    fn a_source_shows_no_password() {
+        let source = PackageSource::read("https://ada:secret@h.example/p").unwrap();
+        assert_eq!(source.to_string(), "https://h.example/p");
+        let error = PackageSource::read("https://ada:secret@h.example:x/p").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
 }

@@ -137,7 +137,7 @@ fn with_list(field: &Field<'_>, value: &str, known: &[ProviderInfo]) -> Markup {
             label for=(field.id) { (field.label) }
             input id=(field.id) name=(field.name) type="text" value=(value) list="known-providers"
                 required autocomplete="off" aria-describedby=(said)
-                aria-invalid=[field.error.map(|_| "true")];
+                autofocus[field.error.is_some()] aria-invalid=[field.error.map(|_| "true")];
             datalist #known-providers {
                 @for provider in known {
                     option value=(provider.name) { (provider.base_url.as_deref().unwrap_or("")) }

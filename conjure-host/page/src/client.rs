@@ -33,9 +33,6 @@ pub(crate) struct ApiAnswer {
 #[derive(Debug, Clone, PartialEq, Deserialize, thiserror::Error)]
 #[error("{detail}")]
 pub(crate) struct ApiProblem {
-    /// The kind, as `urn:conjure:problem:KIND`.
-    #[serde(rename = "type", default)]
-    pub(crate) r#type: String,
     /// The kind in words.
     #[serde(default)]
     pub(crate) title: String,
@@ -51,14 +48,13 @@ pub(crate) struct ApiProblem {
 }
 
 impl ApiProblem {
-    /// Its kind, such as `name-taken`.
-    pub(crate) fn kind(&self) -> &str {
-        self.r#type.rsplit(':').next().unwrap_or_default()
+    /// The member of what was sent that it is about, where it is about one.
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.more.get("field")?.as_str()
     }
 
     fn of(status: StatusCode, body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_else(|_| Self {
-            r#type: String::new(),
             title: status.canonical_reason().unwrap_or("Failed").to_owned(),
             status: status.as_u16(),
             detail: format!("the host answered {status} without saying why"),
@@ -224,7 +220,6 @@ impl ApiAnswer {
 
 fn internal(error: &dyn std::error::Error) -> ApiProblem {
     ApiProblem {
-        r#type: "urn:conjure:problem:host".to_owned(),
         title: "Host".to_owned(),
         status: 500,
         detail: format!("the page could not call the host: {error}"),
@@ -288,11 +283,10 @@ mod tests {
         assert_eq!(answer.headers[header::ETAG], "\"2\"");
         client.get::<()>("/nothing").await.unwrap();
         let problem = client.get::<Value>("/problem").await.unwrap_err();
-        assert_eq!(problem.kind(), "in-use");
         assert_eq!(problem.more["sessions"], json!(["a"]));
         assert_eq!(problem.to_string(), "it is in use");
         let problem = client.get::<Value>("/plain").await.unwrap_err();
-        assert_eq!((problem.status, problem.kind()), (502, ""));
+        assert_eq!(problem.status, 502);
     }
 
     #[test]

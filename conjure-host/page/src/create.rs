@@ -17,7 +17,7 @@ use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{ListPage, Sent, SessionInfo, ThreadInfo, Wrong, first, invalid};
+use crate::saved::{ListPage, Sent, SessionInfo, ThreadInfo, Wrong, first, invalid_at};
 use crate::session_form::{
     AuthFields, Choices, FIELDS, SessionDraft, memory, models, persona, working_dir,
 };
@@ -150,13 +150,13 @@ fn thread_of(sent: &Sent) -> Result<Value, ApiProblem> {
     let kind = sent.text("history");
     let thread = sent.text("thread");
     if matches!(kind.as_str(), "existing" | "fork") && thread.is_empty() {
-        return Err(invalid("`thread`: choose a chat"));
+        return Err(invalid_at("thread", "`thread`: choose a chat"));
     }
     let upto = match sent.line("upto") {
         text if text.is_empty() || kind != "fork" => None,
         text => Some(
             text.parse::<u64>()
-                .map_err(|_| invalid("`thread`: an entry is a number"))?,
+                .map_err(|_| invalid_at("thread", "`thread`: an entry is a number"))?,
         ),
     };
     Ok(match kind.as_str() {

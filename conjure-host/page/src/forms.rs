@@ -56,7 +56,7 @@ impl<'a> Field<'a> {
         self.around(&html! {
             input id=(self.id) name=(self.name) type=(kind) value=(value) required[self.required]
                 aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()]
-                autocomplete="off" spellcheck="false";
+                autofocus[self.error.is_some()] autocomplete="off" spellcheck="false";
         })
     }
 
@@ -64,7 +64,8 @@ impl<'a> Field<'a> {
     pub(crate) fn textarea(&self, rows: usize, value: &str) -> Markup {
         self.around(&html! {
             textarea id=(self.id) name=(self.name) rows=(rows) required[self.required]
-                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()] {
+                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()]
+                autofocus[self.error.is_some()] {
                 // A browser takes the first line end away.
                 "\n" (value)
             }
@@ -75,7 +76,8 @@ impl<'a> Field<'a> {
     pub(crate) fn select(&self, chosen: &str, all: &[(String, String)]) -> Markup {
         self.around(&html! {
             select id=(self.id) name=(self.name) required[self.required]
-                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()] {
+                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()]
+                autofocus[self.error.is_some()] {
                 @for (value, words) in all {
                     option value=(value) selected[value == chosen] { (words) }
                 }
@@ -154,10 +156,10 @@ pub(crate) fn close_dialog() -> Markup {
     piece(Swap::Inner, "dialog", &html! {})
 }
 
-/// What is wrong with a form as a whole.
+/// What is wrong with a form as a whole. Who sent it goes on there, as at a field that is wrong.
 pub(crate) fn form_error(error: Option<&str>) -> Markup {
     html! {
-        @if let Some(error) = error { p.form-error role="alert" { (error) } }
+        @if let Some(error) = error { p.form-error role="alert" tabindex="-1" autofocus { (error) } }
     }
 }
 
@@ -171,6 +173,7 @@ mod tests {
         let field = field.hint("3 to 50").error(Some("too <short>")).required();
         let text = field.input("text", "\"><script>").into_string();
         assert!(text.contains("aria-invalid=\"true\""), "{text}");
+        assert!(text.contains(" autofocus"), "{text}");
         assert!(text.contains("aria-describedby=\"auth-name-words\""));
         assert!(text.contains("too &lt;short&gt;"));
         assert!(text.contains("&quot;&gt;&lt;script&gt;"));

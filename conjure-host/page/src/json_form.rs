@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::client::ApiProblem;
-use crate::saved::{Sent, invalid};
+use crate::saved::{Sent, invalid_at};
 
 /// The tabs of one object.
 pub(crate) struct Tabs<'a> {
@@ -43,6 +43,8 @@ impl<'a> Tabs<'a> {
             false => serde_json::to_string_pretty(now).unwrap_or_default(),
         };
         let id = format!("{prefix}-{name}-json");
+        // Nobody gets into a field of the tab that is not seen.
+        let is_wrong = is_json && error.is_some();
         html! {
             fieldset.tabs {
                 legend { (self.legend) }
@@ -60,13 +62,16 @@ impl<'a> Tabs<'a> {
                     div.field {
                         label for=(id) { (self.legend) " as JSON" }
                         textarea.code id=(id) name={ (name) "_json" } rows="8" spellcheck="false"
-                            aria-describedby={ (id) "-words" } aria-invalid=[error.map(|_| "true")] {
+                            aria-describedby={ (id) "-words" } aria-invalid=[is_wrong.then_some("true")]
+                            autofocus[is_wrong] {
                             "\n" (json)
                         }
                         p.hint id={ (id) "-words" } { (hint) }
                     }
                 }
-                @if let Some(error) = error { p.hint.wrong { (error) } }
+                @if let Some(error) = error {
+                    p.hint.wrong tabindex="-1" autofocus[!is_json] { (error) }
+                }
             }
         }
     }
@@ -79,10 +84,11 @@ pub(crate) fn object(name: &str, text: &str) -> Result<Map<String, Value>, ApiPr
     }
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(invalid(format!(
-            "`{name}` has to be a JSON object: `{{…}}`"
-        ))),
-        Err(error) => Err(invalid(format!("`{name}` is no JSON: {error}"))),
+        Ok(_) => {
+            let detail = format!("`{name}` has to be a JSON object: `{{…}}`");
+            Err(invalid_at(name, detail))
+        }
+        Err(error) => Err(invalid_at(name, format!("`{name}` is no JSON: {error}"))),
     }
 }
 
@@ -91,6 +97,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_a_field_that_is_seen_is_where_one_goes_on() {
+        for mode in ["form", "json"] {
+            let sent = Sent::from([("settings_mode", mode.to_owned())]);
+            let tabs = Tabs::new("mcp", "settings", "Settings", &sent);
+            let shown = tabs.show(&html! {}, "All of it", &Map::new(), Some("it is empty"));
+            let shown = shown.into_string();
+            let (before, field) = shown.split_once("<textarea").unwrap();
+            let (field, behind) = field.split_once('>').unwrap();
+            assert!(!before.contains("autofocus"), "{shown}");
+            for mark in ["aria-invalid", "autofocus"] {
+                assert_eq!(field.contains(mark), mode == "json", "{shown}");
+            }
+            assert_eq!(behind.contains("autofocus"), mode == "form", "{shown}");
+        }
+    }
 
     #[test]
     fn an_object_is_an_object() {

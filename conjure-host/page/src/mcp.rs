@@ -18,7 +18,7 @@ use crate::json_form::{Tabs, object};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{McpServerInfo, Sent, Wrong, all, invalid};
+use crate::saved::{McpServerInfo, Sent, Wrong, all, invalid_at};
 use crate::sheet::{Confirmation, refused, sheet};
 
 pub(crate) fn router() -> Router<PageState> {
@@ -145,9 +145,8 @@ fn object_of(
     for line in lines {
         let Some((name, value)) = line.split_once(between) else {
             let shape = format!("NAME{between}value");
-            return Err(invalid(format!(
-                "`{field}`: a line is {shape}, and this one is not: {line}"
-            )));
+            let detail = format!("`{field}`: a line is {shape}, and this one is not: {line}");
+            return Err(invalid_at(field, detail));
         };
         let value = value.trim();
         // What was sealed is named by JSON, and goes back as it came.
@@ -260,10 +259,11 @@ fn value_of(
     }
     let is_line = matches!(name, "command" | "url");
     if !is_line && kept.is_some() && said(name, &was).ok().flatten().as_ref() != kept {
-        return Err(invalid(format!(
+        let detail = format!(
             "`{name}` holds what lines cannot say, such as a line break, an empty value or blanks \
              at the ends: change it under “Advanced”"
-        )));
+        );
+        return Err(invalid_at(name, detail));
     }
     said(name, sent)
 }
@@ -288,7 +288,7 @@ fn settings_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, V
     }
     let given = settings.get(needed).and_then(Value::as_str);
     if given.is_none_or(str::is_empty) {
-        return Err(invalid(format!("`{needed}` is needed")));
+        return Err(invalid_at(needed, format!("`{needed}` is needed")));
     }
     Ok(settings)
 }

@@ -1,6 +1,5 @@
-// The module of the page: puts pieces of HTML in place, follows streams, sends forms, opens dialogs,
-// listens to keys. The server makes all HTML; each thing here is asked for by a `data-` attribute,
-// and each has an ordinary link or form under it.
+// The module of the page: puts pieces of HTML in place, follows streams, sends forms, opens dialogs, listens to keys.
+// The server makes all HTML; each thing here is asked for by a `data-` attribute, and has a link or form under it.
 
 const byId = (id) => document.getElementById(id);
 const scroller = document.scrollingElement;
@@ -11,24 +10,33 @@ const follows = () => document.querySelector("[data-follow]") !== null;
 // Pieces: `<template data-swap=HOW data-target=ID>`.
 const HOW = { outer: "replaceWith", inner: "replaceChildren", append: "append", prepend: "prepend", remove: "remove" };
 function swap(html) {
-  const holder = document.createElement("template");
-  holder.innerHTML = html;
+  if (isPressed) return void waiting.push(html);
+  const { content } = Object.assign(document.createElement("template"), { innerHTML: html });
   const wasAtEnd = follows() && isAtEnd();
-  for (const piece of [...holder.content.children]) if (piece.dataset.swap) put(piece);
+  for (const piece of [...content.children]) if (piece.dataset.swap) put(piece);
   if (wasAtEnd) toEnd();
   arm(document);
 }
 
-function put(piece) {
-  const target = byId(piece.dataset.target);
-  if (!target) return;
+// A press and its release are a click on one and the same element only: what comes between waits.
+let isPressed = false, waiting = [];
+function press(is) {
+  isPressed = is;
+  if (!is) waiting.splice(0).forEach(swap);
+}
+for (const begin of ["pointerdown", "keydown"]) addEventListener(begin, ({ button, ctrlKey, key, target }) => {
+  if ((button === 0 || key === " ") && !ctrlKey && target.closest?.("a, button, summary, label, input")) press(true);
+});
+// The click comes right behind the release; of what is dragged, and behind a menu, there may be none.
+const ENDS = ["pointerup", "pointercancel", "keyup", "blur", "dragend", "contextmenu"];
+for (const end of ENDS) addEventListener(end, () => setTimeout(press, 0, false));
+
+function put({ content, dataset: { swap: how, target: id } }) {
+  const target = byId(id);
   // What somebody is editing stays until it is sent.
-  const edited = target.querySelector("[data-escape]:not([hidden])");
-  if (edited && !edited.hasAttribute("aria-busy")) return;
-  const content = piece.content;
+  if (!target || target.querySelector("[data-escape]:not([hidden], [aria-busy])")) return;
   // What is put in place is read as without script: Enter would press a button of these.
   for (const without of content.querySelectorAll("noscript")) without.remove();
-  const how = piece.dataset.swap;
   if (how === "outer" || how === "inner") keep(target, content);
   const focused = target.contains(document.activeElement) ? document.activeElement.id : "";
   // What comes above the reader moves nothing of what they read.
@@ -38,15 +46,13 @@ function put(piece) {
   if (mark) scroller.scrollTop += mark.getBoundingClientRect().top - top;
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
   if (target.tagName === "DIALOG") target.childElementCount ? show(target) : target.close();
+  if (target.id === "sheet") enter(target);
   if (target.id === "toasts") raise(target.lastElementChild);
 }
 
 // What the person opened stays open, and what they wrote stays written: in a form of the same thing.
 function keep(target, content) {
-  for (const old of [target, ...target.querySelectorAll("details[id]")]) {
-    const fresh = old.tagName === "DETAILS" && content.getElementById(old.id);
-    if (fresh) fresh.open = old.open;
-  }
+  for (const fresh of content.querySelectorAll("details[id]")) fresh.open = byId(fresh.id)?.open ?? fresh.open;
   const form = (field) => field.closest("form")?.getAttribute("action");
   for (const old of target.querySelectorAll("textarea[id], input[id]:not([type=hidden])")) {
     const fresh = content.getElementById(old.id);
@@ -69,19 +75,14 @@ function raise(fresh) {
   if (toasts.childElementCount) toasts.showPopover();
 }
 
-async function ask(url, options = {}) {
-  const headers = { "x-conjure-pieces": "1", accept: "text/html" };
+// What comes of a form on a page of its own stands there; all else is a dialog, or named by its piece.
+async function ask(url, options = {}, form) {
+  const headers = { "x-conjure-pieces": form?.closest("#sheet") ? "sheet" : "1", accept: "text/html" };
   const answer = await fetch(url, { ...options, headers, credentials: "same-origin" }).catch(() => {});
-  if (!answer) {
-    say("The server could not be reached. Nothing was lost; try again when it is back.");
-    return false;
-  }
+  if (!answer) return say("The server could not be reached. Nothing was lost; try again when it is back.");
   if (answer.status === 401) location.reload();
   const go = answer.headers.get("x-conjure-go");
-  if (go) {
-    new URL(go, location).href === location.href ? location.reload() : location.assign(go);
-    return true;
-  }
+  if (go) new URL(go, location).href === location.href ? location.reload() : location.assign(go);
   const html = await answer.text();
   if (html.includes("data-swap=")) swap(html);
   else if (!answer.ok) say(`The server answered ${answer.status}.`);
@@ -99,10 +100,9 @@ addEventListener("submit", async (event) => {
   const body = form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data);
   const action = event.submitter?.getAttribute("formaction") || form.getAttribute("action");
   const isGet = form.getAttribute("method")?.toLowerCase() === "get";
-  const draft = form.querySelector("[data-draft]");
-  const written = draft?.value;
+  const draft = form.querySelector("[data-draft]"), written = draft?.value;
   const attached = [...form.querySelectorAll("[data-clear] > *")];
-  const done = await (isGet ? ask(`${action}?${body}`) : ask(action, { method: "POST", body }));
+  const done = await (isGet ? ask(`${action}?${body}`, {}, form) : ask(action, { method: "POST", body }, form));
   form.removeAttribute("aria-busy");
   if (!done) return;
   // What was written or attached meanwhile was not sent, and stays.
@@ -122,20 +122,19 @@ addEventListener("change", ({ target }) => {
 });
 
 // Streams: `data-stream=URL`, `data-seen` what was seen last.
-let source;
+let source, hidden;
 function follow(element) {
   const url = new URL(element.dataset.stream, location);
   if (element.dataset.seen) url.searchParams.set("after", element.dataset.seen);
   source?.close();
   source = new EventSource(url);
-  const mine = source;
   source.onopen = () => document.body.removeAttribute("data-lost");
   source.onmessage = (event) => {
     swap(event.data);
     if (event.lastEventId) element.dataset.seen = event.lastEventId;
   };
   source.addEventListener("gone", () => location.reload());
-  source.onerror = () => {
+  source.onerror = ({ target: mine }) => {
     document.body.setAttribute("data-lost", "");
     if (mine.readyState !== EventSource.CLOSED) return;
     setTimeout(async () => {
@@ -148,7 +147,6 @@ function follow(element) {
 }
 
 // A browser opens few connections to a server: a page that nobody looks at follows nothing.
-let hidden;
 document.addEventListener("visibilitychange", () => {
   const element = document.querySelector("[data-stream]");
   clearTimeout(hidden);
@@ -180,7 +178,9 @@ function bring(part) {
   if (part.kept) part.append(part.kept);
   part.kept = part.style.height = "";
 }
-addEventListener("beforeprint", () => document.querySelectorAll("[data-chunk]").forEach(bring));
+// All of it is there when it is printed, and when a link leads to a part of it.
+const bringAll = () => document.querySelectorAll("[data-chunk]").forEach(bring);
+addEventListener("beforeprint", bringAll);
 
 function arm(part) {
   for (const element of part.querySelectorAll(":is([data-fetch], [data-chunk]):not([data-armed])")) {
@@ -189,11 +189,16 @@ function arm(part) {
   }
 }
 
-// Clicks.
 function show(dialog) {
   if (!dialog.open) dialog.showModal();
   raise();
-  dialog.querySelector("[autofocus], input:not([type=hidden]), textarea, select")?.focus();
+  enter(dialog);
+}
+
+// Goes on at what is wrong, else at the first field.
+function enter(part) {
+  const wrong = [...part.querySelectorAll("[autofocus]")].find((one) => one.checkVisibility());
+  (wrong ?? part.querySelector("input:not([type=hidden]), textarea, select"))?.focus();
 }
 
 // What was not sent of a dialog is gone with it: the next one may be about another thing.
@@ -202,21 +207,18 @@ addEventListener("close", ({ target }) => target.matches("#dialog:not(:has([aria
 addEventListener("click", (event) => {
   const at = (name) => event.target.closest?.(`[data-${name}]`);
   const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
-  let element;
+  let element = event.target.closest?.("a[href*='#']");
+  if (element?.href.split("#")[0] === location.href.split("#")[0]) bringAll();
   event.target.closest?.(".toast")?.remove();
   if (at("drop")) at("drop").parentElement.remove();
   if (at("close")) at("close").closest("dialog")?.close();
   if ((element = at("open"))) show(byId(element.dataset.open));
-  if (plain && (element = at("dialog"))) {
+  if (plain && (element = at("dialog")) && !element.closest("#sheet")) {
     event.preventDefault();
     ask(element.dataset.dialog || element.href);
   }
   if ((element = at("toggle"))) toggle(element.dataset.toggle);
   if (at("end")) toEnd();
-  if ((element = at("fill"))) {
-    byId(element.dataset.fill).value = element.dataset.text;
-    byId(element.dataset.fill).focus();
-  }
   if ((element = at("copy"))) {
     const from = byId(element.dataset.copy) ?? element.closest("figure, article")?.querySelector("pre, .text");
     navigator.clipboard?.writeText(from?.innerText.replace(/\n$/, "") ?? "").then(() => {
@@ -273,10 +275,9 @@ async function attach(files) {
   }
 }
 for (const how of ["dragover", "drop"]) addEventListener(how, (event) => {
-  const { target, dataTransfer } = event;
-  if (target.type === "file" || !dataTransfer?.types.includes("Files")) return;
+  if (event.target.type === "file" || !event.dataTransfer?.types.includes("Files")) return;
   event.preventDefault();
-  if (how === "drop") attach([...dataTransfer.files]);
+  if (how === "drop") attach([...event.dataTransfer.files]);
 });
 // Text that has a picture of itself beside it is text, such as of a spreadsheet.
 addEventListener("paste", (event) => {
@@ -294,7 +295,6 @@ addEventListener("input", ({ target }) => {
 for (const field of document.querySelectorAll("[data-draft]")) field.value ||= sessionStorage.getItem(field.dataset.draft) ?? "";
 
 addEventListener("scroll", () => document.body.toggleAttribute("data-away", follows() && !isAtEnd()), { passive: true });
-document.documentElement.dataset.script = "";
 if (follows() && !location.hash) toEnd();
 arm(document);
 document.querySelectorAll("[data-stream]").forEach((element) => follow(element));

@@ -92,6 +92,8 @@ struct PluginChangeInfo {
     plugin: String,
     from: Option<BuildInfo>,
     to: Option<BuildInfo>,
+    #[serde(default)]
+    altered: bool,
 }
 
 #[derive(Deserialize)]
@@ -250,7 +252,7 @@ fn changes(history: &[PluginChangeInfo], newest: &BTreeMap<&str, &PluginChangeIn
                     }
                 }
             }
-            @for (name, change) in newest.iter().filter(|(_, change)| change.to.is_none()) {
+            @for (name, change) in newest.iter().filter(|(_, change)| change.to.is_none() && !change.altered) {
                 p {
                     (name) " " (version(&change.from).unwrap_or_default()) " is kept. "
                     a.button.small id={ "plugin-back-" (name) } href={ "/plugins/of/" (segment(name)) "/rollback" }

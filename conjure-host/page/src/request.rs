@@ -15,6 +15,8 @@ use crate::problem_page;
 pub(crate) const THEME_COOKIE: &str = "conjure-theme";
 /// The header that the module sends where it takes pieces of a page.
 const PIECES: &str = "x-conjure-pieces";
+/// What it says where the form that is sent stands on a page of its own: the id of what holds it there.
+pub(crate) const SHEET: &str = "sheet";
 
 /// How a page looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +61,8 @@ pub(crate) struct PageRequest {
     pub(crate) theme: Theme,
     /// The module asks, and takes pieces.
     pub(crate) pieces: bool,
+    /// It asks for a form on a page of its own: what comes of it stands there, and not in a dialog.
+    pub(crate) in_sheet: bool,
     /// The path and the query.
     pub(crate) target: String,
 }
@@ -66,9 +70,11 @@ pub(crate) struct PageRequest {
 impl PageRequest {
     pub(crate) fn of(parts: &Parts) -> Self {
         let target = parts.uri.path_and_query();
+        let pieces = parts.headers.get(PIECES);
         Self {
             theme: Theme::chosen(&parts.headers),
-            pieces: parts.headers.contains_key(PIECES),
+            pieces: pieces.is_some(),
+            in_sheet: pieces.is_some_and(|asked| asked == SHEET),
             target: target.map_or("/", |target| target.as_str()).to_owned(),
         }
     }

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use crate::PageState;
 use crate::failure::PageFailure;
-use crate::forms::form_error;
 use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
@@ -144,7 +143,7 @@ async fn table(app: &PageState, session: &SessionInfo) -> Markup {
         div #routes {
             @match &table {
                 Ok(table) => (routed(table, &calls)),
-                Err(problem) => (form_error(Some(&problem.detail))),
+                Err(problem) => { p.form-error role="alert" { (problem.detail) } }
             }
             @if !held.is_empty() { (waiting(&held, session)) }
         }

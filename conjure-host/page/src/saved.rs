@@ -291,30 +291,10 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
     }
 }
 
-/// What the host says of a field without its name.
-const PHRASES: [(&str, &str); 3] = [
-    ("cannot be the name", "name"),
-    ("working directory", "working_dir"),
-    ("provider's name", "provider"),
-];
-
-/// The field of a form that a problem is about: the one whose name comes first in its words.
+/// The field of a form that a problem is about.
 fn wrong_field<'a>(problem: &ApiProblem, fields: &[&'a str]) -> Option<&'a str> {
-    let known = |name: &str| fields.iter().find(|field| **field == name).copied();
-    if problem.kind() == "name-taken" {
-        return known("name");
-    }
-    let named = fields.iter().filter_map(|field| {
-        let at = problem.detail.find(&format!("`{field}`"))?;
-        Some((at, *field))
-    });
-    let named = named.min().map(|(_, field)| field);
-    let phrase = || {
-        PHRASES
-            .iter()
-            .find(|(phrase, _)| problem.detail.contains(phrase))
-    };
-    named.or_else(|| phrase().and_then(|(_, name)| known(name)))
+    let named = problem.field()?;
+    fields.iter().find(|field| **field == named).copied()
 }
 
 /// A problem beside the field that it is about.
@@ -343,10 +323,16 @@ impl<'a> Wrong<'a> {
     }
 }
 
+/// A problem that this form found itself with one of its fields.
+pub(crate) fn invalid_at(field: &str, detail: impl Into<String>) -> ApiProblem {
+    let mut problem = invalid(detail);
+    problem.more.insert("field".to_owned(), field.into());
+    problem
+}
+
 /// A problem that this form found itself.
 pub(crate) fn invalid(detail: impl Into<String>) -> ApiProblem {
     ApiProblem {
-        r#type: "urn:conjure:problem:invalid".to_owned(),
         title: "Invalid".to_owned(),
         status: 422,
         detail: detail.into(),
@@ -359,24 +345,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_at_the_field_that_it_names() {
-        let problem = invalid("`working_dir` is no directory");
-        let wrong = Wrong::of(Some(&problem), &["name", "working_dir"]);
-        assert_eq!(
-            wrong.at("working_dir"),
-            Some("`working_dir` is no directory")
-        );
+    fn a_problem_is_at_the_field_that_it_has_as_data_whatever_its_words_are() {
+        let problem = invalid_at("model", "`name` and the working directory are fine");
+        let wrong = Wrong::of(Some(&problem), &["name", "working_dir", "model"]);
+        assert_eq!(wrong.at("model"), Some(problem.detail.as_str()));
         assert_eq!((wrong.at("name"), wrong.elsewhere()), (None, None));
-        let problem = invalid("`persona` could not be saved: `name` is one line");
-        let wrong = Wrong::of(Some(&problem), &["name", "persona"]);
-        assert_eq!(wrong.at("name"), None);
-        assert!(wrong.at("persona").is_some());
-        let problem = invalid("no such thing");
+        // A field that this form has not: it stands above the form.
         let wrong = Wrong::of(Some(&problem), &["name"]);
-        assert_eq!(
-            (wrong.at("name"), wrong.elsewhere()),
-            (None, Some("no such thing"))
-        );
+        assert_eq!(wrong.at("name"), None);
+        assert!(wrong.elsewhere().is_some());
     }
 
     #[test]

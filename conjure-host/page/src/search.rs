@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::PageState;
-use crate::client::segment;
+use crate::client::{ApiProblem, segment};
 use crate::failure::PageFailure;
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
@@ -26,9 +26,17 @@ pub(crate) fn router() -> Router<PageState> {
 
 /// What is looked for.
 #[derive(Deserialize)]
-struct SearchWords {
+pub(crate) struct SearchWords {
     #[serde(default)]
     q: String,
+}
+
+impl SearchWords {
+    /// As many as are looked for, without blanks around them.
+    pub(crate) fn words(&self) -> String {
+        let words: String = self.q.chars().take(LONGEST).collect();
+        words.trim().to_owned()
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,19 +46,29 @@ struct SearchInfo {
 
 /// Something that was said and has the words.
 #[derive(Deserialize)]
-struct SearchHitInfo {
+pub(crate) struct SearchHitInfo {
     thread: String,
     label: String,
     session: Option<String>,
-    seq: u64,
+    pub(crate) seq: u64,
     said_by: String,
-    at_ms: i64,
-    excerpt: Vec<ExcerptPieceInfo>,
+    pub(crate) at_ms: i64,
+    pub(crate) excerpt: Vec<ExcerptPieceInfo>,
+}
+
+impl SearchHitInfo {
+    /// Who said it, in words.
+    pub(crate) fn said_by(&self) -> &'static str {
+        match self.said_by.as_str() {
+            "person" => "You",
+            _ => "Model",
+        }
+    }
 }
 
 /// A piece of an excerpt.
 #[derive(Deserialize)]
-struct ExcerptPieceInfo {
+pub(crate) struct ExcerptPieceInfo {
     text: String,
     is_hit: bool,
 }
@@ -60,15 +78,8 @@ async fn search(
     Query(wanted): Query<SearchWords>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let words: String = wanted.q.chars().take(LONGEST).collect();
-    let words = words.trim();
-    let found: Option<SearchInfo> = match words {
-        "" => None,
-        words => {
-            let path = format!("/api/v1/search?q={}&limit={MOST}", segment(words));
-            Some(app.api.get(&path).await?)
-        }
-    };
+    let words = wanted.words();
+    let found = found(&app, &words, "").await?;
     // A chat that no session spoke in is shown by the session that was used last.
     let newest = app.manager.recent("", None, 1).await?;
     let newest = newest.first().map(|(session, _)| session.id.as_str());
@@ -80,9 +91,9 @@ async fn search(
             button.primary #search-go { "Search" }
         }
         p.hint { "What people and models said, in any chat. All words have to be there; the last one may go on." }
-        @if let Some(found) = &found { (results(&found.items, newest)) }
+        @if let Some(hits) = &found { (results(hits, newest)) }
     };
-    let mut title = clean(words).into_owned();
+    let mut title = clean(&words).into_owned();
     if title.is_empty() {
         "Search".clone_into(&mut title);
     } else {
@@ -91,18 +102,48 @@ async fn search(
     Ok(layout(&request, &PageFrame::new(Nav::None, &title), &body))
 }
 
-fn results(hits: &[SearchHitInfo], newest: Option<&str>) -> Markup {
-    let count = match hits.len() {
-        0 => {
-            return html! { p #search-count role="status" { "Nothing that was said has all these words." } };
-        }
+/// What has the words; nothing is looked for without any. `scope` is what of the search's query comes
+/// behind them.
+pub(crate) async fn found(
+    app: &PageState,
+    words: &str,
+    scope: &str,
+) -> Result<Option<Vec<SearchHitInfo>>, ApiProblem> {
+    if words.is_empty() {
+        return Ok(None);
+    }
+    let path = format!("/api/v1/search?q={}&limit={MOST}{scope}", segment(words));
+    let found: SearchInfo = app.api.get(&path).await?;
+    Ok(Some(found.items))
+}
+
+/// How many were found, in words.
+pub(crate) fn counted(hits: usize) -> String {
+    match hits {
+        0 => "Nothing that was said has all these words.".to_owned(),
         1 => "One entry".to_owned(),
         MOST => format!("The newest {MOST} entries; further words narrow it down"),
         count => format!("{count} entries, the newest first"),
-    };
+    }
+}
+
+/// The words with what stands around them.
+pub(crate) fn excerpt(pieces: &[ExcerptPieceInfo]) -> Markup {
     html! {
-        p.muted #search-count role="status" { (count) }
-        ol.hits #search-hits { @for hit in hits { (result(hit, newest)) } }
+        p.excerpt {
+            @for piece in pieces {
+                @if piece.is_hit { mark { (clean(&piece.text)) } } @else { (clean(&piece.text)) }
+            }
+        }
+    }
+}
+
+fn results(hits: &[SearchHitInfo], newest: Option<&str>) -> Markup {
+    html! {
+        p.muted[!hits.is_empty()] #search-count role="status" { (counted(hits.len())) }
+        @if !hits.is_empty() {
+            ol.hits #search-hits { @for hit in hits { (result(hit, newest)) } }
+        }
     }
 }
 
@@ -110,11 +151,6 @@ fn result(hit: &SearchHitInfo, newest: Option<&str>) -> Markup {
     let label = match hit.label.trim() {
         "" => "New chat".into(),
         label => clean(label),
-    };
-    let said_by = if hit.said_by == "person" {
-        "You"
-    } else {
-        "Model"
     };
     let session = hit.session.as_deref().or(newest);
     html! {
@@ -126,13 +162,9 @@ fn result(hit: &SearchHitInfo, newest: Option<&str>) -> Markup {
                     }
                     None => { strong { (label) } }
                 }
-                span.muted { (said_by) " · #" (hit.seq) " · " (time(hit.at_ms)) }
+                span.muted { (hit.said_by()) " · #" (hit.seq) " · " (time(hit.at_ms)) }
             }
-            p.excerpt {
-                @for piece in &hit.excerpt {
-                    @if piece.is_hit { mark { (clean(&piece.text)) } } @else { (clean(&piece.text)) }
-                }
-            }
+            (excerpt(&hit.excerpt))
         }
     }
 }

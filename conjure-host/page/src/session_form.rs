@@ -12,7 +12,7 @@ use crate::forms::Field;
 use crate::json_form::{Tabs, object};
 use crate::personas;
 use crate::saved::{
-    AuthInfo, PersonaCopyInfo, PersonaInfo, Sent, SessionInfo, Wrong, all, invalid, items,
+    AuthInfo, PersonaCopyInfo, PersonaInfo, Sent, SessionInfo, Wrong, all, invalid_at, items,
 };
 
 /// The members of a session that a problem may name.
@@ -128,7 +128,8 @@ fn changing(field: &Field<'_>, url: &str, chosen: &str, all: &[(String, String)]
         div.field {
             label for=(field.id) { (field.label) }
             select id=(field.id) name=(field.name) data-change=(url) required[field.required]
-                aria-invalid=[field.error.map(|_| "true")] aria-describedby=[said.as_deref()] {
+                aria-invalid=[field.error.map(|_| "true")] aria-describedby=[said.as_deref()]
+                autofocus[field.error.is_some()] {
                 @for (value, words) in all {
                     option value=(value) selected[value == chosen] { (words) }
                 }
@@ -152,7 +153,8 @@ fn model_field(
         div.field {
             label for=(id) { "Model" }
             input id=(id) name="model" type="text" value=(value) list=(list) required autocomplete="off"
-                spellcheck="false" aria-invalid=[error.map(|_| "true")] aria-describedby={ (id) "-words" };
+                spellcheck="false" aria-invalid=[error.map(|_| "true")] aria-describedby={ (id) "-words" }
+                autofocus[error.is_some()];
             (model_list(prefix, error, listed))
         }
     }
@@ -380,5 +382,6 @@ async fn saved_before(app: &PageState, body: &Value) -> Result<Option<PersonaInf
 
 /// A problem with a persona that is to be saved, at the choice of the persona.
 fn of_persona(problem: &ApiProblem) -> ApiProblem {
-    invalid(format!("`persona` could not be saved: {}", problem.detail))
+    let detail = format!("`persona` could not be saved: {}", problem.detail);
+    invalid_at("persona", detail)
 }

@@ -6,17 +6,19 @@ use maud::{Markup, html};
 
 use crate::forms::dialog;
 use crate::layout::{Nav, PageFrame, layout};
-use crate::request::PageRequest;
+use crate::request::{PageRequest, SHEET};
 use crate::respond::{Swap, piece, pieces};
 
 /// Shows it as the request takes it.
 pub(crate) fn sheet(request: &PageRequest, nav: Nav, title: &str, body: &Markup) -> Response {
+    let page = html! { h1 { (title) } (body) };
+    if request.in_sheet {
+        return pieces(piece(Swap::Inner, SHEET, &page));
+    }
     if request.pieces {
         return pieces(piece(Swap::Inner, "dialog", &dialog(title, body)));
     }
-    let page = html! {
-        div.narrow { h1 { (title) } (body) }
-    };
+    let page = html! { div.narrow id=(SHEET) { (page) } };
     layout(request, &PageFrame::new(nav, title), &page)
 }
 

@@ -263,9 +263,8 @@ pub(crate) fn mcps_of(
             None => match saved() {
                 Some(server) => Value::Object(server.settings.clone()),
                 None => {
-                    return Err(crate::saved::invalid(format!(
-                        "`mcps`: there is no server {name}"
-                    )));
+                    let detail = format!("`mcps`: there is no server {name}");
+                    return Err(crate::saved::invalid_at("mcps", detail));
                 }
             },
         };

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::full_disk::store_remedy;
+
 /// Why a plugin was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -230,6 +232,12 @@ pub enum PluginError {
         /// What is wrong.
         what: String,
     },
+    /// A package, which is judged as a whole before what is in it is a file.
+    #[error("{}: is a package, and no plugin by itself: `conjure plugin install` takes it", path.display())]
+    Package {
+        /// The file.
+        path: PathBuf,
+    },
     /// A program speaks another major version of the protocol.
     #[error(
         "{}: speaks version {found} of the protocol for plugins, and this host speaks version \
@@ -296,9 +304,8 @@ pub enum PluginError {
     },
     /// The copy that is opened could not be made.
     #[error(
-        "{}: no copy could be made in {}: {source}. Check that the directory is yours, has mode \
-         0700 and that the disk has room",
-        path.display(), store.display()
+        "{}: no copy could be made in {}: {source}. {}",
+        path.display(), store.display(), store_remedy(source)
     )]
     Store {
         /// The plugin's file.

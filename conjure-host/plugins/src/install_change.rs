@@ -46,6 +46,9 @@ pub struct InstallChange {
     /// What is there since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<InstalledVersion>,
+    /// What was there before was not what its package had, or was lost, so it is not kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub altered: bool,
 }
 
 /// Why nothing was changed.

@@ -5,6 +5,7 @@
 //! replaced or removed is kept, so that it can be put back. Skill folders out of packages are among
 //! the plugins here, though they lie with the user's skills.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -326,15 +327,20 @@ impl InstalledPlugins {
         to: Option<(&[u8], &InstalledVersion)>,
     ) -> Result<InstallChange, InstallError> {
         // What its lock does not know is nothing to put back.
-        let is_known = |before: &InstalledBuild| self.version(before).is_some();
-        let is_altered = before.is_some_and(|before| !is_known(before));
-        if let Some(before) = before.filter(|_| !is_altered) {
+        let known = before.and_then(|before| self.version(before));
+        if let (Some(before), Some(_)) = (before, &known) {
             let kept = self.kept_as(&before.sha256, before.form);
             fs::write_atomic(kept, &before.bytes)?;
         }
+        let is_unknown = known.is_none();
+        let lost = match action {
+            InstallAction::Remove if is_unknown => self.locked_version(name)?,
+            _ => None,
+        };
         let form = match (before, to) {
             (_, Some((bytes, _))) => BuildForm::of(bytes),
             (Some(before), None) => before.form,
+            (None, None) if self.locked_skill(name)?.is_some() => BuildForm::Skill,
             (None, None) => BuildForm::Library,
         };
         self.not_in_the_way(name, before, form)?;
@@ -346,7 +352,8 @@ impl InstalledPlugins {
             at_ms: now_ms(),
             action,
             plugin: name.to_owned(),
-            from: before.and_then(|before| self.version(before)),
+            altered: lost.is_some(),
+            from: known.or(lost),
             to: to.map(|(_, version)| version.clone()),
         };
         // Where it cannot be noted nothing is changed.
@@ -364,7 +371,7 @@ impl InstalledPlugins {
         if to.is_some() {
             self.lock().set(name, package)?;
         }
-        if form == BuildForm::Skill && pending.change.from.is_none() {
+        if form == BuildForm::Skill && is_unknown {
             // Somebody changed it, or it is no skill any more: nothing else has what was written there.
             self.skills.set_aside(name, pending.change.at_ms)?;
         }
@@ -486,10 +493,25 @@ impl InstalledPlugins {
         })
     }
 
+    /// What the lock says that is there, whatever became of it.
+    fn locked_version(&self, name: &str) -> Result<Option<InstalledVersion>, InstallError> {
+        let locked = self.lock().plugin(name)?;
+        Ok(locked.and_then(|locked| {
+            Some(InstalledVersion {
+                version: locked.version.clone(),
+                sha256: *locked.digest_here()?,
+                package: Some(Box::new(locked)),
+            })
+        }))
+    }
+
     fn not_installed(&self, name: &str) -> InstallError {
         let found = self.installed().unwrap_or_default().into_iter();
         let files = found.filter_map(|path| PluginFile::read(&path, true).ok());
-        let names: Vec<String> = files.map(|file| file.header.name).collect();
+        // Skill folders lie elsewhere, and what was altered or lost is no plugin any more.
+        let locked = self.lock().plugins().unwrap_or_default().into_iter();
+        let names = files.map(|file| file.header.name);
+        let names: BTreeSet<String> = names.chain(locked.map(|locked| locked.name)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         InstallError::NotInstalled {
             name: name.to_owned(),

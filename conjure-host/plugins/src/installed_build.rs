@@ -1,5 +1,6 @@
 //! A build that is installed, as it lies there: a library, the bundle of a program, a skill folder.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,12 +101,25 @@ impl SkillPlaces {
             .map(|root| root.join(name))
     }
 
-    /// The name of the skill that a directory is the place of.
-    pub(crate) fn name_of<'a>(&self, dir: &'a Path) -> Option<&'a str> {
-        let name = dir.file_name()?.to_str()?;
-        let place = self.path(name)?;
-        let is_it = dir == place || place.canonicalize().is_ok_and(|place| place == dir);
-        is_it.then_some(name)
+    /// The names of the skills that a directory is the place of: its own where it lies in the root, and that
+    /// of the folder there which it leads to, or which leads to it, under whatever name it was found.
+    pub(crate) fn names_of(&self, dir: &Path) -> BTreeSet<String> {
+        let real = |path: &Path| path.canonicalize().ok();
+        let real_dir = real(dir);
+        let root = self.root.as_deref();
+        let is_root = |parent: &Path| {
+            let both = (real(parent), root.and_then(real));
+            root == Some(parent) || matches!(both, (Some(parent), Some(root)) if parent == root)
+        };
+        let named = [Some(dir), real_dir.as_deref()].into_iter().flatten();
+        let named = named.filter_map(|path| {
+            let name = path.file_name()?.to_str()?;
+            let place = self.path(name)?;
+            let is_there = path.parent().is_some_and(is_root);
+            let leads_there = || real_dir.is_some() && real(&place) == real_dir;
+            (is_there || leads_there()).then(|| name.to_owned())
+        });
+        named.collect()
     }
 
     /// What is there of a skill that the lock names; nothing where that is no skill.

@@ -14,6 +14,7 @@ mod emit;
 mod error;
 mod file;
 mod find;
+mod full_disk;
 mod hash;
 mod health;
 mod in_place;

@@ -319,15 +319,22 @@ impl LoadedPlugin {
         Ok(Box::new(InProcess::new(object, context, asynchronous)))
     }
 
-    fn refuses(&self, mut reason: String) -> PluginError {
-        if let Some(path) = self.source.path()
-            && self.isolation_reason().is_about_trust()
-        {
-            reason = format!(
-                "{reason}. It is not trusted, so it runs in a process of its own and reaches what its \
-                 manifest names; `conjure plugin trust {}` lets it run in the host's",
+    /// What its owner can do where it fails for want of something that a worker does not reach; nothing
+    /// where trust would change nothing.
+    pub fn trust_remedy(&self) -> Option<String> {
+        let path = self.source.path()?;
+        self.isolation_reason().is_about_trust().then(|| {
+            format!(
+                "It is not trusted, so it runs in a process of its own and reaches what its manifest \
+                 names; `conjure plugin trust {}` lets it run in the host's",
                 path.display()
-            );
+            )
+        })
+    }
+
+    fn refuses(&self, mut reason: String) -> PluginError {
+        if let Some(remedy) = self.trust_remedy() {
+            reason = format!("{reason}. {remedy}");
         }
         PluginError::Create {
             plugin: self.id.to_string(),

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use conjure_config::fs;
 use serde::{Deserialize, Serialize};
 
-use super::Sha256;
+use super::{ANY_TARGET, LibraryTarget, Sha256};
 
 /// The name of the file.
 pub const LOCK_FILE: &str = "conjure.lock";
@@ -61,6 +61,13 @@ impl LockedPlugin {
     pub(crate) fn digests(&self) -> impl Iterator<Item = &Sha256> {
         self.libraries.values().chain(&self.skill)
     }
+
+    /// The digest of what is installed of it on this machine.
+    pub(crate) fn digest_here(&self) -> Option<&Sha256> {
+        let of = |target: &str| self.libraries.get(target);
+        let library = of(&LibraryTarget::here()).or_else(|| of(ANY_TARGET));
+        self.skill.as_ref().or(library)
+    }
 }
 
 /// A lock's file.
@@ -75,6 +82,14 @@ pub enum LockError {
     /// The system's.
     #[error("{} cannot be read: {source}", path.display())]
     Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system's, while it was to say something else.
+    #[error("the lock of plugins was not changed: {source}")]
+    Write {
         /// The file.
         path: PathBuf,
         /// What the system says.
@@ -180,17 +195,9 @@ impl PluginLock {
         }
         // What lies with the lock stays with it, wherever both are moved.
         self.each_place(&mut plugins, |dir, place| {
-            let place = Path::new(place);
-            let below = place.strip_prefix(dir).ok().map(Path::to_owned);
-            let real = || {
-                place
-                    .canonicalize()
-                    .ok()?
-                    .strip_prefix(dir.canonicalize().ok()?)
-                    .ok()
-                    .map(Path::to_owned)
-            };
-            let below = place.is_absolute().then(|| below.or_else(real)).flatten()?;
+            let place = Path::new(place).is_absolute().then_some(Path::new(place))?;
+            let real = || way_below(&place.canonicalize().ok()?, &dir.canonicalize().ok()?);
+            let below = way_below(place, dir).or_else(real)?;
             Some(format!("./{}", below.to_str()?))
         });
         let lock = LockText {
@@ -201,7 +208,7 @@ impl PluginLock {
         let text = format!(
             "# Written by `conjure plugin install`. Keep it under version control.\n\n{text}"
         );
-        fs::write_atomic(&self.path, text.as_bytes()).map_err(|source| LockError::Read {
+        fs::write_atomic(&self.path, text.as_bytes()).map_err(|source| LockError::Write {
             path: self.path.clone(),
             source,
         })
@@ -233,6 +240,13 @@ impl PluginLock {
             reason,
         }
     }
+}
+
+/// The way to a place from a directory that it is below, going back nowhere.
+fn way_below(place: &Path, dir: &Path) -> Option<PathBuf> {
+    let way = place.strip_prefix(dir).ok()?;
+    let goes_back = way.components().any(|part| part == Component::ParentDir);
+    (!goes_back).then(|| way.to_owned())
 }
 
 fn one_line(text: &str) -> String {
@@ -298,6 +312,42 @@ mod tests {
             assert_eq!(fs::read_to_string(lock.path()).unwrap(), bad);
         }
     }
+
+    #[test]
+    fn what_lies_above_a_lock_is_named_by_its_whole_path() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("project");
+        fs::create_private_dir(&dir).unwrap();
+        fs::write(scratch.path().join("p"), "x").unwrap();
+        fs::write(dir.join("q"), "x").unwrap();
+        let lock = PluginLock::at(dir.join(LOCK_FILE));
+        for (place, relative) in [
+            (dir.join("../p"), None),
+            (dir.join("../missing"), None),
+            (dir.join("../project/q"), Some("\"./q\"")),
+        ] {
+            let mut one = plugin("one");
+            one.source = place.display().to_string();
+            lock.set("one", Some(one)).unwrap();
+            let text = fs::read_to_string(lock.path()).unwrap();
+            match relative {
+                Some(relative) => assert!(text.contains(relative), "{text}"),
+                None => assert!(!text.contains("\"./"), "{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_written_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = PluginLock::at(dir.path().join("missing").join(LOCK_FILE));
+        let error = lock
+            .set("one", Some(plugin("one")))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("cannot write"), "{error}");
+    }
+
     #[test]
     fn what_lies_with_a_lock_is_found_where_both_were_moved() {
         let scratch = tempfile::tempdir().unwrap();

@@ -110,17 +110,20 @@ impl PackagedPlugins {
         })
     }
 
-    /// Judges a skill folder of the user's before a session uses it.
+    /// Judges a skill folder of the user's before a session uses it: by where it is, whatever it is called
+    /// on the way there, and by what is in it.
     ///
     /// # Errors
     /// [`FolderError::Altered`] where it came in a package and is not what that had, and where nobody
     /// knows what was installed.
     pub fn judge_skill(&self, dir: &Path) -> Result<(), FolderError> {
-        let places = SkillPlaces::of_user();
-        let Some(name) = places.name_of(dir) else {
-            return Ok(());
-        };
-        self.judge_skill_in(&places, name)
+        self.judge_dir(&SkillPlaces::of_user(), dir)
+    }
+
+    fn judge_dir(&self, places: &SkillPlaces, dir: &Path) -> Result<(), FolderError> {
+        let names = places.names_of(dir);
+        let mut names = names.iter();
+        names.try_for_each(|name| self.judge_skill_in(places, name))
     }
 
     fn judge_skill_in(&self, places: &SkillPlaces, name: &str) -> Result<(), FolderError> {
@@ -274,6 +277,22 @@ mod tests {
             error.to_string().contains("conjure plugin remove x"),
             "{error}"
         );
+        // It is the same folder by another way and another name, and another folder of its name is not.
+        let link = dir.path().join("y");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        let beside = dir.path().join("skills/z");
+        std::os::unix::fs::symlink(&own, &beside).unwrap();
+        let way = dir.path().join("skills/../skills/x");
+        for same in [&own, &link, &beside, &way] {
+            packaged.judge_dir(&places, same).unwrap_err();
+        }
+        let other = dir.path().join("elsewhere/x");
+        fs::create_private_dir(&other).unwrap();
+        packaged.judge_dir(&places, &other).unwrap();
+        // Whoever renames it has made it their own.
+        fs::rename(&own, dir.path().join("skills/renamed")).unwrap();
+        let renamed = dir.path().join("skills/renamed");
+        packaged.judge_dir(&places, &renamed).unwrap();
         fs::write(packaged.lock.path(), "what").unwrap();
         packaged.judge_skill_in(&places, "x").unwrap_err();
     }

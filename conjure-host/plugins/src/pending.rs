@@ -5,7 +5,9 @@
 //! before. Whoever changes something next, loads plugins next, or finds that a plugin is not what the
 //! lock says, does that first.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::fs;
 use serde::{Deserialize, Serialize};
@@ -46,7 +48,7 @@ impl InstalledPlugins {
 
     /// Notes that a change begins.
     pub(super) fn begin(&self, pending: &PendingChange) -> Result<(), InstallError> {
-        let text = serde_json::to_vec(pending).map_err(std::io::Error::other)?;
+        let text = serde_json::to_vec(pending).map_err(io::Error::other)?;
         Ok(fs::write_atomic(self.pending(), &text)?)
     }
 
@@ -64,12 +66,15 @@ impl InstalledPlugins {
     /// Ends what a change left half. Only for whoever may change something.
     pub(super) fn end_half(&self) -> Result<(), InstallError> {
         for path in self.leftovers() {
-            fs::remove_file(path);
+            match path.is_dir() {
+                true => fs::remove_dir_all(path)?,
+                false => fs::remove_file(path),
+            }
         }
         self.skills.tidy();
         let text = match fs::read(self.pending()) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let Ok(pending) = serde_json::from_slice::<PendingChange>(&text) else {
@@ -108,12 +113,32 @@ impl InstalledPlugins {
         }
     }
 
-    /// Files that were to become others, of this data directory's plugins and what is known of them.
+    /// A new directory for what is judged before it is installed. It goes with the value, and where this
+    /// process is killed with the next change.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn judging_dir(&self) -> io::Result<tempfile::TempDir> {
+        fs::create_private_dir(&self.history)?;
+        // Another number than that of a process of the same number which was killed.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let number = since.unwrap_or_default().as_nanos();
+        let name = format!(".judged.{}.{number}.tmp", std::process::id());
+        tempfile::Builder::new()
+            .prefix(&name)
+            .rand_bytes(0)
+            .tempdir_in(&self.history)
+    }
+
+    /// Files and directories that were to become others, of this data directory's plugins and what is
+    /// known of them.
     fn leftovers(&self) -> Vec<PathBuf> {
         let data_dir = self.dir().parent().unwrap_or(Path::new(""));
         let is_left = |path: &PathBuf| {
             let writer = fs::writer_of(path);
-            writer.is_some_and(|writer| !is_running(writer)) && path.is_file()
+            let is_own =
+                path.is_file() || path.is_dir() && path.parent() == Some(self.history.as_path());
+            writer.is_some_and(|writer| !is_running(writer)) && is_own
         };
         let is_own = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -203,6 +228,7 @@ mod tests {
                     plugin: "x".to_owned(),
                     from: version(locked.clone()),
                     to,
+                    altered: false,
                 },
                 locked,
                 path: self.place(),
@@ -286,5 +312,22 @@ mod tests {
             assert!(plugins.join(name).exists(), "{name}");
         }
         assert!(!bed.installed.has_halves());
+    }
+
+    #[test]
+    fn what_is_judged_goes_with_whoever_judges_it() {
+        let bed = Bed::new();
+        let judged = bed.installed.judging_dir().unwrap();
+        fs::write(judged.path().join("libx.so"), "x").unwrap();
+        assert!(!bed.installed.has_halves(), "it is in use");
+        let path = judged.path().to_owned();
+        drop(judged);
+        assert!(!path.exists());
+        // No process has the highest number that there may be.
+        let left = bed.installed.history.join(".judged.4194304.0.tmp");
+        fs::create_private_dir(&left).unwrap();
+        fs::write(left.join("libx.so"), "x").unwrap();
+        assert!(bed.installed.end_halves().unwrap());
+        assert!(!left.exists());
     }
 }

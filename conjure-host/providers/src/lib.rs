@@ -37,6 +37,7 @@ pub use read_pace::ReadTicks;
 pub use remote_files::RemoteFile;
 pub use remote_skills::{RemoteSkill, RemoteVersion, SkillPackage, SkillUpload};
 pub use reply::ReplySink;
+pub use reply_size::written_size;
 pub use scripted::{Script, ScriptError, Scripted};
 pub use tool_walk::ToolWalk;
 

@@ -4,9 +4,10 @@
 use conjure_core::chat::{Content, Part, Response, Stop, StopReason, StreamEvent};
 use serde_json::{Value, json};
 
-/// The most bytes of one reply: thoughts, answer, calls with their ids and arguments, and what
-/// providers keep beside them. An eighth of what the store takes at once, since a text may be
-/// written with six times its bytes. It is more than any model says in a reply.
+/// The most bytes of one reply as it is written down: thoughts, answer, calls with their ids and
+/// arguments, and what providers keep beside them. An eighth of what the store takes at once: calls
+/// are written up to three times, in the reply, where they are announced and where they wait for a
+/// person. It is more than any model says in a reply.
 pub(crate) const MOST: usize = 4 * 1024 * 1024;
 
 /// The most parts of one reply.
@@ -49,7 +50,7 @@ impl ReplyRoom {
                 (was_whole || !delta.is_empty()).then_some(StreamEvent::Thinking { delta })
             }
             StreamEvent::CallStarted { call_id, name } => {
-                let fits = is_call(&call_id, &name) && self.fits(call_id.len() + name.len());
+                let fits = is_call(&call_id, &name) && self.fits(named(&call_id, &name));
                 fits.then_some(StreamEvent::CallStarted { call_id, name })
             }
             StreamEvent::Call { call_id } => {
@@ -57,7 +58,7 @@ impl ReplyRoom {
                 fits.then_some(StreamEvent::Call { call_id })
             }
             StreamEvent::ServerItem { item } => {
-                let fits = self.fits(size(&item));
+                let fits = self.fits(written_size(&item));
                 fits.then_some(StreamEvent::ServerItem { item })
             }
             StreamEvent::Usage(usage) => Some(StreamEvent::Usage(usage)),
@@ -73,12 +74,21 @@ impl ReplyRoom {
 
     /// Cuts a text to the room that there is; whether all of it stays.
     fn cut(&mut self, text: &mut String) -> bool {
-        if text.len() <= self.0 {
-            self.0 -= text.len();
+        let mut left = self.0;
+        let end = text
+            .bytes()
+            .position(|byte| match left.checked_sub(written_byte(byte)) {
+                Some(rest) => {
+                    left = rest;
+                    false
+                }
+                None => true,
+            });
+        let Some(end) = end else {
+            self.0 = left;
             return true;
-        }
-        text.truncate(text.floor_char_boundary(self.0));
-        text.shrink_to_fit();
+        };
+        clip(text, end);
         self.0 = 0;
         false
     }
@@ -96,7 +106,9 @@ pub(super) fn cut(response: &mut Response) -> bool {
         is_whole || has_text(&part.content)
     });
     let fields = response.fields.iter();
-    let fields = fields.map(|(name, value)| name.len() + size(value)).sum();
+    let fields = fields
+        .map(|(name, value)| name.len() + written_size(value))
+        .sum();
     if !room.fits(fields) {
         response.fields.clear();
         is_cut = true;
@@ -125,26 +137,26 @@ fn cut_part(room: &mut ReplyRoom, part: &mut Part) -> bool {
     let is_whole = match &mut part.content {
         Content::Text { text } | Content::Reasoning { text } => room.cut(text),
         Content::FunctionCall(call) => {
-            let named = call.call_id.len() + call.name.len();
-            if !is_call(&call.call_id, &call.name) || !room.fits(named) {
+            let fits = is_call(&call.call_id, &call.name);
+            if !fits || !room.fits(named(&call.call_id, &call.name)) {
                 // Without its id and name it is no call.
                 room.0 = 0;
                 call.name.clear();
                 return false;
             }
-            let text = call.arguments_text.as_ref().map_or(0, String::len);
-            let fits = room.fits(size(&call.arguments) + text);
+            let text = call.arguments_text.as_deref().map_or(0, written);
+            let fits = room.fits(written_size(&call.arguments) + text);
             if !fits {
                 call.arguments = json!({});
                 call.arguments_text = None;
             }
             fits
         }
-        Content::ServerItem { item, .. } => room.fits(size(item)),
+        Content::ServerItem { item, .. } => room.fits(written_size(item)),
         Content::FunctionCallOutput(_) | Content::Image { .. } | Content::File { .. } => true,
     };
     let beside = part.sidecar.as_ref().map_or(0, |sidecar| {
-        size(&sidecar.data) + sidecar.provider.len() + sidecar.model_family.len()
+        written_size(&sidecar.data) + sidecar.provider.len() + sidecar.model_family.len()
     });
     let is_whole = is_whole && room.fits(beside);
     if !is_whole {
@@ -173,18 +185,37 @@ fn has_text(content: &Content) -> bool {
     }
 }
 
-/// The bytes of a value, about.
-fn size(value: &Value) -> usize {
+/// The bytes of a call's id and name.
+fn named(call_id: &str, name: &str) -> usize {
+    written(call_id) + written(name)
+}
+
+/// The bytes of a JSON value as it is written down, about.
+pub fn written_size(value: &Value) -> usize {
     VALUE
         + match value {
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(size).sum(),
+            Value::String(text) => written(text),
+            Value::Array(items) => items.iter().map(written_size).sum(),
             Value::Object(members) => members
                 .iter()
-                .map(|(name, value)| name.len() + size(value))
+                .map(|(name, value)| written(name) + written_size(value))
                 .sum(),
             _ => 0,
         }
+}
+
+/// The bytes of a text in JSON, without its quotes.
+fn written(text: &str) -> usize {
+    text.bytes().map(written_byte).sum()
+}
+
+/// How many bytes stand for this one in JSON.
+fn written_byte(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => 6,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -229,7 +260,7 @@ mod tests {
             .iter()
             .map(|part| match &part.content {
                 Content::Text { text } => text.len(),
-                Content::FunctionCall(call) => size(&call.arguments),
+                Content::FunctionCall(call) => written_size(&call.arguments),
                 _ => usize::MAX,
             })
             .collect();
@@ -274,6 +305,29 @@ mod tests {
             assert!(cut(&mut reply));
             assert_eq!(reply.parts.len(), kept);
             assert!(serde_json::to_string(&reply).unwrap().len() < 2 * MOST);
+        }
+    }
+
+    #[test]
+    fn what_is_longer_when_it_is_written_counts_so() {
+        let bells = "\u{7}".repeat(MOST / 6 + 1);
+        let call = Part::from(Content::FunctionCall(FunctionCall {
+            call_id: "c".to_owned(),
+            name: "write".to_owned(),
+            arguments: json!({ "text": bells }),
+            arguments_text: None,
+        }));
+        for part in [call, text(&bells)] {
+            let mut reply = Response {
+                parts: vec![part],
+                ..Response::default()
+            };
+            assert!(cut(&mut reply));
+            assert!(serde_json::to_string(&reply).unwrap().len() < 2 * MOST);
+        }
+        for (said, bytes) in [("a\"ü\n", 7), ("\u{7}\u{8}\\", 10)] {
+            let json = serde_json::to_string(said).unwrap();
+            assert_eq!((written(said), json.len()), (bytes, bytes + 2));
         }
     }
 

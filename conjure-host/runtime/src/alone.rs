@@ -20,7 +20,7 @@ use crate::backend::lease::ask;
 use crate::backend::{Asker, ToolboxError, names};
 use crate::session::{SessionDirs, SessionError};
 use conjure_config::{BackendSpec, SessionSpec};
-use conjure_plugins::{Instance, PluginCallFailure};
+use conjure_plugins::{Instance, LoadedPlugin, PluginCallFailure};
 use conjure_store::ThreadId;
 
 /// Time for it to end what it started.
@@ -94,6 +94,11 @@ impl Host {
 }
 
 impl StandaloneBackend {
+    /// The plugin that it is made of.
+    pub(crate) fn plugin(&self) -> &LoadedPlugin {
+        self.instance.plugin()
+    }
+
     /// What it offers, and in `meta` what it says of itself.
     ///
     /// # Errors

@@ -6,8 +6,11 @@
 mod artifact;
 mod copies;
 mod digest;
+mod fetched;
 mod found;
 mod media_type;
+mod open_artifact;
+mod pdf;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -15,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use conjure_config::fs::{move_same, open_same};
 use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
 
@@ -25,6 +29,8 @@ pub(crate) use digest::digest_aside;
 pub(crate) use found::{FileMatch, Writes};
 pub(crate) use media_type::{is_lookable, is_media_type, sniffed};
 pub use media_type::{media_type, media_type_of};
+pub use open_artifact::OpenArtifact;
+pub use pdf::is_encrypted_pdf;
 pub(crate) use windows::CallWindow;
 pub use windows::UNKNOWN_SOURCE;
 use windows::Worker;
@@ -56,6 +62,8 @@ struct ArtifactSlot {
     remote: Option<(String, Fetch)>,
     /// Whether who made it said so; else it was found beside a call.
     told: AtomicBool,
+    /// Where an earlier session had it.
+    place: Option<PathBuf>,
     /// Where it came to; held while it comes.
     fetched: tokio::sync::Mutex<Option<PathBuf>>,
 }
@@ -138,10 +146,14 @@ impl Artifacts {
 
     /// Whether a file is the host's own, which a session neither lists nor hands out.
     pub fn is_hosts_own(&self, file: &FileRef) -> bool {
-        let (Some(own), Some(path)) = (&self.hosts_own, &file.path) else {
-            return false;
-        };
-        let Ok(real) = Path::new(path).canonicalize() else {
+        let path = file.path.as_ref().map(Path::new);
+        let real = path.and_then(|path| path.canonicalize().ok());
+        real.is_some_and(|real| self.is_hosts_own_at(&real))
+    }
+
+    /// The same of a path whose links are resolved.
+    fn is_hosts_own_at(&self, real: &Path) -> bool {
+        let Some(own) = &self.hosts_own else {
             return false;
         };
         let nearest = self
@@ -252,6 +264,7 @@ impl Artifacts {
             artifact: Mutex::new(artifact.clone()),
             remote,
             told: AtomicBool::new(told),
+            place: None,
             fetched: tokio::sync::Mutex::default(),
         };
         files.insert(artifact.id.clone(), Arc::new(held));
@@ -259,9 +272,10 @@ impl Artifacts {
     }
 
     /// Takes in what an earlier session on the thread knew. A place that is no longer one of the
-    /// session's is left out, and the file is fetched again where its backend can be asked for it
-    /// (`fetch`, by the backend's name); else it is known, and not to be had. Of a handle that is
-    /// there twice the later one counts. New files are numbered on from the highest handle.
+    /// session's is left out. What was fetched before is where it came to; else it is fetched again
+    /// where its backend can be asked for it (`fetch`, by the backend's name), or is known and not to
+    /// be had. Of a handle that is there twice the later one counts. New files are numbered on from
+    /// the highest handle.
     pub fn restore(&self, known: &[KnownFile], fetch: impl Fn(&str) -> Option<Fetch>) {
         for file in known {
             let KnownFile {
@@ -269,6 +283,7 @@ impl Artifacts {
             } = file;
             let path = file.place.as_deref();
             let path = path.and_then(|place| self.found_again(place));
+            let path = path.or_else(|| file.fetched_to(&self.cache));
             let read = path.as_deref().and_then(|path| digest_aside(path).ok());
             let (sha256, size) = match read {
                 Some((sha256, size)) => (Some(sha256), Some(size)),
@@ -288,6 +303,7 @@ impl Artifacts {
                 artifact: Mutex::new(artifact),
                 remote: file.remote.clone().zip(fetch(source)),
                 told: AtomicBool::new(true),
+                place: file.place.clone(),
                 fetched: tokio::sync::Mutex::default(),
             };
             self.files
@@ -297,13 +313,11 @@ impl Artifacts {
         }
     }
 
-    /// A place as the log has it: absolute, or below one of the roots.
+    /// A place as the log has it: absolute, or below one of the roots. It is as it was written, so that
+    /// no link that came since is followed.
     fn found_again(&self, place: &Path) -> Option<PathBuf> {
-        if place.is_absolute() {
-            return self.inside(place).ok();
-        }
-        let mut below = self.roots.iter().map(|root| root.join(place));
-        below.find_map(|path| self.inside(&path).ok())
+        let mut paths = self.roots.iter().map(|root| root.join(place));
+        paths.find(|path| self.is_allowed(path) && open_same(path).is_ok())
     }
 
     /// Keeps text that is too long for a model as a file of the session.
@@ -371,11 +385,6 @@ impl Artifacts {
         })
     }
 
-    /// Whether a path lies in one of the session's directories, links resolved.
-    pub fn contains(&self, path: &Path) -> bool {
-        self.inside(path).is_ok()
-    }
-
     /// All files, in the order in which they were made.
     pub fn list(&self) -> Vec<Artifact> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -416,50 +425,6 @@ impl Artifacts {
         let held = files.get(handle)?;
         let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
         Some(known.name.clone())
-    }
-
-    /// Where a file is on this machine; a remote one is fetched first, once, and again only when
-    /// what came is there no more.
-    ///
-    /// `file` is a handle, or a name: the newest file that has it.
-    ///
-    /// # Errors
-    /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
-    pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
-        let held = self.find(file)?;
-        let artifact = held
-            .artifact
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(path) = artifact.path.filter(|path| path.is_file()) {
-            return Ok(path);
-        }
-        let Some((id, fetch)) = &held.remote else {
-            return Err(FileError::FileNotFound {
-                file: file.to_owned(),
-            });
-        };
-        let failed = |reason: String| FileError::DownloadFailed {
-            file_id: artifact.id.clone(),
-            reason,
-        };
-        let mut fetched = held.fetched.lock().await;
-        if let Some(path) = fetched.as_ref().filter(|path| path.is_file()) {
-            return Ok(path.clone());
-        }
-        conjure_config::fs::create_dir_all(&self.cache).map_err(|e| failed(e.to_string()))?;
-        let to = self
-            .cache
-            .join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
-        fetch(id.clone(), to.clone()).await.map_err(failed)?;
-        let (sha256, size) = digest_aside(&to).map_err(|e| failed(e.to_string()))?;
-        *fetched = Some(to.clone());
-        let mut known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
-        known.sha256 = Some(sha256);
-        known.size = Some(size);
-        known.path = Some(to.clone());
-        Ok(to)
     }
 
     fn find(&self, file: &str) -> Result<Arc<ArtifactSlot>, FileError> {
@@ -511,7 +476,7 @@ impl Artifacts {
                 .map_err(failed)?
                 .join(format!("{}-{name}", uuid::Uuid::now_v7())),
         };
-        conjure_config::fs::move_file(&real, &to).map_err(failed)?;
+        move_same(&real, &to).map_err(failed)?;
         moved.insert(real, to.clone());
         Ok(to)
     }
@@ -521,13 +486,7 @@ impl Artifacts {
         let real = path
             .canonicalize()
             .map_err(|e| format!("`{}`: {e}", path.display()))?;
-        let cache = self.cache.canonicalize().ok();
-        let allowed = self
-            .roots
-            .iter()
-            .chain(cache.as_ref())
-            .any(|root| real.starts_with(root));
-        if !allowed {
+        if !self.is_allowed(&real) {
             return Err(format!(
                 "`{}` is outside the session's directories",
                 path.display()
@@ -537,6 +496,13 @@ impl Artifacts {
             return Err(format!("`{}` is not a regular file", path.display()));
         }
         Ok(real)
+    }
+
+    /// Whether a path without links is in one of the session's directories, and not the host's own.
+    fn is_allowed(&self, real: &Path) -> bool {
+        let cache = self.cache.canonicalize().ok();
+        let mut allowed = self.roots.iter().chain(cache.as_ref());
+        allowed.any(|root| real.starts_with(root)) && !self.is_hosts_own_at(real)
     }
 }
 

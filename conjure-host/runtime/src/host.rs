@@ -251,7 +251,9 @@ impl Host {
     /// # Errors
     /// [`StoreError`] when the thread cannot be read.
     pub async fn files(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
-        Ok(crate::session::thread_files(&self.entries(thread).await?))
+        let entries = self.entries(thread).await?;
+        let data_dir = &self.shared.instances.data_dir;
+        Ok(crate::session::thread_files(&entries, data_dir, thread))
     }
 
     /// Fetches files of a thread that nobody has open, by handle, from the backends of this
@@ -292,9 +294,17 @@ impl Host {
     /// A file that waits for a turn.
     ///
     /// # Errors
-    /// [`UploadError::Unknown`].
+    /// [`UploadError::Unknown`], also where it is attached to one.
     pub fn uploaded(&self, id: &str) -> Result<Upload, UploadError> {
-        uploads::find(&self.shared.instances.data_dir, id)
+        uploads::find(&self.shared.instances.data_dir, id, None)
+    }
+
+    /// A file that waits for a turn, or is attached to this one already.
+    ///
+    /// # Errors
+    /// As [`Host::uploaded`].
+    pub fn uploaded_for(&self, turn: &str, id: &str) -> Result<Upload, UploadError> {
+        uploads::find(&self.shared.instances.data_dir, id, Some(turn))
     }
 
     /// Takes a compaction of a thread back that nobody has open: see [`Session::unfold`].

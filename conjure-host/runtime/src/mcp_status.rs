@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Host;
 use crate::StandaloneBackend;
-use crate::backend::is_settled;
+use crate::backend::{is_settled, servers};
 use crate::session::SessionError;
 use conjure_config::BackendSpec;
 use conjure_plugins::PluginCallFailure;
@@ -88,12 +88,5 @@ pub fn start_all(servers: &mut Map<String, Value>) -> Duration {
 
 /// What a backend says of its servers.
 async fn statuses(alone: &StandaloneBackend) -> Result<Vec<Value>, PluginCallFailure> {
-    let catalog = alone.catalog().await?;
-    let servers = catalog
-        .meta
-        .and_then(|mut meta| Some(meta.get_mut("servers")?.take()));
-    Ok(match servers {
-        Some(Value::Array(statuses)) => statuses,
-        _ => Vec::new(),
-    })
+    Ok(servers(&alone.catalog().await?, alone.plugin()))
 }

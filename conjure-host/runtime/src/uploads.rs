@@ -20,6 +20,8 @@ pub const MOST_ATTACHED: usize = 20;
 pub const SOURCE: &str = "person";
 /// How long a file is kept that no turn takes.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long one is kept whose turn waits and has not begun.
+const KEPT_CLAIMED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What the id of a file begins with that no thread has yet.
 const PREFIX: &str = "upload-";
 /// Where these are, below the host's data.
@@ -28,6 +30,8 @@ const DIR: &str = "uploads";
 const ABOUT: &str = "upload.json";
 /// Where its bytes are; its name may be any.
 const BYTES: &str = "bytes";
+/// The id of the turn that it is attached to, beside it.
+const TURN: &str = "turn";
 
 /// A file that a person handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +112,7 @@ pub(crate) fn keep(
         is_image,
     };
     let all = data_dir.join(DIR);
-    forget_old(&all);
+    forget_old(&all, SystemTime::now());
     match write(&all.join(number.to_string()), &upload, bytes) {
         Ok(()) => Ok(upload),
         Err(source) => Err(UploadError::Disk {
@@ -118,10 +122,73 @@ pub(crate) fn keep(
     }
 }
 
-/// A file that waits for a turn.
-pub(crate) fn find(data_dir: &Path, id: &str) -> Result<Upload, UploadError> {
-    let found = dir_of(data_dir, id).and_then(|dir| about(&dir));
+/// A file that waits for a turn, or is attached to this one.
+pub(crate) fn find(data_dir: &Path, id: &str, turn: Option<&str>) -> Result<Upload, UploadError> {
+    let dir = dir_of(data_dir, id);
+    let dir = dir.filter(|dir| turn_of(dir).is_none_or(|its| Some(its.as_str()) == turn));
+    let found = dir.and_then(|dir| about(&dir));
     found.ok_or_else(|| UploadError::Unknown { id: id.to_owned() })
+}
+
+/// Makes the files that a message attaches the turn's, so that no other takes them. Those that were
+/// no turn's before.
+///
+/// # Errors
+/// [`UploadError::Unknown`] where one is another turn's or not here, and [`UploadError::Disk`]; none
+/// is the turn's then that was not before.
+pub(crate) fn claim(
+    data_dir: &Path,
+    turn: &str,
+    message: &Message,
+) -> Result<Vec<String>, UploadError> {
+    let mut claimed = Vec::new();
+    for id in attached(message) {
+        match claim_one(data_dir, turn, id) {
+            Ok(true) => claimed.push(id.to_owned()),
+            Ok(false) => {}
+            Err(error) => {
+                free(data_dir, turn, claimed.iter().map(String::as_str));
+                return Err(error);
+            }
+        }
+    }
+    Ok(claimed)
+}
+
+fn claim_one(data_dir: &Path, turn: &str, id: &str) -> Result<bool, UploadError> {
+    let upload = find(data_dir, id, Some(turn))?;
+    let Some(dir) = dir_of(data_dir, id) else {
+        return Err(UploadError::Unknown { id: id.to_owned() });
+    };
+    match conjure_config::fs::write_new_private(dir.join(TURN), turn.as_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            find(data_dir, id, Some(turn)).map(|_| false)
+        }
+        Err(source) => Err(UploadError::Disk {
+            name: upload.name,
+            source,
+        }),
+    }
+}
+
+/// Gives files back that were a turn's which never begins.
+pub(crate) fn free<'a>(data_dir: &Path, turn: &str, ids: impl Iterator<Item = &'a str>) {
+    for dir in ids.filter_map(|id| dir_of(data_dir, id)) {
+        if turn_of(&dir).is_some_and(|its| its == turn) {
+            conjure_config::fs::remove_file(dir.join(TURN));
+        }
+    }
+}
+
+/// The ids of the files that a message attaches and no thread has yet.
+pub(crate) fn attached(message: &Message) -> impl Iterator<Item = &str> {
+    message.content.iter().filter_map(|part| {
+        let (Content::Image { artifact } | Content::File { artifact }) = &part.content else {
+            return None;
+        };
+        artifact.id.starts_with(PREFIX).then_some(&*artifact.id)
+    })
 }
 
 impl Upload {
@@ -149,14 +216,16 @@ pub fn message(text: Option<&str>, attached: &[Upload]) -> Message {
     Message::new(Role::User, parts.chain(text.map(Part::text)).collect())
 }
 
-/// Makes the files that a message attaches files of a session. `tell` is told of each. What is not
-/// here any more is said in its place.
+/// Makes the files that a message attaches in a turn files of its session. `tell` is told of each.
+/// What cannot be had is said in its place, and to the person: with these words.
 pub(crate) fn attach(
+    turn: &str,
     message: &mut Message,
     data_dir: &Path,
     artifacts: &Artifacts,
     mut tell: impl FnMut(&Artifact),
-) {
+) -> Vec<String> {
+    let mut lost = Vec::new();
     for part in &mut message.content {
         let (Content::Image { artifact } | Content::File { artifact }) = &mut part.content else {
             continue;
@@ -164,30 +233,40 @@ pub(crate) fn attach(
         if !artifact.id.starts_with(PREFIX) {
             continue;
         }
-        match taken(&artifact.id, data_dir, artifacts) {
-            Some(kept) => {
+        match taken(turn, &artifact.id, data_dir, artifacts) {
+            Ok(kept) => {
                 *artifact = kept.reference();
                 tell(&kept);
             }
-            None => {
+            Err(why) => {
+                lost.push(format!(
+                    "`{}` was attached, and the model reads only its name: {why}; hand the file \
+                     over again",
+                    artifact.name
+                ));
                 part.content = Content::Text {
                     text: notes::gone(artifact),
                 }
             }
         }
     }
+    lost
 }
 
-fn taken(id: &str, data_dir: &Path, artifacts: &Artifacts) -> Option<Artifact> {
-    let dir = dir_of(data_dir, id)?;
-    let upload = about(&dir)?;
+fn taken(turn: &str, id: &str, data_dir: &Path, artifacts: &Artifacts) -> Result<Artifact, String> {
+    let known = dir_of(data_dir, id).and_then(|dir| Some((about(&dir)?, dir)));
+    let (upload, dir) = known.ok_or("this host does not have its bytes")?;
+    if turn_of(&dir).is_some_and(|its| its != turn) {
+        return Err("it is attached to another turn".to_owned());
+    }
     let path = dir.join(BYTES);
     let taken = artifacts.take_over(SOURCE, &path, &upload.name, &upload.media_type);
-    let taken = taken.inspect_err(|error| tracing::warn!("an attached file is lost: {error}"));
-    if taken.is_ok() {
-        let _ = conjure_config::fs::remove_dir_all(&dir);
-    }
-    taken.ok()
+    let taken = taken.map_err(|error| {
+        tracing::warn!("an attached file is lost: {error}");
+        error.to_string()
+    })?;
+    let _ = conjure_config::fs::remove_dir_all(&dir);
+    Ok(taken)
 }
 
 fn write(dir: &Path, upload: &Upload, bytes: &[u8]) -> std::io::Result<()> {
@@ -204,18 +283,88 @@ fn dir_of(data_dir: &Path, id: &str) -> Option<PathBuf> {
     Some(data_dir.join(DIR).join(number.simple().to_string()))
 }
 
+/// The turn that a file is attached to, if it is.
+fn turn_of(dir: &Path) -> Option<String> {
+    conjure_config::fs::read_to_string(dir.join(TURN)).ok()
+}
+
 fn about(dir: &Path) -> Option<Upload> {
     let text = conjure_config::fs::read(dir.join(ABOUT)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// Removes what no turn took.
-fn forget_old(all: &Path) {
+/// Removes what no turn took, and what waited for one for too long.
+fn forget_old(all: &Path, now: SystemTime) {
     for dir in conjure_config::fs::entries(all).unwrap_or_default() {
         let changed = conjure_config::fs::changed_at(&dir);
-        let age = changed.and_then(|at| SystemTime::now().duration_since(at).ok());
-        if age.is_some_and(|age| age > KEPT) {
+        let age = changed.and_then(|at| now.duration_since(at).ok());
+        let kept = match turn_of(&dir) {
+            Some(_) => KEPT_CLAIMED,
+            None => KEPT,
+        };
+        if age.is_some_and(|age| age > kept) {
             let _ = conjure_config::fs::remove_dir_all(&dir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_one_turns_until_that_gives_it_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path();
+        let kept = |name| keep(data_dir, name, None, b"lamp").unwrap();
+        let (one, two) = (kept("one.txt"), kept("two.txt"));
+        let both = message(None, &[two.clone(), one.clone()]);
+        let first = message(Some("Look"), std::slice::from_ref(&one));
+        let ids = [one.id.clone()];
+        assert_eq!(claim(data_dir, "a", &first).unwrap(), ids);
+        assert_eq!(claim(data_dir, "a", &first).unwrap(), [""; 0], "it has it");
+        claim(data_dir, "b", &both).unwrap_err();
+        assert!(find(data_dir, &two.id, None).is_ok(), "b has neither");
+        assert!(find(data_dir, &one.id, None).is_err());
+        assert_eq!(find(data_dir, &one.id, Some("a")).unwrap(), one);
+        // Only its own turn gives it back.
+        free(data_dir, "b", attached(&both));
+        assert!(find(data_dir, &one.id, None).is_err());
+        free(data_dir, "a", attached(&first));
+        assert_eq!(claim(data_dir, "b", &both).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_file_whose_turn_waits_is_kept_for_longer_than_one_that_nobody_took() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path();
+        let kept = |name| keep(data_dir, name, None, b"lamp").unwrap();
+        let (free, claimed) = (kept("free.txt"), kept("claimed.txt"));
+        let waits = message(None, std::slice::from_ref(&claimed));
+        claim(data_dir, "a", &waits).unwrap();
+        let later = |age| forget_old(&data_dir.join(DIR), SystemTime::now() + age);
+        later(KEPT + Duration::from_secs(60));
+        assert!(find(data_dir, &free.id, None).is_err());
+        assert_eq!(find(data_dir, &claimed.id, Some("a")).unwrap(), claimed);
+        later(KEPT_CLAIMED + Duration::from_secs(60));
+        assert!(find(data_dir, &claimed.id, Some("a")).is_err());
+    }
+
+    #[test]
+    fn a_turn_takes_no_file_that_is_another_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path();
+        let one = keep(data_dir, "one.txt", None, b"lamp").unwrap();
+        let said = message(None, std::slice::from_ref(&one));
+        claim(data_dir, "a", &said).unwrap();
+        let artifacts = Artifacts::new(vec![data_dir.join("work")], data_dir.join("cache"));
+        let mut other = said.clone();
+        assert_eq!(
+            attach("b", &mut other, data_dir, &artifacts, |_| ()).len(),
+            1
+        );
+        assert_eq!(find(data_dir, &one.id, Some("a")).unwrap(), one);
+        let mut its = said;
+        assert!(attach("a", &mut its, data_dir, &artifacts, |_| ()).is_empty());
     }
 }

@@ -5,6 +5,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
@@ -13,11 +14,12 @@ use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, broadcast};
 
+use crate::read_only_file::ReadOnlyFile;
 use crate::signals::SharedWatch;
 use crate::sql::{
     DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
 };
-use crate::sqlite_file::{BUSY, FileAccess, sqlite};
+use crate::sqlite_file::{BUSY, FileAccess, for_reading, sqlite};
 use crate::{Location, StoreError, ThreadId, thread_marks};
 
 /// How long one waits for a connection.
@@ -36,6 +38,8 @@ pub(crate) struct Database {
     /// The file, where it is one.
     file: Option<PathBuf>,
     access: FileAccess,
+    /// The same, where it can only be read.
+    read_only: Option<Arc<ReadOnlyFile>>,
     /// How a PostgreSQL server is reached.
     server: Option<PgConnectOptions>,
     /// Who looks for what other processes write.
@@ -65,17 +69,21 @@ impl Database {
     pub(crate) async fn connect(location: &Location) -> Result<Self, StoreError> {
         let mut server = None;
         let mut access = FileAccess::ReadWrite;
+        let mut read_only = None;
         let (backend, read, write) = match location {
             Location::File(path) => {
                 access = FileAccess::prepare(path)?;
                 let options = access.options(path);
-                let readers = whole(SqlitePoolOptions::new())
+                if access == FileAccess::ReadOnly {
+                    read_only = Some(Arc::new(ReadOnlyFile::new(path, ACQUIRE)));
+                }
+                let readers = whole(SqlitePoolOptions::new(), read_only.clone())
                     .max_connections(READERS)
                     .idle_timeout(IDLE)
                     .acquire_timeout(ACQUIRE)
                     .test_before_acquire(false)
-                    .connect_lazy_with(options.clone().pragma("query_only", "ON"));
-                let write = whole(one_connection())
+                    .connect_lazy_with(for_reading(options.clone()));
+                let write = whole(one_connection(), None)
                     .connect_with(options)
                     .await
                     .map_err(connecting)?;
@@ -127,6 +135,7 @@ impl Database {
             backend,
             file,
             access,
+            read_only,
             server,
             watching: SharedWatch::default(),
             marked: broadcast::Sender::new(thread_marks::BEHIND),
@@ -166,12 +175,15 @@ impl Database {
 
     /// For single reads.
     pub(crate) fn reader(&self) -> &Pool {
+        if let (Some(file), Pool::Sqlite(pool)) = (&self.read_only, &self.read) {
+            file.look_again(pool);
+        }
         &self.read
     }
 
     /// For reads that belong together: all of them see the database as it is at the first.
     pub(crate) async fn snapshot(&self, what: &'static str) -> Result<SqlTransaction, StoreError> {
-        let tx = self.read.begin(TransactionMode::Read).await;
+        let tx = self.reader().begin(TransactionMode::Read).await;
         tx.map_err(StoreError::of(what))
     }
 
@@ -493,9 +505,15 @@ pub(crate) fn one_connection() -> SqlitePoolOptions {
 ///
 /// A full disk makes SQLite end a transaction by itself. sqlx then goes on counting it, would nest
 /// the next ones in it, and what these commit would never be on the disk.
-fn whole(pool: SqlitePoolOptions) -> SqlitePoolOptions {
-    pool.before_acquire(|connection, _| {
+///
+/// Nor one that may have been made when `file` was to be read in another way.
+fn whole(pool: SqlitePoolOptions, file: Option<Arc<ReadOnlyFile>>) -> SqlitePoolOptions {
+    pool.before_acquire(move |connection, about| {
+        let is_current = file.as_ref().is_none_or(|file| file.is_current(about.age));
         Box::pin(async move {
+            if !is_current {
+                return Ok(false);
+            }
             if connection.is_in_transaction() {
                 // A rollback may be on its way; this comes behind it.
                 connection.ping().await?;

@@ -195,7 +195,7 @@ pub enum StoreError {
         thread: ThreadId,
     },
     /// A thread has no such entry, or has it no more.
-    #[error("thread {thread} has no entry {seq}: it shows {first} to {last}; choose one of these")]
+    #[error("{}", no_entry(thread, *seq, *first, *last))]
     NoEntry {
         /// The thread.
         thread: ThreadId,
@@ -240,15 +240,16 @@ pub enum StoreError {
     },
     /// What is to be removed is used.
     #[error(
-        "the saved authentication `{name}` is used by the sessions {}; give these another one, \
-         or remove them first", names.join(", ")
+        "the saved authentication `{name}` is used by {}; give these another one, or remove them \
+         first", users(.sessions, .names)
     )]
     InUse {
         /// Its name.
         name: String,
         /// The ids of the sessions.
         sessions: Vec<String>,
-        /// What people call them, in the same order: their names, or their ids.
+        /// What people call them, in the same order: their names, or their ids. Behind them the names
+        /// of the saved MCP servers that use it.
         names: Vec<String>,
     },
     /// A quota does not allow it.
@@ -286,6 +287,29 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed; nothing was written")]
     Closed,
+}
+
+/// Who uses what is to be removed: the first of these names are those of sessions.
+fn users(sessions: &[String], names: &[String]) -> String {
+    let (of_sessions, of_servers) = names.split_at(sessions.len().min(names.len()));
+    let kinds = [
+        ("the sessions", of_sessions),
+        ("the MCP servers", of_servers),
+    ];
+    let named = kinds.into_iter().filter(|(_, names)| !names.is_empty());
+    let users = named.map(|(kind, names)| format!("{kind} {}", names.join(", ")));
+    users.collect::<Vec<_>>().join(" and ")
+}
+
+/// What a thread shows instead of an entry that was asked for.
+fn no_entry(thread: &ThreadId, seq: u64, first: u64, last: u64) -> String {
+    if last < first {
+        return format!(
+            "thread {thread} has no entry {seq}: it is empty, so there is nothing to fork. Say \
+             something in it first"
+        );
+    }
+    format!("thread {thread} has no entry {seq}: it shows {first} to {last}; choose one of these")
 }
 
 impl StoreError {

@@ -6,7 +6,7 @@
 
 use conjure_core::chat::{Message, Usage};
 
-use crate::database::{for_update, now_ms, places};
+use crate::database::{Transaction, for_update, now_ms, places};
 use crate::row::{column, number, text};
 use crate::sql::{DatabaseRow, Value};
 use crate::threads::Cursor;
@@ -14,12 +14,18 @@ use crate::writer::{is_gone, lock_writer};
 use crate::{Store, StoreError, ThreadId};
 
 const BEGINNING: &str = "begin the run";
-const CHANGING: &str = "change the run";
+pub(crate) const CHANGING: &str = "change the run";
 const READING: &str = "read the runs";
 /// The longest id, in bytes.
 const LONGEST_ID: usize = 128;
 /// Runs that one statement touches.
 const AT_ONCE: usize = 10_000;
+/// Which runs are over when their process is gone.
+const INTERRUPTIBLE: &str = "ended_at_ms IS NULL AND (state <> 'queued' OR session_id IS NULL)";
+/// Why a run is over whose process is gone, and one that did not begin there.
+const GONE: &str =
+    "the process that ran it is gone; what came so far is kept, and nothing of it is repeated";
+const GONE_BEFORE: &str = "the host ended before it began";
 
 /// A turn that runs, waits to, or did.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +57,8 @@ pub struct Run {
     pub message: Option<Message>,
     /// What holds for it beside its session's settings, as whoever began it wrote it.
     pub terms: Option<String>,
+    /// Since when it waits for a person, where it runs and does.
+    pub waiting_since_ms: Option<i64>,
 }
 
 /// How it is with a run.
@@ -124,6 +132,11 @@ impl RunState {
         Self::Lost,
     ];
 
+    /// The state of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
     /// A word for programs, such as `cut_short`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -162,6 +175,7 @@ impl Run {
             error: None,
             message: None,
             terms: None,
+            waiting_since_ms: None,
         }
     }
 
@@ -188,7 +202,7 @@ impl Run {
     pub(crate) fn of(row: &DatabaseRow) -> Result<Self, StoreError> {
         let id: String = column(row, "id")?;
         let state: String = column(row, "state")?;
-        let known = RunState::ALL.into_iter().find(|s| s.as_str() == state);
+        let known = RunState::of_word(&state);
         Ok(Self {
             state: known.ok_or_else(|| StoreError::Corrupt {
                 what: READING,
@@ -208,6 +222,7 @@ impl Run {
             message: column::<Option<String>>(row, "message")?
                 .and_then(|message| serde_json::from_str(&message).ok()),
             terms: text(row, "terms")?,
+            waiting_since_ms: column(row, "waiting_since_ms")?,
         })
     }
 }
@@ -351,89 +366,6 @@ impl Store {
         rows.iter().map(Run::of).collect()
     }
 
-    /// Puts a run that is not over into a state, with what it spent so far where that is told.
-    /// Whether it was not over.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn update_run(
-        &self,
-        id: &str,
-        state: RunState,
-        spent: Option<RunUsage>,
-    ) -> Result<bool, StoreError> {
-        self.change_run(id, state, spent, None, false).await
-    }
-
-    /// Ends a run that is not over, with what it spent and why it failed. Whether it was this that
-    /// ended it: of two that do so at the same time one is told so.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn end_run(
-        &self,
-        id: &str,
-        end: RunState,
-        spent: Option<RunUsage>,
-        error: Option<&str>,
-    ) -> Result<bool, StoreError> {
-        self.change_run(id, end, spent, error, false).await
-    }
-
-    /// Ends a run as failed whose message could not be written to its thread, and keeps that for
-    /// [`Store::unwritten_runs`]. Whether it was this that ended it.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn fail_unwritten(&self, id: &str, error: &str) -> Result<bool, StoreError> {
-        let state = RunState::Failed;
-        self.change_run(id, state, None, Some(error), true).await
-    }
-
-    async fn change_run(
-        &self,
-        id: &str,
-        state: RunState,
-        spent: Option<RunUsage>,
-        error: Option<&str>,
-        is_unwritten: bool,
-    ) -> Result<bool, StoreError> {
-        let now = now_ms(self.db().backend());
-        let mut values: Vec<Value> = vec![
-            without_nul(id).into(),
-            state.as_str().into(),
-            error.map(without_nul).into(),
-        ];
-        let mut sql = format!("UPDATE runs SET state = $2, error = $3, beat_ms = {now}");
-        if state.is_over() {
-            sql += &format!(", ended_at_ms = {now}");
-        }
-        // Of a turn that came to an end it is in the thread, or nobody wants it there.
-        let is_kept = is_unwritten || matches!(state, RunState::Interrupted | RunState::Lost);
-        if state.is_over() && !is_kept {
-            sql += ", message = NULL";
-        }
-        if state == RunState::Running {
-            sql += &format!(", started_at_ms = COALESCE(started_at_ms, {now})");
-        }
-        if let Some(RunUsage { usage, calls, usd }) = spent {
-            sql += ", input = $4, cache_read = $5, cache_write = $6, output = $7, \
-                    reasoning = $8, calls = $9, usd = $10";
-            values.extend([
-                usage.input.into(),
-                usage.cache_read.into(),
-                usage.cache_write.into(),
-                usage.output.into(),
-                usage.reasoning.into(),
-                calls.into(),
-                usd.into(),
-            ]);
-        }
-        sql += " WHERE id = $1 AND ended_at_ms IS NULL";
-        let changed = self.db().execute(false, &sql, values, CHANGING).await?;
-        Ok(changed > 0)
-    }
-
     /// Says of runs that they run. How many of them are not over.
     ///
     /// # Errors
@@ -456,30 +388,43 @@ impl Store {
         Ok(beaten)
     }
 
+    /// The runs that [`Store::take_over_runs`] would end now, as they are.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn abandoned_runs(&self) -> Result<Vec<Run>, StoreError> {
+        let tx = self.db().begin(true, CHANGING).await?;
+        let sql = format!("SELECT * FROM runs WHERE owner = $1 AND {INTERRUPTIBLE} ORDER BY id");
+        let mut abandoned = Vec::new();
+        for owner in gone_owners(&tx).await? {
+            for row in tx.all(&sql, [owner.into()]).await? {
+                abandoned.push(Run::of(&row)?);
+            }
+        }
+        tx.commit().await?;
+        Ok(abandoned)
+    }
+
     /// Ends every run as interrupted that was begun and is not over, or waits and is no session's,
     /// and whose process is gone: dead, or silent for so long that its threads may be taken. The
-    /// time of its end is when it was last heard of. The runs that this ended, by their ids; what
-    /// waits in sessions is for [`Store::adopt_runs`].
+    /// time of its end is when it was last heard of, and its error says why. The runs that this
+    /// ended, by their ids; what waits in sessions is for [`Store::adopt_runs`].
     ///
     /// # Errors
     /// What the database says; no run is ended then.
     pub async fn take_over_runs(&self) -> Result<Vec<Run>, StoreError> {
         let tx = self.db().begin(true, CHANGING).await?;
-        let sql = "SELECT DISTINCT owner FROM runs WHERE ended_at_ms IS NULL \
-                   AND (state <> 'queued' OR session_id IS NULL) ORDER BY owner";
+        let sql = format!(
+            "UPDATE runs SET state = 'interrupted', ended_at_ms = beat_ms, \
+             waiting_since_ms = NULL, \
+             error = CASE WHEN state = 'queued' THEN $3 ELSE $2 END WHERE id IN \
+             (SELECT id FROM runs WHERE owner = $1 AND {INTERRUPTIBLE} ORDER BY id{}) RETURNING *",
+            for_update(tx.backend())
+        );
         let mut ended = Vec::new();
-        for row in tx.all(sql, []).await? {
-            let owner: String = column(&row, "owner")?;
-            if !is_gone(&tx, &owner).await? {
-                continue;
-            }
-            let sql = format!(
-                "UPDATE runs SET state = 'interrupted', ended_at_ms = beat_ms WHERE id IN \
-                 (SELECT id FROM runs WHERE owner = $1 AND ended_at_ms IS NULL \
-                 AND (state <> 'queued' OR session_id IS NULL) ORDER BY id{}) RETURNING *",
-                for_update(tx.backend())
-            );
-            for row in tx.all(&sql, [owner.into()]).await? {
+        for owner in gone_owners(&tx).await? {
+            let values = [owner.into(), GONE.into(), GONE_BEFORE.into()];
+            for row in tx.all(&sql, values).await? {
                 ended.push(Run::of(&row)?);
             }
         }
@@ -496,6 +441,18 @@ impl Store {
         let sql = "SELECT * FROM runs WHERE session_id = $1 AND ended_at_ms IS NULL \
                    ORDER BY queued_at_ms, id";
         let rows = self.all(sql, [without_nul(session).into()]).await?;
+        rows.iter().map(Run::of).collect()
+    }
+
+    /// The runs in a thread that are not over, whichever session's they are, in the order in which
+    /// they were queued.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn open_runs_in(&self, thread: &ThreadId) -> Result<Vec<Run>, StoreError> {
+        let sql = "SELECT * FROM runs WHERE thread_id = $1 AND ended_at_ms IS NULL \
+                   ORDER BY queued_at_ms, id";
+        let rows = self.all(sql, [thread.as_str().into()]).await?;
         rows.iter().map(Run::of).collect()
     }
 
@@ -591,7 +548,20 @@ impl Store {
     }
 }
 
+/// The processes that are gone and whose runs are not all over.
+async fn gone_owners(tx: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
+    let sql = format!("SELECT DISTINCT owner FROM runs WHERE {INTERRUPTIBLE} ORDER BY owner");
+    let mut gone = Vec::new();
+    for row in tx.all(&sql, []).await? {
+        let owner: String = column(&row, "owner")?;
+        if is_gone(tx, &owner).await? {
+            gone.push(owner);
+        }
+    }
+    Ok(gone)
+}
+
 /// Text that both databases take: PostgreSQL's has no NUL, and no id here has.
-fn without_nul(text: &str) -> String {
+pub(crate) fn without_nul(text: &str) -> String {
     text.replace('\0', "")
 }

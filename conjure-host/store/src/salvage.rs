@@ -68,22 +68,34 @@ pub(crate) async fn salvage(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, S
 }
 
 async fn fill(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
+    make_tables(to).await?;
+    copy(from, to).await
+}
+
+/// Gives a new file the newest schema.
+async fn make_tables(to: &Path) -> Result<(), StoreError> {
     let location = Location::File(to.to_owned());
     let empty = Database::connect(&location).await?;
     let made = migrate(&STEPS, &empty, &location, None).await;
     empty.close().await;
-    made?;
+    made
+}
+
+/// Copies the rows into a file that has no rows yet.
+async fn copy(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
     let options = FileAccess::ReadWrite
         .options(to)
         .foreign_keys(false)
         .synchronous(SqliteSynchronous::Off)
         // All of it is in the one file when its connection is closed.
         .journal_mode(SqliteJournalMode::Memory)
+        .pragma("temp_store", "MEMORY")
         // A file that is shorter than it says is read all the same.
         .pragma("writable_schema", "ON");
     let connected = one_connection().connect_with(options).await;
     let copy = SalvageCopy {
         db: Pool::Sqlite(connected.map_err(connecting)?),
+        to,
     };
     let unread = copy.copy_from(from).await;
     copy.db.close().await;
@@ -95,11 +107,13 @@ async fn fill(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
 }
 
 /// A connection to the new file that has the damaged one as the schema `damaged`.
-struct SalvageCopy {
+struct SalvageCopy<'a> {
     db: Pool,
+    /// The new file.
+    to: &'a Path,
 }
 
-impl SalvageCopy {
+impl SalvageCopy<'_> {
     async fn copy_from(&self, from: &Path) -> Result<Vec<UnreadRows>, StoreError> {
         self.attach(from).await?;
         let sql = "SELECT name FROM main.sqlite_master WHERE type = 'table' \
@@ -211,10 +225,46 @@ impl SalvageCopy {
         );
         let values: Vec<Value> = vec![from.into(), last.into()];
         let copied = self.db.execute(&sql, values).await;
-        Ok(match readable(copied)? {
-            Some(_) => CopiedRows::Upto(last),
-            None => CopiedRows::Unreadable,
-        })
+        match readable(copied)? {
+            Some(_) => Ok(CopiedRows::Upto(last)),
+            None if limit > 1 => Ok(CopiedRows::Unreadable),
+            None => self.copy_row(table, columns, last).await,
+        }
+    }
+
+    /// Copies one row by way of memory, so that reading the damaged file and writing the new one fail
+    /// apart.
+    async fn copy_row(
+        &self,
+        table: &str,
+        columns: &str,
+        number: i64,
+    ) -> Result<CopiedRows, StoreError> {
+        let sql = "DROP TABLE IF EXISTS temp.salvaged_row";
+        self.db.execute(sql, Vec::new()).await.map_err(failed)?;
+        // Such a statement takes no values.
+        let sql = format!(
+            "CREATE TABLE temp.salvaged_row AS SELECT {columns} FROM damaged.\"{table}\" \
+             WHERE rowid = {number}"
+        );
+        let read = self.db.execute(&sql, Vec::new()).await;
+        if readable(read)?.is_none() {
+            return Ok(CopiedRows::Unreadable);
+        }
+        let sql = format!(
+            "INSERT OR IGNORE INTO main.\"{table}\" ({columns}) \
+             SELECT {columns} FROM temp.salvaged_row"
+        );
+        match self.db.execute(&sql, Vec::new()).await.map_err(failed) {
+            Ok(_) => Ok(CopiedRows::Upto(number)),
+            Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
+                let source = std::io::Error::other(error.reason());
+                Err(StoreError::io("write", self.to)(source))
+            }
+            // A value that the new table does not take is damage too.
+            Err(StoreError::Database { .. }) => Ok(CopiedRows::Unreadable),
+            Err(error) => Err(error),
+        }
     }
 
     /// The first number behind `from`, which cannot be read, from which on something can be; nothing
@@ -261,7 +311,7 @@ enum CopiedRows {
     Unreadable,
 }
 
-/// What was read; nothing where the damaged file cannot be. Other failures are those of the new file.
+/// What was read; nothing where the damaged file cannot be, or what was written with it the new one.
 fn readable<T>(read: Result<T, SqlError>) -> Result<Option<T>, StoreError> {
     match read.map_err(failed) {
         Ok(read) => Ok(Some(read)),
@@ -274,4 +324,46 @@ fn readable<T>(read: Result<T, SqlError>) -> Result<Option<T>, StoreError> {
 
 fn failed(error: SqlError) -> StoreError {
     StoreError::of(SALVAGING)(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::row::number;
+    use crate::tests::{entry, open, other_program};
+
+    /// The size of a page, in bytes.
+    const PAGE: usize = 4096;
+
+    /// Makes the first page of a table unreadable.
+    async fn damage(path: &Path, table: &str) {
+        let db = other_program(&format!("sqlite://{}", path.display())).await;
+        let sql = "SELECT rootpage AS page FROM sqlite_master WHERE name = $1";
+        let rows = db.all(sql, vec![table.into()]).await.unwrap();
+        db.close().await;
+        let page = usize::try_from(number(&rows[0], "page").unwrap()).unwrap();
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[(page - 1) * PAGE..page * PAGE].fill(0xa5);
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_new_file_that_fails_is_no_damage_of_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("old.db"), dir.path().join("new.db"));
+        let location = Location::File(from.clone());
+        let store = Store::open(&location, &Options::default()).await.unwrap();
+        let mut log = open(&store, "t").await;
+        log.append(&[entry(1), entry(2)], true).await.unwrap();
+        drop(log);
+        store.close().await;
+        make_tables(&to).await.unwrap();
+        damage(&to, "entries").await;
+        let error = copy(&from, &to).await.unwrap_err();
+        let StoreError::Io { path, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(path, &to);
+    }
 }

@@ -4,16 +4,20 @@
 //! nothing. It holds words, not texts: what is shown of a hit is read from the entry. What is
 //! cleared or removed takes its words with it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use conjure_core::chat::{Message, Role};
 use conjure_core::log::EntryBody;
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::database::Transaction;
+use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
-use crate::sql::{DatabaseKind, DatabaseRow};
+use crate::sql::{DatabaseKind, DatabaseRow, Value};
 use crate::{Store, StoreError, ThreadId, body};
 
+const SEARCHING: &str = "search a thread";
 const INDEXING: &str = "bring the index of the search up to date";
 /// Entries that are told to the index in one transaction.
 const AT_ONCE: u64 = 500;
@@ -67,27 +71,49 @@ impl Store {
         }
         self.index_all().await?;
         let backend = self.db().backend();
-        let (hits, order) = match backend {
-            DatabaseKind::Sqlite => (
-                "entry_words w JOIN entry_texts t ON t.id = w.rowid",
-                "entry_words MATCH $1",
-            ),
-            DatabaseKind::Postgres => ("entry_texts t", "t.words @@ to_tsquery('simple', $1)"),
-        };
-        let sql = format!(
-            "SELECT t.thread_id, t.seq, t.at_ms, h.thread_label, e.body, \
-             (SELECT r.session_id FROM runs r WHERE r.thread_id = t.thread_id \
-              AND r.session_id IS NOT NULL ORDER BY r.queued_at_ms DESC, r.id DESC LIMIT 1) \
-             AS session_id \
-             FROM {hits} JOIN threads h ON h.id = t.thread_id \
-             JOIN entries e ON e.thread_id = t.thread_id AND e.seq = t.seq \
-             WHERE {order} AND h.removed = FALSE \
-             ORDER BY t.at_ms DESC, t.thread_id, t.seq DESC LIMIT $2"
-        );
-        let rows = self
-            .all(&sql, [question(&words, backend).into(), limit.into()])
-            .await?;
+        let values = [question(&words, backend).into(), limit.into()];
+        let rows = self.all(&search_sql(backend, ""), values).await?;
         rows.iter().map(|row| found(row, &words)).collect()
+    }
+
+    /// The same in what one thread shows, which is also what it was forked from.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn search_in(
+        &self,
+        thread: &ThreadId,
+        words: &str,
+        limit: u64,
+    ) -> Result<Vec<SearchHit>, StoreError> {
+        let words = words_of(words);
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.index_all().await?;
+        let backend = self.db().backend();
+        let sql = search_sql(
+            backend,
+            "AND t.thread_id = $3 AND t.seq > $4 AND t.seq <= $5",
+        );
+        let tx = self.db().snapshot(SEARCHING).await?;
+        let mut hits = Vec::new();
+        for stretch in VisibleEntries::read(&tx, thread).await?.stretches {
+            let values: [Value; 5] = [
+                question(&words, backend).into(),
+                limit.into(),
+                stretch.thread.as_str().into(),
+                stretch.above.into(),
+                stretch.upto.into(),
+            ];
+            let rows = tx.all(&sql, values.into()).await;
+            for row in rows.map_err(StoreError::of(SEARCHING))? {
+                hits.push(found(&row, &words)?);
+            }
+        }
+        hits.sort_by_key(|hit| Reverse((hit.at_ms, hit.seq)));
+        hits.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(hits)
     }
 
     /// Brings the index up to date as far as there is room.
@@ -137,6 +163,27 @@ impl Store {
         tx.commit().await?;
         Ok(true)
     }
+}
+
+/// The statement that finds hits, the newest first. `within` says of which entries, from `$3` on.
+fn search_sql(backend: DatabaseKind, within: &str) -> String {
+    let (hits, has_words) = match backend {
+        DatabaseKind::Sqlite => (
+            "entry_words w JOIN entry_texts t ON t.id = w.rowid",
+            "entry_words MATCH $1",
+        ),
+        DatabaseKind::Postgres => ("entry_texts t", "t.words @@ to_tsquery('simple', $1)"),
+    };
+    format!(
+        "SELECT t.thread_id, t.seq, t.at_ms, h.thread_label, e.body, \
+         (SELECT r.session_id FROM runs r WHERE r.thread_id = t.thread_id \
+          AND r.session_id IS NOT NULL ORDER BY r.queued_at_ms DESC, r.id DESC LIMIT 1) \
+         AS session_id \
+         FROM {hits} JOIN threads h ON h.id = t.thread_id \
+         JOIN entries e ON e.thread_id = t.thread_id AND e.seq = t.seq \
+         WHERE {has_words} {within} AND h.removed = FALSE \
+         ORDER BY t.at_ms DESC, t.thread_id, t.seq DESC LIMIT $2"
+    )
 }
 
 /// Tells the index of entries of a thread behind `upto`, and of at most `limit`. How many there were.
@@ -234,8 +281,25 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
 }
 
 fn split(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|letter: char| !letter.is_alphanumeric());
-    words.filter(|word| !word.is_empty())
+    let words = text.split(|letter: char| !letter.is_alphanumeric() && !is_accent(letter));
+    words.filter(|word| word.contains(char::is_alphanumeric))
+}
+
+/// Whether this stands above or below the letter before it.
+fn is_accent(letter: char) -> bool {
+    ('\u{300}'..='\u{36f}').contains(&letter)
+}
+
+/// A word as the index of SQLite has it: in small letters, those of the Latin alphabet without accents.
+fn folded(word: &str) -> String {
+    let small = word.to_lowercase();
+    let letters = small.chars().filter(|letter| !is_accent(*letter));
+    let plain = letters.map(|letter| {
+        let mut parts = std::iter::once(letter).nfd();
+        let first = parts.next().filter(char::is_ascii_alphabetic);
+        first.filter(|_| parts.all(is_accent)).unwrap_or(letter)
+    });
+    plain.collect()
 }
 
 /// The words that are looked for, in lower case, each once.
@@ -314,9 +378,10 @@ fn excerpt(said: &str, words: &[String]) -> Vec<Excerpt> {
 /// Where words of a text are some that are looked for.
 fn hits(line: &str, words: &[String]) -> Vec<std::ops::Range<usize>> {
     let begins = line.as_ptr() as usize;
+    let words: Vec<String> = words.iter().map(|word| folded(word)).collect();
     let ranges = split(line).map(|word| {
         let start = word.as_ptr() as usize - begins;
-        (word.to_lowercase(), start..start + word.len())
+        (folded(word), start..start + word.len())
     });
     let is_hit = |word: &str| {
         let last = words.last();
@@ -353,6 +418,22 @@ mod tests {
         let asked = question(&words, DatabaseKind::Postgres);
         assert_eq!(asked, "'the' & 'lamp' & 'or' & 'near' & 'x' & '1':*");
         assert_eq!(words_of("  -- !").len(), 0);
+    }
+
+    #[test]
+    fn words_are_marked_whatever_accents_they_have() {
+        let marked = |said: &str, question: &str| -> Vec<String> {
+            let pieces = excerpt(said, &words_of(question));
+            let hits = pieces.into_iter().filter(|piece| piece.is_hit);
+            hits.map(|piece| piece.text).collect()
+        };
+        let said = "Es geht ÜBER den Fluß, u\u{308}ber die Überführung";
+        for question in ["uber", "über", "u\u{308}ber"] {
+            let hits = marked(said, question);
+            assert_eq!(hits, ["ÜBER", "u\u{308}ber", "Überführung"], "{question}");
+        }
+        assert_eq!(marked("Tiếng Việt", "tieng viet"), ["Tiếng", "Việt"]);
+        assert_eq!(marked("한글 하", "하"), ["하"], "no letter is taken apart");
     }
 
     #[test]

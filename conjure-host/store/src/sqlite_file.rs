@@ -79,6 +79,11 @@ pub(crate) fn sqlite() -> SqliteConnectOptions {
         .pragma("journal_size_limit", WAL_KEPT)
 }
 
+/// The same for a connection that only reads.
+pub(crate) fn for_reading(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    options.pragma("query_only", "ON")
+}
+
 fn common() -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .foreign_keys(true)
@@ -90,7 +95,7 @@ fn common() -> SqliteConnectOptions {
 
 /// Whether nobody writes the file and nothing of it is in a write-ahead log: then SQLite reads it
 /// without the files beside it, which cannot be made in a directory that cannot be written.
-fn is_left_alone(path: &Path) -> bool {
+pub(crate) fn is_left_alone(path: &Path) -> bool {
     let log = std::fs::metadata(beside(path, "-wal"));
     let is_logged = log.is_ok_and(|log| log.len() > 0);
     !files::is_dir_writable(path) && !is_logged && !beside(path, "-shm").exists()

@@ -19,7 +19,7 @@ use crate::editor::{EditOutcome, Editor};
 use crate::history::InputHistory;
 use crate::image::ImageProtocol;
 use crate::keys::Keys;
-use crate::pasted::PastedImage;
+use crate::pasted::{PastedImage, PathPaste};
 use crate::pick::size;
 use crate::screen::Screen;
 use crate::text::Color;
@@ -82,6 +82,8 @@ pub(crate) struct Face {
     pasted: Vec<PastedImage>,
     /// The image that is being taken out of the clipboard.
     pub(crate) pasting: Option<JoinHandle<Result<PastedImage, String>>>,
+    /// A paste that may be paths of images, while that is looked at.
+    pub(crate) paste: Option<PathPaste>,
     commands: Vec<Command>,
     pub(crate) offer: Option<CompletionList>,
     /// Whether the person left what was offered for this text.
@@ -119,6 +121,7 @@ impl Face {
             images: options.images,
             pasted: Vec::new(),
             pasting: None,
+            paste: None,
             commands: options.commands,
             offer: None,
             offer_left: false,
@@ -154,6 +157,7 @@ impl Face {
                     }
                 }
                 image = finished(&mut self.pasting) => self.image_pasted(image),
+                mentions = looked_at(&mut self.paste) => self.path_pasted(mentions).await?,
                 update = updates.recv() => {
                     let Some(update) = update else { return Ok(()) };
                     self.update(update).await;
@@ -207,9 +211,11 @@ impl Face {
             Update::Event(event) => self.event(&event),
             Update::Print(text) => self.transcript.print(&text),
             Update::Image { name, path } => {
-                let size = (columns, self.screen.rows());
-                let lines = image::lines(&name, &path, self.images, size);
-                self.transcript.push(lines);
+                let (size, images) = ((columns, self.screen.rows()), self.images);
+                // Aside: a disk may be slow.
+                let read = move || image::lines(&name, &path, images, size);
+                let lines = tokio::task::spawn_blocking(read).await;
+                self.transcript.push(lines.unwrap_or_default());
             }
             Update::Status(status) => self.status = status,
             Update::Ready => {
@@ -255,18 +261,23 @@ impl Face {
         }
     }
 
-    async fn input(&mut self, input: Input) -> io::Result<()> {
+    pub(crate) async fn input(&mut self, input: Input) -> io::Result<()> {
+        // What comes while a paste is looked at stands behind it.
+        if let Some(paste) = &mut self.paste
+            && !matches!(input, Input::Resize(..))
+        {
+            paste.behind.push(input);
+            return Ok(());
+        }
         match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
             Input::Paste(text) if !self.mode_paste(&text) => {
                 // The path of an image is one that is to go with the message.
-                let space = self.before_mention();
-                let mentions = space.and_then(|space| Some((space, pasted::mentions(&text)?)));
-                match mentions {
-                    Some((space, mentions)) => self.editor.paste(&format!("{space}{mentions}")),
-                    None => self.editor.paste(&text),
+                if self.before_mention().is_some() && pasted::may_be_paths(&text) {
+                    self.paste = Some(PathPaste::look_at(text));
+                } else {
+                    self.put_in(&text);
                 }
-                self.offers();
             }
             Input::Resize(columns, rows) => {
                 self.screen
@@ -276,6 +287,26 @@ impl Face {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Puts in a paste that was looked at, and what came behind it.
+    pub(crate) async fn path_pasted(&mut self, mentions: Option<String>) -> io::Result<()> {
+        let Some(paste) = self.paste.take() else {
+            return Ok(());
+        };
+        match self.before_mention().zip(mentions) {
+            Some((space, mentions)) => self.put_in(&format!("{space}{mentions}")),
+            None => self.put_in(&paste.text),
+        }
+        for input in paste.behind {
+            self.input(input).await?;
+        }
+        Ok(())
+    }
+
+    fn put_in(&mut self, text: &str) {
+        self.editor.paste(text);
+        self.offers();
     }
 
     /// What goes before the mention of a file, so that it stands apart; nothing where what is written
@@ -458,10 +489,7 @@ impl Face {
         });
         match mention {
             Ok(mention) => match self.before_mention() {
-                Some(space) => {
-                    self.editor.paste(&format!("{space}{mention}"));
-                    self.offers();
-                }
+                Some(space) => self.put_in(&format!("{space}{mention}")),
                 // Something else is being written by now.
                 None => self.no_message(),
             },
@@ -502,4 +530,12 @@ async fn finished<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result
     let done = running.await;
     *task = None;
     done.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// The mentions of a paste, once it was looked at; for ever where there is none.
+pub(crate) async fn looked_at(paste: &mut Option<PathPaste>) -> Option<String> {
+    match paste {
+        Some(paste) => paste.mentions().await,
+        None => std::future::pending().await,
+    }
 }

@@ -7,8 +7,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use conjure_config::fs;
+use crossterm::event::Event as Input;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::image::{HEAD, ImageSize};
 
@@ -16,6 +19,8 @@ use crate::image::{HEAD, ImageSize};
 const MOST_BYTES: u64 = 32 * 1024 * 1024;
 /// How long a program may take to give it.
 const LIMIT: Duration = Duration::from_secs(3);
+/// How long a disk may take to tell what pasted paths are: what is typed waits for it.
+const LOOKING: Duration = Duration::from_secs(2);
 /// The most bytes of a paste that may be paths.
 const MOST_TEXT: usize = 16 * 1024;
 
@@ -37,10 +42,10 @@ const PROGRAMS: [(&str, Option<&str>, &[&str]); 3] = [
 /// The mentions of a text that is nothing but paths of images, quoted, escaped or as addresses;
 /// nothing of any other text.
 pub(crate) fn mentions(text: &str) -> Option<String> {
-    let text = text.trim();
-    if text.len() > MOST_TEXT {
+    if !may_be_paths(text) {
         return None;
     }
+    let text = text.trim();
     // A path with blanks in it may come as it is.
     let whole = path(text).map(|path| vec![path]);
     let paths = whole.or_else(|| {
@@ -49,6 +54,42 @@ pub(crate) fn mentions(text: &str) -> Option<String> {
     })?;
     let mentions: Option<String> = paths.iter().map(|path| mention(path)).collect();
     mentions.filter(|mentions| !mentions.is_empty())
+}
+
+/// Whether a text may be paths of files, as far as its length and its beginning say.
+pub(crate) fn may_be_paths(text: &str) -> bool {
+    let text = text.trim();
+    let begins_so = text.starts_with(['/', '\'', '"']) || text.starts_with("file://");
+    begins_so && text.len() <= MOST_TEXT
+}
+
+/// A paste that may be paths of images, while the files are looked at.
+#[derive(Debug)]
+pub(crate) struct PathPaste {
+    pub(crate) text: String,
+    /// What was typed and pasted meanwhile.
+    pub(crate) behind: Vec<Input>,
+    mentions: JoinHandle<Option<String>>,
+    until: Instant,
+}
+
+impl PathPaste {
+    /// Begins to look at the files, aside: a disk may be slow.
+    pub(crate) fn look_at(text: String) -> Self {
+        let paths = text.clone();
+        Self {
+            mentions: tokio::task::spawn_blocking(move || mentions(&paths)),
+            until: Instant::now() + LOOKING,
+            behind: Vec::new(),
+            text,
+        }
+    }
+
+    /// The mentions, as [`mentions`] has them; nothing too where a disk takes too long to tell.
+    pub(crate) async fn mentions(&mut self) -> Option<String> {
+        let looked_at = tokio::time::timeout_at(self.until, &mut self.mentions).await;
+        looked_at.ok()?.ok()?
+    }
 }
 
 /// How a file is mentioned so that it goes with the message.

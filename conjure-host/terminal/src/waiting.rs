@@ -230,13 +230,14 @@ impl Face {
 #[cfg(test)]
 mod tests {
     use conjure_core::chat::Event;
+    use crossterm::event::Event as Input;
     use serde_json::json;
     use tokio::sync::mpsc;
 
     use super::*;
     use crate::completion::Command;
     use crate::conversation::Update;
-    use crate::face::FaceOptions;
+    use crate::face::{FaceOptions, looked_at};
     use crate::pasted::PastedImage;
     use crate::screen::Screen;
     use crate::text::Line;
@@ -396,6 +397,34 @@ mod tests {
         assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Say(said)));
         drop(face);
         assert!(!file.exists());
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_while_a_pasted_path_is_looked_at_stands_behind_it() {
+        let (mut face, _asked) = face();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("a.gif");
+        std::fs::write(&path, b"GIF89a\x0a\x00\x14\x00").unwrap();
+        let none = dir.path().join("none.gif").display().to_string();
+        let pasted = path.display().to_string();
+        for (pasted, shown) in [
+            (pasted, format!("@{} What?", path.display())),
+            (none.clone(), format!("{none}What?")),
+        ] {
+            face.input(Input::Paste(pasted)).await.unwrap();
+            for letter in "What?".chars() {
+                let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
+                face.input(Input::Key(key)).await.unwrap();
+            }
+            assert_eq!(face.editor.whole(), "", "it is looked at aside");
+            let mentions = looked_at(&mut face.paste).await;
+            face.path_pasted(mentions).await.unwrap();
+            assert_eq!(face.editor.whole(), shown);
+            face.type_at("");
+        }
+        // Another text is there at once.
+        face.input(Input::Paste("a.gif".to_owned())).await.unwrap();
+        assert_eq!(face.editor.whole(), "a.gif");
     }
 
     #[tokio::test]

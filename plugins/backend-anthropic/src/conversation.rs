@@ -6,7 +6,7 @@
 use conjure_core::chat::{Content, Message, Meta, Part, Role, StopReason, StreamEvent, Usage};
 use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
-use conjure_core::wire::{Decoded, ReplyDecoder as _, anthropic};
+use conjure_core::wire::{Decoded, ReplyDecoder, anthropic};
 use conjure_skill_sdk::{Cx, Error, Result};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -27,6 +27,8 @@ pub(crate) struct Conversation<'a> {
     skill: &'a AnthropicSkill,
     uploads: Vec<Value>,
     messages: Vec<Message>,
+    /// The reply that is coming.
+    arriving: Option<Box<dyn ReplyDecoder>>,
     /// Where it runs.
     pub(crate) container: Option<String>,
     /// Ids of the files that it made, each once.
@@ -65,6 +67,7 @@ impl<'a> Conversation<'a> {
                 .map(|id| json!({ "type": "container_upload", "file_id": id }))
                 .collect(),
             messages: vec![Message::user(task)],
+            arriving: None,
             container,
             files: Vec::new(),
             text: String::new(),
@@ -78,13 +81,15 @@ impl<'a> Conversation<'a> {
         loop {
             let response = match self.ask().await {
                 Ok(decoded) => {
-                    self.keep(&decoded);
                     if let Some(error) = decoded.error {
                         return self.broken(&error.message);
                     }
                     decoded.response
                 }
-                Err(refused) => return self.broken(&refused.message),
+                Err(refused) => {
+                    self.keep_arriving();
+                    return self.broken(&refused.message);
+                }
             };
             let Some(stop) = response.stop else {
                 return self.broken("The reply ended without a reason.");
@@ -113,9 +118,19 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// What was made before a failure is not lost by it.
+    /// Takes in what came of a reply that did not come to its end, also where the call was ended
+    /// meanwhile: it is paid for.
+    pub(crate) fn keep_arriving(&mut self) {
+        if let Some(mut decoder) = self.arriving.take() {
+            let decoded = decoder.finish(&mut Vec::new());
+            self.keep(&decoded);
+        }
+    }
+
+    /// What was made before a failure is not lost by it, nor what it cost.
     fn broken(&self, why: &str) -> Result<ConversationEnd> {
-        if self.text.is_empty() && self.files.is_empty() {
+        let is_paid = self.usage != Usage::default();
+        if self.text.is_empty() && self.files.is_empty() && !is_paid {
             return Err(Error::new(why));
         }
         Ok(ConversationEnd::Short(format!(
@@ -136,7 +151,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn once(&self) -> Result<Decoded, ApiFailure> {
+    /// One reply, which is taken in as far as it came.
+    async fn once(&mut self) -> Result<Decoded, ApiFailure> {
         let encoded = anthropic::encode(&self.request());
         let mut response = self
             .hosted
@@ -147,7 +163,7 @@ impl<'a> Conversation<'a> {
                 RequestBody::Encoded(&encoded),
             )
             .await?;
-        let mut decoder = anthropic::decoder();
+        self.arriving = Some(Box::new(anthropic::decoder()));
         let mut events = Vec::new();
         let mut bytes = 0_usize;
         loop {
@@ -159,11 +175,19 @@ impl<'a> Conversation<'a> {
             if bytes > MOST_BYTES {
                 break;
             }
-            decoder.push(&piece, &mut events);
-            self.show(&mut events).await?;
+            if let Some(decoder) = &mut self.arriving {
+                decoder.push(&piece, &mut events);
+            }
+            show(self.cx, &mut events).await?;
         }
+        let Some(mut decoder) = self.arriving.take() else {
+            return Ok(Decoded::default());
+        };
         let decoded = decoder.finish(&mut events);
-        self.show(&mut events).await?;
+        // Before anybody is waited for: the call may be ended there, and what came is paid for.
+        self.keep(&decoded);
+        // What nobody sees any more is kept all the same.
+        let _ = show(self.cx, &mut events).await;
         Ok(decoded)
     }
 
@@ -189,22 +213,6 @@ impl<'a> Conversation<'a> {
             .insert("container".to_owned(), container.into());
         request.contribution.user_content.clone_from(&self.uploads);
         request
-    }
-
-    /// Shows what comes to whoever watches.
-    async fn show(&self, events: &mut Vec<StreamEvent>) -> Result<(), ApiFailure> {
-        for event in events.drain(..) {
-            let shown = match event {
-                StreamEvent::Content { delta } => self.cx.stdout_async(delta.as_bytes()).await,
-                StreamEvent::ServerItem { item } => match items::told(&item) {
-                    Some(line) => self.cx.stderr_async(line.as_bytes()).await,
-                    None => Ok(()),
-                },
-                _ => Ok(()),
-            };
-            shown.map_err(|error| ApiFailure::new(error.message()))?;
-        }
-        Ok(())
     }
 
     /// Takes a reply in: files, container, text, and the message itself.
@@ -243,6 +251,22 @@ impl<'a> Conversation<'a> {
             meta: Some(meta),
         });
     }
+}
+
+/// Shows what comes to whoever watches.
+async fn show(cx: &Cx, events: &mut Vec<StreamEvent>) -> Result<(), ApiFailure> {
+    for event in events.drain(..) {
+        let shown = match event {
+            StreamEvent::Content { delta } => cx.stdout_async(delta.as_bytes()).await,
+            StreamEvent::ServerItem { item } => match items::told(&item) {
+                Some(line) => cx.stderr_async(line.as_bytes()).await,
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        };
+        shown.map_err(|error| ApiFailure::new(error.message()))?;
+    }
+    Ok(())
 }
 
 /// The texts of a reply, each on lines of its own.

@@ -1,5 +1,6 @@
 //! Skills as tools: each call of one is a conversation with Anthropic.
 
+use conjure_core::chat::Usage;
 use conjure_skill_sdk::protocol::{BackendCall, Part, Spent, ToolDecl, ToolResult};
 use conjure_skill_sdk::{Cx, Error, Result};
 use serde_json::{Value, json};
@@ -138,6 +139,7 @@ pub(crate) async fn run(
         ended = conversation.run() => ended,
         () = cx.until_cancelled() => Ok(ConversationEnd::Cancelled),
     };
+    conversation.keep_arriving();
     // Also of a conversation that broke off: what it made is there, and what it cost.
     let Conversation {
         container,
@@ -183,7 +185,14 @@ pub(crate) async fn run(
         result.files = files::all_described(hosted, cx, &made).await;
     }
     result.state = state;
-    result.spent.push(Spent {
+    if usage != Usage::default() {
+        result.spent.push(spent(hosted, usage));
+    }
+    Ok(result)
+}
+
+fn spent(hosted: &Hosted, usage: Usage) -> Spent {
+    Spent {
         provider: PROVIDER.to_owned(),
         model: hosted.settings.model.clone(),
         input: usage.input,
@@ -191,6 +200,5 @@ pub(crate) async fn run(
         cache_write: usage.cache_write,
         output: usage.output,
         reasoning: usage.reasoning,
-    });
-    Ok(result)
+    }
 }

@@ -15,7 +15,7 @@ use crate::sandbox::SandboxSetting;
 
 /// The instance's configuration.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `servers`")]
 struct McpConfig {
     #[serde(default)]
     servers: Map<String, Value>,
@@ -38,7 +38,7 @@ pub(crate) struct McpSettings {
 
 /// One server.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with its settings")]
 pub(crate) struct ServerConfig {
     /// The program of a server that speaks over its standard input and output.
     pub(crate) command: Option<PlainSetting>,
@@ -140,7 +140,7 @@ impl Level {
 
 /// What is set for one tool.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with its settings")]
 pub(crate) struct ToolConfig {
     pub(crate) mode: Option<ToolMode>,
     pub(crate) idempotent: Option<bool>,
@@ -150,7 +150,7 @@ pub(crate) struct ToolConfig {
 
 /// How the login to a server is done, where its authorization server does not say.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with its settings")]
 pub(crate) struct OAuthConfig {
     /// The name by which the authorization server knows the host, when it was registered by hand.
     pub(crate) client_id: Option<String>,
@@ -167,7 +167,10 @@ pub(crate) struct OAuthConfig {
 
 /// A value as it is, or the name of a secret.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a value is a text, `{\"expand\": …}` or `{\"secret\": …}`"
+)]
 pub(crate) enum Setting {
     Plain(PlainSetting),
     Secret(SecretName),
@@ -175,7 +178,10 @@ pub(crate) enum Setting {
 
 /// A value as it is, or with variables in it.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`command` and `cwd` are a text or `{\"expand\": …}`"
+)]
 pub(crate) enum PlainSetting {
     Text(String),
     Expanded { expand: String },
@@ -457,4 +463,33 @@ pub(crate) fn schema() -> Value {
         },
         "additionalProperties": false
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_fit_is_told_without_types_of_ours() {
+        for (server, said) in [
+            (json!(5), "expected an object with its settings"),
+            (
+                json!({ "command": 5 }),
+                "`command` and `cwd` are a text or `{\"expand\": …}`",
+            ),
+            (
+                json!({ "command": "x", "env": { "A": 5 } }),
+                "a value is a text, `{\"expand\": …}` or `{\"secret\": …}`",
+            ),
+            (
+                json!({ "command": "x", "oauth": 5 }),
+                "expected an object with its settings",
+            ),
+        ] {
+            let settings = McpSettings::from_options(json!({ "servers": { "s": server } }));
+            let servers = settings.unwrap().servers;
+            let why = servers[0].1.as_ref().unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+    }
 }

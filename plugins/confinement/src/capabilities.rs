@@ -1,11 +1,10 @@
-//! What root may do in a worker and in a sandbox. A worker keeps what files' owners and groups would
-//! forbid, and what an ordinary program may want: nothing that is a way around what confines it, or a
-//! change of the machine.
+//! What root may do in a worker and in a sandbox: what files' owners and groups would forbid, and what an
+//! ordinary program may want. Nothing that is a way around what confines it, or a change of the machine.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// What stays. Which files it reaches says Landlock, which calls it makes says seccomp.
-const KEPT: [CapabilitySet; 10] = [
+/// What a worker keeps. Which files it reaches says Landlock, which calls it makes says seccomp.
+const OF_WORKERS: [CapabilitySet; 10] = [
     CapabilitySet::CHOWN,
     CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::DAC_READ_SEARCH,
@@ -18,13 +17,15 @@ const KEPT: [CapabilitySet; 10] = [
     CapabilitySet::LEASE,
 ];
 
-/// What the commands of a sandbox lose: ways around what confines them. They are the person's, who may
-/// want to change what they own.
-const WAYS_AROUND: [CapabilitySet; 4] = [
-    CapabilitySet::SYS_ADMIN,
-    CapabilitySet::PERFMON,
-    CapabilitySet::SYS_RAWIO,
-    CapabilitySet::SYSLOG,
+/// What the commands of a sandbox keep besides: what builds and package managers need, which is what
+/// engines leave to root in a container. Not `NET_RAW`, which shows what others send on this machine, nor
+/// `MKNOD`: a sandbox makes no devices.
+const OF_COMMANDS: [CapabilitySet; 5] = [
+    CapabilitySet::FSETID,
+    CapabilitySet::SETPCAP,
+    CapabilitySet::SETFCAP,
+    CapabilitySet::SYS_CHROOT,
+    CapabilitySet::AUDIT_WRITE,
 ];
 
 /// The calling thread has what a worker keeps and nothing else. What it starts does not get the rest
@@ -33,15 +34,15 @@ const WAYS_AROUND: [CapabilitySet; 4] = [
 /// # Errors
 /// The system's.
 pub(crate) fn keep_worker_capabilities() -> rustix::io::Result<()> {
-    keep(KEPT.into_iter().collect())
+    keep(OF_WORKERS.into_iter().collect())
 }
 
 /// The same for the commands of a sandbox.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn give_up_ways_around() -> rustix::io::Result<()> {
-    keep(!WAYS_AROUND.into_iter().collect::<CapabilitySet>())
+pub(crate) fn keep_command_capabilities() -> rustix::io::Result<()> {
+    keep(OF_WORKERS.into_iter().chain(OF_COMMANDS).collect())
 }
 
 fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {

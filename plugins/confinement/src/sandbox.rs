@@ -41,7 +41,7 @@ pub struct SandboxGaps {
 impl Sandbox {
     /// Confines the calling thread, as far as the system can: not at all.
     #[must_use]
-    pub fn enter(&self) -> SandboxGaps {
+    pub fn enter(&self, _has_own_ipc: bool) -> SandboxGaps {
         SandboxGaps {
             writes: true,
             signals: true,
@@ -53,10 +53,11 @@ impl Sandbox {
 #[cfg(target_os = "linux")]
 impl Sandbox {
     /// Confines the calling thread and what it starts, as far as the system can. It gains no privileges
-    /// any more, also not by programs such as `sudo`.
+    /// any more, also not by programs such as `sudo`. `has_own_ipc`: memory, semaphores and queues that
+    /// programs share by number or name are its own; else it has none of these.
     #[must_use]
-    pub fn enter(&self) -> SandboxGaps {
-        let kept = super::capabilities::give_up_ways_around().is_err();
+    pub fn enter(&self, has_own_ipc: bool) -> SandboxGaps {
+        let kept = super::capabilities::keep_command_capabilities().is_err();
         let gaps = super::files::restrict_sandbox(self).unwrap_or(SandboxGaps {
             writes: true,
             signals: true,
@@ -64,7 +65,7 @@ impl Sandbox {
         });
         SandboxGaps {
             writes: gaps.writes || kept,
-            network: super::system_calls::restrict_sandbox(self).is_err(),
+            network: super::system_calls::restrict_sandbox(self, has_own_ipc).is_err(),
             ..gaps
         }
     }

@@ -65,20 +65,6 @@ const TO_WORKERS: &[i64] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setattr,
     libc::SYS_sched_setparam,
-    // Memory and messages that processes share by number or name.
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_msgget,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_msgctl,
-    libc::SYS_semget,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_semctl,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
     libc::SYS_memfd_secret,
     libc::SYS_ioprio_set,
     libc::SYS_migrate_pages,
@@ -115,7 +101,44 @@ const TO_WORKERS: &[i64] = &[
     SYS_FILE_SETATTR,
 ];
 
-/// The same on x86-64, where older calls are.
+/// Memory, semaphores and queues that processes share by number or name: refused to workers, and to a
+/// sandbox that shares them with others.
+const SHARED_BY_NAME: &[i64] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// What share of the machine a process gets: with each call the first arguments that mean the one that
+/// asks.
+const SHARES_OF_THE_MACHINE: &[(i64, &[u64])] = &[
+    (libc::SYS_prlimit64, &[0]),
+    // A process, not a group of them or a user.
+    (libc::SYS_setpriority, &[0, 0]),
+    (libc::SYS_ioprio_set, &[1, 0]),
+];
+
+/// How and where a thread runs; the first argument is 0 for the one that asks. The C library gives the
+/// thread's number even then, which a filter cannot tell from another's. So a program that pins a thread
+/// is told that it did, and goes on.
+const SCHEDULING: &[i64] = &[
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+];
+
+/// What is refused to every worker on x86-64, where older calls are.
 #[cfg(target_arch = "x86_64")]
 const TO_WORKERS_HERE: &[i64] = &[
     libc::SYS_chmod,
@@ -226,7 +249,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// The kernel's, or that there is no such filter for this machine.
 pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), seccompiler::Error> {
     let mut rules = Rules::new();
-    let refused = OF_THE_KERNEL.iter().chain(TO_WORKERS);
+    let refused = OF_THE_KERNEL.iter().chain(TO_WORKERS).chain(SHARED_BY_NAME);
     for call in refused.chain(TO_WORKERS_HERE) {
         rules.insert(*call, Vec::new());
     }
@@ -238,19 +261,14 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
         // Older kernels' Landlock knows nothing of signals.
         let own = u64::from(std::process::id());
         for call in SIGNALS {
-            rules.insert(*call, refused_where(SeccompCmpOp::Ne, own)?);
+            rules.insert(*call, where_first(SeccompCmpOp::Ne, own)?);
         }
     }
     // That it ends with its host stays.
     let parents_end = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
-    rules.insert(
-        libc::SYS_prctl,
-        refused_where(SeccompCmpOp::Eq, parents_end)?,
-    );
-    // Limits and processors of other processes; 0 is this one, which can only lower its limits.
-    for call in [libc::SYS_prlimit64, libc::SYS_sched_setaffinity] {
-        rules.insert(call, refused_where(SeccompCmpOp::Ne, 0)?);
-    }
+    rules.insert(libc::SYS_prctl, where_first(SeccompCmpOp::Eq, parents_end)?);
+    // Limits of other processes; 0 is this one, which can only lower its own.
+    rules.insert(libc::SYS_prlimit64, where_first(SeccompCmpOp::Ne, 0)?);
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
@@ -263,16 +281,20 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     for (call, flags) in OPENS {
         rules.insert(*call, mode_rules(flags + 1, Some(*flags))?);
     }
-    // Times of a file that is named; those of one that is open can be set.
-    let length = SeccompCmpArgLen::Qword;
-    let named = SeccompCondition::new(1, length, SeccompCmpOp::Ne, 0)?;
-    rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![named])?]);
+    rules.insert(libc::SYS_utimensat, times_where(SeccompCmpOp::Ne)?);
     apply(rules, SeccompAction::Errno(EPERM))?;
     // Its flags are in memory, where a filter cannot look: whoever asks takes `clone` instead.
     let unreadable = Rules::from([(libc::SYS_clone3, Vec::new())]);
     apply(unreadable, SeccompAction::Errno(ENOSYS))?;
-    // Copying a file sets the mode of the copy; that it stays as it is does no harm.
-    let ignored = Rules::from([(libc::SYS_fchmod, Vec::new())]);
+    // Copying and unpacking a file sets its mode and its times; that they stay as they are does no harm.
+    // Both can be done where a file is only open for reading. That a thread runs where it did harms as
+    // little.
+    let another = where_first(SeccompCmpOp::Ne, 0)?;
+    let ignored = Rules::from([
+        (libc::SYS_fchmod, Vec::new()),
+        (libc::SYS_sched_setaffinity, another),
+        (libc::SYS_utimensat, times_where(SeccompCmpOp::Eq)?),
+    ]);
     apply(ignored, SeccompAction::Errno(0))
 }
 
@@ -280,21 +302,49 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
 ///
 /// # Errors
 /// The kernel's, or that there is no such filter for this machine.
-pub(crate) fn restrict_sandbox(sandbox: &Sandbox) -> Result<(), seccompiler::Error> {
-    let refused = OF_THE_KERNEL.iter().map(|call| (*call, Vec::new()));
-    let mut rules: Rules = refused.collect();
-    // Limits of other processes, which are no signals and no files; 0 is the one that asks.
-    rules.insert(libc::SYS_prlimit64, refused_where(SeccompCmpOp::Ne, 0)?);
+pub(crate) fn restrict_sandbox(
+    sandbox: &Sandbox,
+    has_own_ipc: bool,
+) -> Result<(), seccompiler::Error> {
+    let shared: &[i64] = match has_own_ipc {
+        true => &[],
+        false => SHARED_BY_NAME,
+    };
+    let refused = OF_THE_KERNEL.iter().chain(shared);
+    let mut rules: Rules = refused.map(|call| (*call, Vec::new())).collect();
+    // None of these is a signal or a file, and all reach whatever the same user runs.
+    for (call, own) in SHARES_OF_THE_MACHINE {
+        rules.insert(*call, refused_unless(own)?);
+    }
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_socket, socket_rules(sandbox.network)?);
-    apply(rules, SeccompAction::Errno(EPERM))
+    apply(rules, SeccompAction::Errno(EPERM))?;
+    let mut ignored = Rules::new();
+    for call in SCHEDULING {
+        ignored.insert(*call, where_first(SeccompCmpOp::Ne, 0)?);
+    }
+    apply(ignored, SeccompAction::Errno(0))
 }
 
-/// Refused where the first argument is so.
-fn refused_where(
-    operator: SeccompCmpOp,
-    value: u64,
-) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+/// Refused unless the first arguments are these.
+fn refused_unless(arguments: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    let arguments = (0_u8..).zip(arguments);
+    arguments
+        .map(|(argument, value)| {
+            let is_another = condition(argument, SeccompCmpOp::Ne, *value)?;
+            Ok(SeccompRule::new(vec![is_another])?)
+        })
+        .collect()
+}
+
+/// Times of a file, where its name compares so with nothing: without one they are those of what is open.
+fn times_where(operator: SeccompCmpOp) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    let name = SeccompCondition::new(1, SeccompCmpArgLen::Qword, operator, 0)?;
+    Ok(vec![SeccompRule::new(vec![name])?])
+}
+
+/// Not made where the first argument is so.
+fn where_first(operator: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     Ok(vec![SeccompRule::new(vec![condition(
         0, operator, value,
     )?])?])

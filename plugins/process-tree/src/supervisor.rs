@@ -107,7 +107,7 @@ impl Supervisor {
     }
 
     /// Lets it end everything, and hears no more of it.
-    pub fn let_go(self) {
+    pub fn let_go(&self) {
         let _ = self.control.shutdown(Shutdown::Both);
     }
 

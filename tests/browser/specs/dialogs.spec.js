@@ -62,3 +62,33 @@ test('a new persona without a name is wrong at its own name', async ({ page, ses
   await expect(page.locator('#new-persona-name')).toHaveAttribute('aria-invalid', 'true');
   await expect(page.locator('#new-name')).not.toHaveAttribute('aria-invalid', 'true');
 });
+
+test('a form on a page of its own says there what is wrong, and keeps what was typed', async ({ page, server, auths }) => {
+  await page.goto('/new');
+  const form = page.locator('#sheet #new-form');
+  await form.getByLabel('Model').fill('claude-mock');
+  await form.getByLabel('Working dir').fill('/no/such/place');
+  await form.getByRole('button', { name: 'Create session' }).click();
+  const wrong = form.getByLabel('Working dir');
+  await expect(wrong).toHaveAttribute('aria-invalid', 'true');
+  await expect(wrong).toBeFocused();
+  await expect(form.getByLabel('Model')).toHaveValue('claude-mock');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await wrong.fill(server.work);
+  await form.getByRole('button', { name: 'Create session' }).click();
+  await expect(page).toHaveURL(/\/sessions\//);
+});
+
+test('without script a refused form is the page, and the cursor is where it is wrong', async ({ browser, server, auths }) => {
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  const page = await context.newPage();
+  await page.goto(await server.link());
+  await page.goto(`${server.url}/new`);
+  await page.getByLabel('Model').fill('claude-mock');
+  await page.getByLabel('Working dir').fill('/no/such/place');
+  await page.getByRole('button', { name: 'Create session' }).click();
+  await expect(page.getByLabel('Working dir')).toHaveAttribute('aria-invalid', 'true');
+  await expect(page.getByLabel('Working dir')).toBeFocused();
+  await expect(page.getByLabel('Model')).toHaveValue('claude-mock');
+  await context.close();
+});

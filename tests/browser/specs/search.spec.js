@@ -1,6 +1,6 @@
 // Search over all chats: from every view, to the very entry, also far back in a long chat.
 
-import { accessible } from '../support/checks.js';
+import { accessible, valid } from '../support/checks.js';
 import { longThread } from '../support/long.js';
 import { expect, test } from '../support/test.js';
 
@@ -81,5 +81,74 @@ test('search works without script, on a phone as well', async ({ browser, server
   await page.locator('#search-go').click();
   await page.locator('#search-hits a').click();
   await expect(page.getByText('The lamp is lit.')).toBeVisible();
+  await context.close();
+});
+
+test('a word is found in the chat that is looked at, and its entry is opened and marked', async ({ page, server, model, session }) => {
+  const thread = await told(server, model, session);
+  const change = (record) => {
+    const isHit = record.seq > 100 && record.message?.role === 'assistant' && !change.at;
+    if (!isHit) return record;
+    change.at = record.seq;
+    return { ...record, message: { ...record.message, content: [{ type: 'text', text: 'Here a Halcyon nests, far from all.' }] } };
+  };
+  const long = await longThread(server, thread, 2000, { change });
+  // Another chat has the word as well.
+  await model.says('A halcyon that is of no interest here.');
+  const other = await server.api('POST', '/sessions/site/turns', { text: 'And elsewhere?' });
+  await server.api('GET', `/turns/${other.turn}?wait=20`);
+  await page.goto(`/sessions/site/threads/${long.id}`);
+  await page.keyboard.press('?');
+  await expect(page.getByRole('dialog', { name: 'Shortcuts' }).getByText('g f', { exact: true })).toBeVisible();
+  await page.keyboard.press('Escape');
+  await page.keyboard.type('gf');
+  const dialog = page.getByRole('dialog');
+  const words = dialog.getByRole('searchbox', { name: 'Words' });
+  await expect(words).toBeFocused();
+  await words.fill('halcyon');
+  await words.press('Enter');
+  const hit = dialog.locator('#find-hits li');
+  await expect(hit).toHaveCount(1);
+  await expect(hit.locator('mark')).toHaveText('Halcyon');
+  await accessible(page, 'find');
+  await hit.getByRole('link').click();
+  await expect(page).toHaveURL(new RegExp(`/threads/${long.id}\\?at=${change.at}#e${change.at}$`));
+  const entry = page.locator(`#e${change.at}`);
+  await expect(entry).toBeInViewport();
+  await expect(entry).toHaveCSS('outline-style', 'solid');
+  // Once more from there, when the entry is far from sight and put away: the page stays, and the dialog
+  // is gone.
+  await expect.poll(async () => {
+    await page.evaluate(() => window.scrollTo(0, 0));
+    return entry.count();
+  }).toBe(0);
+  await page.locator('#chat-more').click();
+  await page.getByRole('link', { name: 'Find in this chat…' }).click();
+  await words.fill('nests');
+  await words.press('Enter');
+  await hit.getByRole('link').click();
+  await expect(dialog).toHaveCount(0);
+  await expect(entry).toBeInViewport();
+});
+
+test('finding in a chat works without script, and its page is accessible and valid', async ({ page, browser, server, model, session }) => {
+  const thread = await told(server, model, session, 'The lamp is lit.');
+  const url = `${server.url}/sessions/site/threads/${thread}`;
+  await page.goto(`${url}/find?q=lamp`);
+  await accessible(page, 'find, on a page of its own');
+  await valid(page, `${url}/find?q=lamp`, 'find');
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  const plain = await context.newPage();
+  await plain.goto(await server.link());
+  await plain.goto(url);
+  await plain.locator('#chat-more').click();
+  await plain.locator('#find-in-chat').click();
+  await plain.locator('#find-words').fill('nobody said this');
+  await plain.locator('#find-go').click();
+  await expect(plain.getByText('Nothing that was said has all these words.')).toBeVisible();
+  await plain.locator('#find-words').fill('lamp');
+  await plain.locator('#find-go').click();
+  await plain.locator('#find-hits a').click();
+  await expect(plain.getByText('The lamp is lit.')).toBeVisible();
   await context.close();
 });

@@ -56,3 +56,110 @@ test('a follow-up that is edited keeps its place', async ({ page, model, session
   const said = page.locator('#conversation .person .said, #conversation .person .text');
   await expect(said).toHaveText(['first', 'other', 'third']);
 });
+
+// A session with two chats, of which the newer one is looked at, and what its page is told.
+async function twoChats({ page, server, model, session }) {
+  await session('site');
+  await session('other');
+  await model.says('All is well.');
+  const said = await server.api('POST', '/sessions/site/turns', { text: 'How is it?' });
+  await server.api('GET', `/turns/${said.turn}?wait=20`);
+  await server.api('PATCH', `/threads/${said.thread}`, { label: 'The first' });
+  const { thread } = await server.api('POST', '/sessions/site/thread', { kind: 'fork', thread: said.thread });
+  await page.addInitScript(() => {
+    window.told = '';
+    const Plain = window.EventSource;
+    window.EventSource = class extends Plain {
+      constructor(url) {
+        super(url);
+        this.addEventListener('message', ({ data }) => { window.told += data; });
+      }
+    };
+  });
+  await page.goto('/sessions/site');
+  await expect(page.getByRole('link', { name: 'The first', exact: true })).toBeVisible();
+  const rename = async (label) => {
+    await server.api('PATCH', `/threads/${thread.id}`, { label });
+    await page.waitForFunction((label) => window.told.includes(label), label);
+  };
+  return { first: said.thread, rename };
+}
+
+test('a press is a click also where what is pressed would be replaced before its release', async ({ page, server, model, session }) => {
+  const { first, rename } = await twoChats({ page, server, model, session });
+  // By the key that presses a button.
+  await page.getByRole('button', { name: 'Rename' }).focus();
+  await page.keyboard.down(' ');
+  await rename('Renamed once');
+  await expect(page.locator('#thread-label')).not.toHaveText('Renamed once');
+  await page.keyboard.up(' ');
+  await expect(page.getByLabel('Name of this chat')).toBeVisible();
+  await page.getByLabel('Name of this chat').press('Escape');
+  // By a pointer.
+  await page.getByRole('link', { name: 'The first', exact: true }).hover();
+  await page.mouse.down();
+  await rename('Renamed twice');
+  await page.mouse.up();
+  await expect(page).toHaveURL(new RegExp(`/threads/${first}$`));
+});
+
+test('a press that becomes no click holds nothing up', async ({ page, server, model, session }) => {
+  const { rename } = await twoChats({ page, server, model, session });
+  const button = page.getByRole('button', { name: 'Rename' });
+  // The release of what is dragged, and the one behind a menu, may go elsewhere.
+  for (const end of ['dragend', 'contextmenu']) {
+    await button.hover();
+    await page.mouse.down();
+    await button.dispatchEvent(end);
+    await rename(`Renamed behind ${end}`);
+    await expect(page.locator('#thread-label')).toHaveText(`Renamed behind ${end}`);
+    await page.mouse.move(0, 0);
+    await page.mouse.up();
+  }
+  // With this key a press opens a menu on some systems.
+  await button.hover();
+  await page.keyboard.down('Control');
+  await page.mouse.down();
+  await rename('Renamed once more');
+  await expect(page.locator('#thread-label')).toHaveText('Renamed once more');
+  await page.mouse.move(0, 0);
+  await page.mouse.up();
+  await page.keyboard.up('Control');
+});
+
+test('the focus stays on a link whose list is replaced', async ({ page, server, model, session }) => {
+  const { rename } = await twoChats({ page, server, model, session });
+  const thread = page.getByRole('link', { name: 'The first', exact: true });
+  await thread.focus();
+  await rename('Renamed');
+  await expect(page.locator('#thread-label')).toHaveText('Renamed');
+  await expect(thread).toBeFocused();
+  const sessions = page.getByRole('navigation', { name: 'Sessions' });
+  const other = sessions.getByRole('link', { name: 'other', exact: true });
+  await other.focus();
+  await model.says('A long story.', { hold: { gate: 'story' } });
+  await server.api('POST', '/sessions/site/turns', { text: 'Tell one' });
+  await expect(sessions.getByRole('link', { name: /site/ })).toContainText('ACTIVE');
+  await expect(other).toBeFocused();
+  await model.release('story');
+});
+
+test('a chat that was only named is in the sidebar when one comes back', async ({ page, session }) => {
+  await session('site');
+  await page.goto('/sessions/site');
+  const newChat = async () => {
+    const before = page.url();
+    await page.getByRole('button', { name: 'Start New Chat' }).click();
+    await page.waitForURL((url) => url.href !== before);
+  };
+  await newChat();
+  await page.getByRole('button', { name: 'Rename' }).click();
+  const field = page.getByLabel('Name of this chat');
+  await field.fill('Plans');
+  await field.press('Enter');
+  await expect(page.locator('#thread-label')).toHaveText('Plans');
+  await newChat();
+  await expect(page.locator('#thread-label')).toHaveText('New chat');
+  await page.getByRole('navigation', { name: 'Threads' }).getByRole('link', { name: 'Plans', exact: true }).click();
+  await expect(page.locator('#thread-label')).toHaveText('Plans');
+});

@@ -22,6 +22,6 @@ mod versioned;
 pub use build::{Plugin, left_out, locked, sdk_copy, workspace};
 pub use child::{Exit, run_child};
 pub use loading::{Bench, Versions, envelope};
-pub use packed::{FileEntry, grafted, repacked};
+pub use packed::{FileEntry, grafted, padded, repacked};
 pub use signed::{Publisher, Team};
 pub use versioned::versioned;

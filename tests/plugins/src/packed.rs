@@ -43,3 +43,32 @@ pub fn grafted(package: &Path, from: &Path, name: &str) -> Vec<u8> {
         entry.unwrap().1 = bytes;
     })
 }
+
+/// The same archive with bytes that no file has: between its last file and the list of them, or, where they
+/// are to be `in_last`, at the end of that file's own place.
+pub fn padded(package: &Path, in_last: bool) -> Vec<u8> {
+    const PADDING: [u8; 4] = *b"PAD!";
+    let mut bytes = std::fs::read(package).unwrap();
+    let long = |bytes: &[u8], at: usize| {
+        let four: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
+        u32::from_le_bytes(four)
+    };
+    let grow = |bytes: &mut Vec<u8>, at: usize| {
+        let grown = long(bytes, at) + 4;
+        bytes[at..at + 4].copy_from_slice(&grown.to_le_bytes());
+    };
+    let end = bytes.len() - 22;
+    let list = usize::try_from(long(&bytes, end + 16)).unwrap();
+    let last = bytes
+        .windows(4)
+        .rposition(|four| four == b"PK\x01\x02")
+        .unwrap();
+    if in_last {
+        let file = usize::try_from(long(&bytes, last + 42)).unwrap();
+        grow(&mut bytes, last + 20);
+        grow(&mut bytes, file + 18);
+    }
+    grow(&mut bytes, end + 16);
+    bytes.splice(list..list, PADDING);
+    bytes
+}

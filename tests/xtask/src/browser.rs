@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// pages that follow cost the server. Nothing fails by them
     #[arg(long)]
     figures: bool,
+    /// Use programs that are built as they are shipped, which takes long; figures are of those
+    #[arg(long)]
+    release: bool,
     /// Keep pictures of every view in this folder: three widths, dark and light
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
@@ -55,7 +58,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .map(|(_, package, _)| *package)
         .chain(PLUGINS.iter().map(|(_, package)| *package))
         .collect();
-    let built = Built::dev(&packages)?;
+    let built = match args.release {
+        true => Built::with("build", &packages, &["--release"])?,
+        false => Built::dev(&packages)?,
+    };
     let tests = repo::root().join("tests/browser");
     let mut command = std::process::Command::new("node");
     command

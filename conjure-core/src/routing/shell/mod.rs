@@ -8,6 +8,7 @@ mod expansion;
 mod program_list;
 mod programs;
 mod readings;
+mod strict_list;
 mod walk;
 mod word;
 mod wrapper_list;

@@ -1,8 +1,9 @@
 //! The programs that run other programs by some of their options, as a table: names, what makes each
 //! run something, and a pattern that keeps what it suggests. Those that always do are in
-//! `wrapper_list`. Says nothing about how words of a command are read.
+//! `wrapper_list`, those that have too many ways to do so in `strict_list`. Says nothing about how
+//! words of a command are read.
 
-use super::programs::{KnownProgram, Letters, ProgramKind};
+use super::programs::{KnownProgram, ProgramKind};
 
 const fn tool(
     names: &'static [&'static str],
@@ -10,11 +11,11 @@ const fn tool(
     subcommands: &'static [&'static str],
     better: &'static str,
 ) -> KnownProgram {
-    tool_with(Letters::Together(""), names, options, subcommands, better)
+    tool_with("", names, options, subcommands, better)
 }
 
 const fn tool_with(
-    letters: Letters,
+    valued: &'static str,
     names: &'static [&'static str],
     options: &'static [&'static str],
     subcommands: &'static [&'static str],
@@ -24,7 +25,7 @@ const fn tool_with(
         names,
         kind: ProgramKind::Tool {
             options,
-            letters,
+            valued,
             subcommands,
         },
         better,
@@ -35,7 +36,7 @@ const fn tool_with(
 pub(super) static PROGRAMS: &[KnownProgram] = &[
     tool_with(
         // `-uno`: of `status`, which files are shown.
-        Letters::Together("u"),
+        "u",
         &["git"],
         &[
             "-c",
@@ -59,6 +60,8 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
             "--output-directory",
             "--ssh-command",
             "--sequence-editor",
+            "--unsafe-paths",
+            "--directory",
         ],
         &[
             "remote-ext",
@@ -88,6 +91,7 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
             "hook",
             "clone",
             "credential",
+            "merge-index",
             "daemon",
             "instaweb",
             "send-email",
@@ -124,7 +128,7 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
     ),
     tool(
         &["gh", "glab"],
-        &["--editor", "--web", "--output", "-O", "--dir", "-D"],
+        &["--editor", "--web", "-w", "--output", "-O", "--dir", "-D"],
         &[
             "alias",
             "extension",
@@ -233,6 +237,12 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
         &["-x", "-X", "--exec", "--exec-batch"],
         &[],
         "fd -e md",
+    ),
+    tool(
+        &["bat", "batcat"],
+        &["--pager"],
+        &["cache"],
+        "bat notes.md *",
     ),
     tool(&["rg"], &["--pre", "--hostname-bin"], &[], "rg needle *"),
     tool(&["ag", "ack"], &["--pager", "--output"], &[], "ag needle *"),
@@ -361,97 +371,10 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
         "sed 's/a/b/' *",
     ),
     tool(
-        &[
-            "make", "gmake", "ninja", "just", "task", "rake", "scons", "cmake", "bazel",
-        ],
-        &[
-            "-f",
-            "-C",
-            "-E",
-            "-P",
-            "--file",
-            "--makefile",
-            "--eval",
-            "--directory",
-            "--justfile",
-            "=",
-        ],
-        &[],
-        "make test",
-    ),
-    tool(
-        &["npm", "npx", "pnpm", "pnpx", "yarn", "bunx", "corepack"],
-        &[
-            "-c",
-            "--call",
-            "--script-shell",
-            "--prefix",
-            "--package",
-            "-p",
-            "-C",
-            "--cwd",
-            "--dir",
-        ],
-        &["exec", "x", "dlx", "config", "explore", "create", "init"],
-        "npm run test *",
-    ),
-    tool(
         &["cargo"],
         &["--config", "-C", "--manifest-path", "-Z", "--fix"],
         &["install", "run", "r"],
         "cargo test *",
-    ),
-    tool_with(
-        Letters::Apart,
-        &["go"],
-        &[
-            "-exec",
-            "-toolexec",
-            "-overlay",
-            "-C",
-            "-modfile",
-            "-vettool",
-            "-o",
-            "-ldflags",
-            "-gccgoflags",
-            "-gcflags",
-            "-pkgdir",
-        ],
-        &["run", "generate", "env", "install", "tool"],
-        "go test *",
-    ),
-    tool_with(
-        Letters::Apart,
-        &[
-            "gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc", "rustdoc", "javac",
-            "jar", "ar", "as", "mvn", "gradle",
-        ],
-        &[
-            "@",
-            "-wrapper",
-            "-B",
-            "-fplugin",
-            "-specs",
-            "-plugin",
-            "-o",
-            "--output",
-            "--out-dir",
-            "-C",
-            "--config",
-            "-I",
-            "-D",
-            "-d",
-            "-f",
-            "-MF",
-            "-b",
-            "--init-script",
-            "--build-file",
-            "--project-dir",
-            "--settings",
-            "--test-runtool",
-        ],
-        &["exec:exec", "exec:java"],
-        "gcc main.c *",
     ),
     tool(
         &["rustup"],
@@ -461,7 +384,7 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
     ),
     tool_with(
         // `-owide`: in which form things are shown.
-        Letters::Together("o"),
+        "o",
         &[
             "docker",
             "podman",
@@ -483,6 +406,21 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
             "--env",
             "--post-renderer",
             "-chdir",
+            "-c",
+            "-s",
+            "--server",
+            "--token",
+            "--cluster",
+            "--certificate-authority",
+            "--insecure-skip-tls-verify",
+            "--kube-apiserver",
+            "--kube-token",
+            "-output-dir",
+            "--cache-dir",
+            "-out",
+            "-state-out",
+            "-generate-config-out",
+            "-backup",
         ],
         &[
             "run",
@@ -547,7 +485,8 @@ pub(super) static PROGRAMS: &[KnownProgram] = &[
             "-C",
         ],
         &[
-            "run", "install", "exec", "tool", "config", "shell", "sync", "wheel", "x",
+            "run", "install", "exec", "tool", "config", "shell", "sync", "wheel", "x", "download",
+            "build", "add", "pip",
         ],
         "pip show *",
     ),

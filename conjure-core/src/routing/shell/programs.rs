@@ -5,6 +5,7 @@
 //! that is not in it is taken for one that does only its own work.
 
 use super::program_list::PROGRAMS;
+use super::strict_list::STRICT;
 use super::word::ShellWord;
 use super::wrapper_list::WRAPPERS;
 
@@ -24,26 +25,28 @@ pub(super) enum ProgramKind {
     /// It runs others by some options and subcommands only.
     Tool {
         /// Options that run something or write where they say; long ones also when cut short. `=`
-        /// stands for every word with that character, `@` for
-        /// every word that begins with it, which names a file of further options.
+        /// stands for every word with that character.
         options: &'static [&'static str],
-        /// How it takes options of one letter.
-        letters: Letters,
+        /// Of its options of one letter, several of which may be in one word (`-xf`), those behind
+        /// which stands their value.
+        valued: &'static str,
         /// Subcommands that do.
+        subcommands: &'static [&'static str],
+    },
+    /// Most of its options run something or write where they say.
+    Strict {
+        /// Those that do not, written out. `#` at the end stands for digits, `*` for letters, digits and
+        /// dashes.
+        harmless: &'static [&'static str],
+        /// What makes a word that is no option dangerous: what is in it, but for `@`, which stands for
+        /// every word that begins with it and names a file of further options, and `/`, which stands
+        /// for every path out of the working directory.
+        signs: &'static [&'static str],
+        /// Subcommands that run others.
         subcommands: &'static [&'static str],
     },
     /// It runs the script that its first argument names; what stands behind that is the script's.
     Interpreter,
-}
-
-/// How a program takes options of one letter.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Letters {
-    /// Several in one word (`-xf`), but for what stands behind these letters: it is their value.
-    Together(&'static str),
-    /// Each in a word of its own, with its value behind it or not (`-ofile`); a word of several
-    /// letters is one option (`-short`).
-    Apart,
 }
 
 /// The program that a command's first word names, whatever directory it is in.
@@ -55,7 +58,7 @@ pub(in super::super) fn program(name: &str) -> Option<&'static KnownProgram> {
 }
 
 fn all() -> impl Iterator<Item = &'static KnownProgram> {
-    WRAPPERS.iter().chain(PROGRAMS)
+    WRAPPERS.iter().chain(PROGRAMS).chain(STRICT)
 }
 
 /// The last part of a program's path.
@@ -76,45 +79,42 @@ impl KnownProgram {
 
     /// Whether this word may make it run something.
     pub(in super::super) fn is_hazard(&self, word: &ShellWord) -> bool {
-        let ProgramKind::Tool {
-            options, letters, ..
-        } = &self.kind
-        else {
-            return false;
-        };
-        let Some(text) = word.text() else {
-            return true;
-        };
-        if word.has_glob() && word.may_be_option() {
-            return true;
-        }
-        if options.contains(&"=") && text.contains('=') {
-            return true;
-        }
-        if options.contains(&"@") && text.starts_with('@') {
-            return true;
-        }
-        if !text.starts_with('-') {
-            return false;
-        }
+        let is_unsure = word.text().is_none() || (word.has_glob() && word.may_be_option());
+        let text = word.text().unwrap_or_default();
         let name = text.split('=').next().unwrap_or(text);
-        options
-            .iter()
-            .any(|option| is_option(name, option, *letters))
+        match &self.kind {
+            ProgramKind::Wrapper | ProgramKind::Interpreter => false,
+            _ if is_unsure => true,
+            ProgramKind::Strict {
+                harmless, signs, ..
+            } => match text.starts_with('-') {
+                true => !harmless.iter().any(|option| is_written(name, option)),
+                false => signs.iter().any(|sign| has_sign(text, sign)),
+            },
+            ProgramKind::Tool {
+                options, valued, ..
+            } => {
+                let is_assignment = options.contains(&"=") && text.contains('=');
+                let mut options = options.iter();
+                let mut runs = || options.any(|option| is_option(name, option, valued));
+                is_assignment || (text.starts_with('-') && runs())
+            }
+        }
     }
 
     /// Whether the first of these arguments is a subcommand that runs others.
     pub(in super::super) fn runs_by_subcommand(&self, arguments: &[ShellWord]) -> bool {
         match (&self.kind, arguments.first().map(ShellWord::text)) {
-            (ProgramKind::Tool { subcommands, .. }, Some(Some(first))) => {
-                subcommands.contains(&first)
-            }
+            (
+                ProgramKind::Tool { subcommands, .. } | ProgramKind::Strict { subcommands, .. },
+                Some(Some(first)),
+            ) => subcommands.contains(&first),
             // Code on the command line, and code from standard input.
             (ProgramKind::Interpreter, Some(Some(first))) => {
                 first.starts_with('-') && !is_version(first)
             }
             (ProgramKind::Interpreter, None | Some(None))
-            | (ProgramKind::Tool { .. }, Some(None)) => true,
+            | (ProgramKind::Tool { .. } | ProgramKind::Strict { .. }, Some(None)) => true,
             _ => false,
         }
     }
@@ -124,8 +124,32 @@ fn is_version(option: &str) -> bool {
     matches!(option, "--version" | "-V" | "--help")
 }
 
+/// Whether an option is one of a list of harmless ones, to the letter.
+fn is_written(name: &str, option: &str) -> bool {
+    let rest = |begin: &str, is_of: fn(char) -> bool| {
+        let rest = name.strip_prefix(begin);
+        rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(is_of))
+    };
+    if let Some(begin) = option.strip_suffix('#') {
+        return rest(begin, |c| c.is_ascii_digit());
+    }
+    match option.strip_suffix('*') {
+        Some(begin) => rest(begin, |c| c.is_ascii_alphanumeric() || "-+".contains(c)),
+        None => name == option,
+    }
+}
+
+/// Whether a word that is no option has what makes it dangerous.
+fn has_sign(text: &str, sign: &str) -> bool {
+    match sign {
+        "@" => text.starts_with('@'),
+        "/" => text.starts_with(['/', '~']) || text.split('/').any(|part| part == ".."),
+        sign => text.contains(sign),
+    }
+}
+
 /// Whether a word is this option: whole, cut short, with its value attached, or among others.
-fn is_option(name: &str, option: &str, how: Letters) -> bool {
+fn is_option(name: &str, option: &str, valued: &str) -> bool {
     if let Some(long) = option.strip_prefix("--") {
         let given = name.strip_prefix("--");
         return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));
@@ -138,14 +162,9 @@ fn is_option(name: &str, option: &str, how: Letters) -> bool {
     let Some(cluster) = name.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
         return false;
     };
-    match how {
-        Letters::Together(valued) => {
-            let end = cluster.find(|letter| valued.contains(letter));
-            let own = end.and_then(|end| cluster.get(..=end)).unwrap_or(cluster);
-            own.contains(letters)
-        }
-        Letters::Apart => cluster.starts_with(letters),
-    }
+    let end = cluster.find(|letter| valued.contains(letter));
+    let own = end.and_then(|end| cluster.get(..=end)).unwrap_or(cluster);
+    own.contains(letters)
 }
 
 #[cfg(test)]
@@ -199,6 +218,34 @@ mod tests {
             ("go", "-o=/tmp/x"),
             ("gcc", "-o/tmp/x"),
             ("git", "-vo"),
+            ("gcc", "-Wl,-plugin,./evil.so"),
+            ("gcc", "-Wp,-MD,/etc/x"),
+            ("gcc", "-aux-info"),
+            ("gcc", "-fplugin=./evil.so"),
+            ("rustc", "--codegen"),
+            ("npm", "--node-options=--import=data:x"),
+            ("npm", "--userconfig=x"),
+            ("npm", "--"),
+            ("rake", "-e"),
+            ("bazel", "--run_under=x"),
+            ("just", "--shell"),
+            ("mvn", "-s"),
+            ("mvn", "org.evil:plugin:run"),
+            ("gradle", "-p"),
+            ("go", "-coverprofile=/etc/x"),
+            ("go", "-args"),
+            ("kubectl", "--server=x"),
+            ("terraform", "-out=/etc/x"),
+            ("docker", "-c"),
+            ("gh", "-w"),
+            ("git", "--unsafe-paths"),
+            ("pylint", "--init-hook=x"),
+            ("bat", "--pager=x"),
+            ("pytest", "-p"),
+            ("pytest", "../evil.py"),
+            ("dd", "of=/etc/x"),
+            ("pdflatex", "--shell-escape"),
+            ("pdflatex", "'\\write18{x}'"),
         ] {
             assert!(hazard(name, word), "{name} {word}");
         }
@@ -219,6 +266,14 @@ mod tests {
             ("gcc", "-Wall"),
             ("kubectl", "-owide"),
             ("kubectl", "-o"),
+            ("gcc", "-O2"),
+            ("gcc", "-Wno-unused"),
+            ("gcc", "util.c"),
+            ("make", "-j8"),
+            ("npm", "--silent"),
+            ("npm", "@types/node"),
+            ("pytest", "tests/test_a.py::test_b"),
+            ("pytest", "-k"),
         ] {
             assert!(!hazard(name, word), "{name} {word}");
         }

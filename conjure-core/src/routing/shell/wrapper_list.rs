@@ -156,6 +156,7 @@ pub(super) static WRAPPERS: &[KnownProgram] = &[
             "rlwrap",
             "asciinema",
             "hyperfine",
+            "kcov",
             "chronic",
             "ifne",
             "pee",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 
-fn policy(allow: &[&str], deny: &[&str]) -> Policy {
+pub(super) fn policy(allow: &[&str], deny: &[&str]) -> Policy {
     let rules = |patterns: &[&str], decision| {
         let rule = |arguments: &&str| Rule {
             pattern: format!("bash_tool({arguments})").parse().unwrap(),
@@ -31,7 +31,7 @@ fn decide(policy: &Policy, arguments: &Value) -> PolicyVerdict {
     })
 }
 
-fn decision(policy: &Policy, command: &str) -> PolicyDecision {
+pub(super) fn decision(policy: &Policy, command: &str) -> PolicyDecision {
     decide(policy, &json!({ "command": command, "description": "d" })).decision
 }
 

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod build;
+mod many_options;
 mod run_time;
 mod versions;
 

@@ -8,6 +8,8 @@ use crate::log::{EntryBody, TurnOutcome};
 
 /// How often a model is asked again in a turn.
 const MOST_REPAIRS: u32 = 2;
+/// The kind of failure of a turn whose answers never had their form.
+pub(crate) const UNFIT_ANSWER: &str = "unfit_answer";
 
 impl Machine {
     /// The model has said all, and calls nothing more.
@@ -50,6 +52,6 @@ fn never_fits(wrong: &str) -> ModelFailure {
             "The model answered {asked} times with something that does not fit the schema: {wrong}. \
              Try another model, or a simpler schema."
         ),
-        kind: "unfit_answer".to_owned(),
+        kind: UNFIT_ANSWER.to_owned(),
     }
 }

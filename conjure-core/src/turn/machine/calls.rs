@@ -5,8 +5,12 @@ use super::{
 };
 use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
 use crate::context::{CallFailure, CallFailureKind, CallRefusal};
+use crate::exact_numbers::unkept_number;
 use crate::log::{CallEnd, EntryBody};
 use crate::turn::{ApprovalDecision, CallVerdict};
+
+/// How much of arguments is shown to the model that wrote them, in characters.
+const SHOWN: usize = 200;
 
 impl Machine {
     pub(super) fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
@@ -246,10 +250,10 @@ impl Machine {
 
 fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<CallRefusal> {
     let reason = match &call.arguments_text {
-        Some(text) => {
-            let shown: String = text.chars().take(200).collect();
+        Some(text) => unkept(text).unwrap_or_else(|| {
+            let shown: String = text.chars().take(SHOWN).collect();
             format!("the arguments are not a JSON object; they were: {shown}")
-        }
+        }),
         None if call.arguments.is_object() => return None,
         None => "the arguments are not a JSON object".to_owned(),
     };
@@ -259,4 +263,16 @@ fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<CallRefusal> 
         kind: CallFailureKind::BadArguments { reason: &reason },
     };
     Some(failure.into())
+}
+
+/// What is said of arguments with a number that would be another one for the tool.
+fn unkept(arguments: &str) -> Option<String> {
+    let read = serde_json::from_str::<serde_json::Value>(arguments);
+    let is_object = read.is_ok_and(|value| value.is_object());
+    let number = unkept_number(arguments).filter(|_| is_object)?;
+    let number: String = number.chars().take(SHOWN).collect();
+    Some(format!(
+        "the number {number} in its arguments has more digits than a number can keep; send it as a \
+         string where the tool takes one"
+    ))
 }

@@ -8,6 +8,8 @@ mod calls;
 mod compaction;
 mod replies;
 
+pub(crate) use answers::UNFIT_ANSWER;
+
 use std::collections::{HashSet, VecDeque};
 
 use super::input::{HostAction, ModelFailure, TurnInput, When};

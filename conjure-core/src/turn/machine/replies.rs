@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use super::{Judge, Machine, ModelFailure, announced, limit};
 use crate::chat::{
     Content, ErrorEvent, Event, FunctionCall, Message, Meta, Part, Response, Role, StopReason,
+    Usage,
 };
 use crate::context::CallFailureKind;
-use crate::log::{EntryBody, TurnOutcome};
+use crate::log::{EntryBody, Spending, TurnOutcome};
 use crate::turn::HostAction;
 
 impl Machine {
@@ -49,7 +50,8 @@ impl Machine {
         }
     }
 
-    /// Writes what the model said, announces its calls and gives them back.
+    /// Writes what the model said, announces its calls and gives them back. Of a reply that says
+    /// nothing it writes what it cost.
     pub(super) fn keep(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
         meta.usage = response.usage;
         let superseded = meta.superseded;
@@ -82,6 +84,13 @@ impl Machine {
         }
         if !message.content.is_empty() {
             self.write(EntryBody::Message { message });
+        } else if usage != Usage::default()
+            && let Some(meta) = message.meta
+        {
+            self.write(EntryBody::Spent {
+                on: Spending::Reply,
+                meta,
+            });
         }
         if let Some(turn) = &self.turn {
             let usage = turn.usage;

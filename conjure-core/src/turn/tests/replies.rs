@@ -1,6 +1,7 @@
 //! Replies: what ends a turn, what goes on, what is kept.
 
 use super::*;
+use crate::log::Spending;
 
 #[test]
 fn a_turn_of_one_reply() {
@@ -268,6 +269,40 @@ fn usage_of_a_turn_is_the_sum_of_its_rounds() {
         EntryBody::TurnEnded { usage: sum, .. } if *sum == usage
     ));
     assert_eq!(crate::log::turn_usage(&bench.log), usage);
+}
+
+#[test]
+fn a_reply_that_says_nothing_is_paid_for_in_the_log() {
+    for (stop, outcome) in [
+        ("end_turn", TurnOutcome::Completed),
+        ("max_tokens", TurnOutcome::CutShort),
+    ] {
+        let mut bench = Bench::asked();
+        assert_eq!(bench.reply(1, vec![], stop), [over("q")]);
+        let spent = EntryBody::Spent {
+            on: Spending::Reply,
+            meta: Meta {
+                usage: response(vec![], stop).usage,
+                stop_reason: Some(stop.to_owned()),
+                ..meta()
+            },
+        };
+        assert_eq!(bench.log[2].body, spent);
+        assert_eq!(crate::log::turn_usage(&bench.log).total(), 110);
+        assert_eq!(bench.outcomes(), [&outcome]);
+        assert_eq!(messages(&bench.log), [Message::user("q")]);
+    }
+}
+
+#[test]
+fn what_came_of_a_failed_reply_without_content_is_paid_for_in_the_log() {
+    let mut bench = Bench::asked();
+    bench.fail(1, Some(vec![]));
+    let Some(meta) = bench.log[2].body.meta() else {
+        panic!("{:?}", bench.log[2]);
+    };
+    assert!(meta.partial);
+    assert_eq!(crate::log::turn_usage(&bench.log).total(), 110);
 }
 
 #[test]

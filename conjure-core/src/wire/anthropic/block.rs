@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::MOST_ID;
 use crate::chat::{Content, FunctionCall, Part, Sidecar};
+use crate::exact_numbers::unkept_number;
 use crate::wire::arguments::as_object;
 use crate::wire::ids::{legal_id, legal_name};
 
@@ -179,7 +180,8 @@ impl Block {
         Value::Object(fields)
     }
 
-    /// The input, and its text where it is not a JSON object or not whole.
+    /// The input, and its text where it is not a JSON object or not whole, or has a number that
+    /// would be another one here.
     fn arguments(&self) -> (Value, Option<String>) {
         let empty = || Value::Object(Map::new());
         let text = match self.input.as_deref() {
@@ -194,7 +196,9 @@ impl Block {
             text => text.unwrap_or_default(),
         };
         match serde_json::from_str(text) {
-            Ok(input @ Value::Object(_)) if self.whole => (input, None),
+            Ok(input @ Value::Object(_)) if self.whole && unkept_number(text).is_none() => {
+                (input, None)
+            }
             _ => (empty(), Some(text.to_owned())),
         }
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::partial;
 use crate::chat::{Content, FunctionCall, Part, Sidecar, StreamEvent};
+use crate::exact_numbers::unkept_number;
 use crate::wire::fill::{FieldReader, Fill, fill, set, skip};
 use crate::wire::scan::Loose;
 
@@ -153,7 +154,7 @@ struct GeminiCall {
     id: Option<String>,
     name: String,
     arguments: Map<String, Value>,
-    /// What is no object, or could not be put together.
+    /// What is no object, could not be put together, or has a number that a value cannot hold.
     odd: Option<String>,
     /// Whether something of the arguments has come.
     begun: bool,
@@ -287,6 +288,7 @@ impl CandidateParts {
         match args {
             Value::Object(arguments) => {
                 known.begun = true;
+                known.see_numbers(call.args);
                 if known.arguments.is_empty() {
                     known.arguments = arguments;
                 } else {
@@ -298,6 +300,7 @@ impl CandidateParts {
         }
         match pieces {
             Value::Array(pieces) => {
+                known.see_numbers(call.partial_args);
                 for piece in &pieces {
                     known.begun = true;
                     if !partial::apply(&mut known.arguments, piece) {
@@ -407,6 +410,13 @@ impl CandidateParts {
 }
 
 impl GeminiCall {
+    /// Keeps the text of arguments with a number that a value cannot hold.
+    fn see_numbers(&mut self, raw: Option<&RawValue>) {
+        if let Some(raw) = raw.filter(|raw| unkept_number(raw.get()).is_some()) {
+            self.odd = Some(raw.get().to_owned());
+        }
+    }
+
     /// The provider's id, or one for a call that has none. Whoever keeps the thread makes it
     /// unique there.
     fn call_id(&self, at: usize) -> String {

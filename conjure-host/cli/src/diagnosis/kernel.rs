@@ -12,7 +12,7 @@ const SYS_ADMIN: u32 = 21;
 
 /// Looks at all of it.
 pub(super) fn look() -> Vec<HealthFinding> {
-    let mut findings = vec![confinement()];
+    let mut findings = vec![confinement(), left_behind(cfg!(target_os = "linux"))];
     if cfg!(target_os = "linux") {
         findings.push(UserNamespaces::read(Path::new("/proc")).judge());
     }
@@ -51,6 +51,20 @@ fn confinement() -> HealthFinding {
         "Linux 6.12 or newer has Landlock with all that is made use of; until then trust a plugin \
          before you install it",
     )
+}
+
+/// What becomes of programs that plugins start. A kernel that adopts is Linux.
+fn left_behind(adopts: bool) -> HealthFinding {
+    let found = "what plugins start ends with them";
+    let finding = HealthFinding::well("worker", "left behind", found);
+    match adopts {
+        true => finding,
+        false => finding.note(
+            "this system adopts no orphans: what a plugin starts and leaves its process group goes on \
+             without it",
+            "",
+        ),
+    }
 }
 
 /// What decides whether a command gets a user namespace, in which the host's files and keys are hidden.
@@ -138,6 +152,14 @@ mod tests {
             std::fs::write(file, text).unwrap();
         }
         UserNamespaces::read(proc.path()).judge()
+    }
+
+    #[test]
+    fn what_goes_on_without_its_plugin_is_said_where_nothing_adopts_it() {
+        assert_eq!(left_behind(true).state, Health::Well);
+        let elsewhere = left_behind(false);
+        assert_eq!(elsewhere.state, Health::Note);
+        assert!(elsewhere.found.contains("no orphans"), "{elsewhere:?}");
     }
 
     #[test]

@@ -319,7 +319,7 @@ pub(crate) async fn rename(
     let tree = super::threads::tree(&app, &talk).await?;
     Ok(pieces(html! {
         (piece(Swap::Outer, "label", &super::head::title(&talk)))
-        (piece(Swap::Outer, "threads", &tree))
+        (piece(Swap::Outer, "threads", &tree.shown))
     }))
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn head(talk: &Talk) -> Markup {
                         summary.button #chat-more aria-label="More about this chat" { "▾" }
                         div {
                             @if address.thread.is_some() {
+                                a.button #find-in-chat href=(address.of_thread("find")) data-dialog="" data-key="g f" { "Find in this chat…" }
                                 a.button #clear-chat href=(address.of_thread("clear")) data-dialog="" { "Clear Current Chat…" }
                                 button #fork-chat form="fork-form" name="at" value="" { "Fork this chat" }
                                 @if let Some(thread) = &address.thread {

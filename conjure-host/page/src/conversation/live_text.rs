@@ -7,6 +7,7 @@
 use conjure_core::foreign_text::clean;
 use maud::{Markup, PreEscaped, html};
 
+use super::fingerprint::fingerprint;
 use super::markdown;
 use crate::respond::{Swap, piece};
 
@@ -23,8 +24,37 @@ pub(super) struct LiveText {
     finished: usize,
     /// How many of these are in the page.
     sent: usize,
-    /// The block behind them as it is in the page.
-    shown: String,
+    /// The block behind them, where it is in the page as a paragraph that may grow.
+    shown: Option<ShownParagraph>,
+}
+
+/// A paragraph that is in the page, without its end: enough to know whether another text goes on with it.
+#[derive(Debug)]
+struct ShownParagraph {
+    bytes: usize,
+    fingerprint: u64,
+}
+
+impl ShownParagraph {
+    /// Of a block, where that is one paragraph.
+    fn of(block: &str) -> Option<Self> {
+        let (begin, end) = PARAGRAPH;
+        let known = block.strip_suffix(end)?;
+        let is_one = known.rfind(begin) == Some(0);
+        is_one.then(|| Self {
+            bytes: known.len(),
+            fingerprint: fingerprint(known),
+        })
+    }
+
+    /// What it has to get behind it to be this block. A browser lays out and paints what is new, and
+    /// not all of a long paragraph ten times a second.
+    fn grown<'a>(&self, block: &'a str) -> Option<&'a str> {
+        let (begin, end) = PARAGRAPH;
+        let (known, new) = block.strip_suffix(end)?.split_at_checked(self.bytes)?;
+        let goes_on = fingerprint(known) == self.fingerprint && !new.contains(begin);
+        goes_on.then_some(new)
+    }
 }
 
 impl LiveText {
@@ -44,7 +74,7 @@ impl LiveText {
     pub(super) fn settle(&mut self) {
         self.find_finished();
         self.sent = self.finished;
-        self.shown = self.open();
+        self.shown = ShownParagraph::of(&self.open());
     }
 
     /// All of it that is settled.
@@ -55,7 +85,7 @@ impl LiveText {
                 div.text id={ "live-" (at) "-done" } {
                     (markdown::render(self.text.get(..self.finished).unwrap_or_default()))
                 }
-                div.text id={ "live-" (at) "-open" } { (named(at, &self.shown)) }
+                div.text id={ "live-" (at) "-open" } { (named(at, &self.open())) }
             }
         }
     }
@@ -68,10 +98,10 @@ impl LiveText {
             let new = markdown::render(new.unwrap_or_default());
             pieces.push(piece(Swap::Append, &format!("live-{at}-done"), &new));
             self.sent = self.finished;
-            self.shown.clear();
+            self.shown = None;
         }
         let open = self.open();
-        match self.grown(&open) {
+        match self.shown.as_ref().and_then(|shown| shown.grown(&open)) {
             Some("") => {}
             Some(new) => {
                 let new = PreEscaped(new.to_owned());
@@ -82,7 +112,7 @@ impl LiveText {
                 pieces.push(piece(Swap::Inner, &format!("live-{at}-open"), &whole));
             }
         }
-        self.shown = open;
+        self.shown = ShownParagraph::of(&open);
     }
 
     fn find_finished(&mut self) {
@@ -93,16 +123,6 @@ impl LiveText {
     fn open(&self) -> String {
         let open = self.text.get(self.finished..).unwrap_or_default();
         markdown::render(open).into_string()
-    }
-
-    /// What a paragraph that is in the page has to get behind it to be this one. A browser lays out
-    /// and paints what is new, and not all of a long paragraph ten times a second.
-    fn grown<'a>(&self, open: &'a str) -> Option<&'a str> {
-        let (begin, end) = PARAGRAPH;
-        let known = self.shown.strip_suffix(end)?;
-        let is_one = known.rfind(begin) == Some(0);
-        let new = open.strip_suffix(end)?.strip_prefix(known)?;
-        (is_one && !new.contains(begin)).then_some(new)
     }
 }
 

@@ -11,6 +11,8 @@ mod code;
 mod composer;
 mod dialogs;
 mod figures;
+mod find;
+mod fingerprint;
 mod head;
 #[cfg(test)]
 mod hostile;
@@ -37,6 +39,7 @@ pub(crate) fn router() -> Router<PageState> {
     let of_thread = Router::new()
         .route("/", get(view::thread))
         .route("/live", get(stream::follow))
+        .route("/find", get(find::find))
         .route("/fork", post(actions::fork))
         .route("/rename", post(actions::rename))
         .route("/clear", get(dialogs::clear).post(actions::clear))

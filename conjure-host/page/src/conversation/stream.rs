@@ -4,7 +4,7 @@
 //! gets what was settled since, and the turn that runs as a whole: nothing is lost and nothing is
 //! there twice, also where the server was another one meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
+use super::fingerprint::fingerprint;
 use super::live::LiveTurn;
 use super::model;
 use super::talk::{Talk, behind};
@@ -77,6 +78,7 @@ pub(crate) async fn follow(
         seen: last.unwrap_or(seen.after),
         turn: None,
         sent: HashMap::new(),
+        listed: BTreeSet::new(),
         due: DueUpdates::now(),
         app,
         talk,
@@ -129,8 +131,10 @@ struct Follower {
     /// The last settled entry that the page has.
     seen: u64,
     turn: Option<LiveTurn>,
-    /// What was sent last of what is sent as a whole.
-    sent: HashMap<&'static str, String>,
+    /// What was sent last of what is sent as a whole, by its fingerprint.
+    sent: HashMap<&'static str, u64>,
+    /// The threads in its sidebar.
+    listed: BTreeSet<ThreadId>,
     due: DueUpdates,
 }
 
@@ -198,7 +202,8 @@ impl Follower {
             tokio::select! {
                 biased;
                 () = self.app.ended.cancelled() => return None,
-                () = due => match self.flush().await {
+                // Boxed: it is large, and a page that only waits has no room for it.
+                () = due => match Box::pin(self.flush()).await {
                     Ok(None) => {}
                     Ok(told) => return told,
                     // The browser comes back and goes on where it was.
@@ -241,8 +246,7 @@ impl Follower {
             | SessionChange::Saved { session }
             | SessionChange::Deleted { session } => *session == self.talk.session.id,
             SessionChange::Thread { thread, .. } => {
-                let shown = self.sent.get("threads");
-                *thread == self.thread || shown.is_some_and(|shown| shown.contains(thread.as_str()))
+                *thread == self.thread || self.listed.contains(thread)
             }
             SessionChange::Missed => true,
         }
@@ -382,7 +386,6 @@ impl Follower {
             Some(_) if waits => "The model waits for you.",
             Some(_) => "The model works.",
         };
-        let is_first = !self.sent.contains_key("announce");
         let mut whole = vec![
             ("strip", head::strip(&self.app, &self.talk).await?),
             ("turn-state", composer::state(&self.talk, &runs, waits)),
@@ -391,22 +394,22 @@ impl Follower {
         ];
         if std::mem::take(&mut self.due.lists) {
             let sessions = threads::sessions(&self.app, &self.talk.address).await;
-            whole.push(("threads", threads::tree(&self.app, &self.talk).await?));
+            let tree = threads::tree(&self.app, &self.talk).await?;
+            self.listed = tree.listed;
+            whole.push(("threads", tree.shown));
             whole.push(("other-sessions", sessions));
         }
         for (target, what) in whole {
-            let known = self.sent.get(target);
-            if known.is_none_or(|known| *known != what.0) {
+            let now = fingerprint(&what.0);
+            if self.sent.insert(target, now) != Some(now) {
                 pieces.push(piece(Swap::Outer, target, &what));
-                self.sent.insert(target, what.into_string());
             }
         }
-        let known = self.sent.get("announce");
-        if known.is_none_or(|known| known != runs_here) {
-            if !is_first {
-                pieces.push(piece(Swap::Inner, "announce", &html! { (runs_here) }));
-            }
-            self.sent.insert("announce", runs_here.to_owned());
+        // How it is when a page begins is not news.
+        let now = fingerprint(runs_here);
+        let before = self.sent.insert("announce", now);
+        if before.is_some_and(|before| before != now) {
+            pieces.push(piece(Swap::Inner, "announce", &html! { (runs_here) }));
         }
         Ok(true)
     }

@@ -4,16 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::{SessionState, SessionView};
-use conjure_store::{RunsOf, StoreError, Thread, ThreadId};
+use conjure_store::{RunsOf, Store, StoreError, Thread, ThreadId};
 use maud::{Markup, html};
 
-use super::address::ConversationAddress;
+use super::address::{ConversationAddress, element_id};
 use super::talk::Talk;
 use crate::PageState;
 use crate::client::segment;
 
 /// Turns that are looked through for the threads that they were in.
 const RUNS: u64 = 300;
+/// The newest threads of all, which are looked through for those that were only named.
+const NEWEST: u64 = 200;
+/// The most of those that are looked at: each is asked for the sessions that go on with it.
+const MOST_NAMED: usize = 12;
 /// The most threads that are listed.
 const MOST: usize = 60;
 /// How deep forks are moved in; deeper ones stand where these do.
@@ -21,16 +25,23 @@ const INDENTED: usize = 5;
 /// The most other sessions that are listed.
 const SESSIONS: u64 = 12;
 
+/// The threads of a session, as its sidebar shows them.
+pub(crate) struct ThreadTree {
+    pub(crate) shown: Markup,
+    /// Those that are in it.
+    pub(crate) listed: BTreeSet<ThreadId>,
+}
+
 /// The threads of the session, for the sidebar.
-pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<Markup, StoreError> {
+pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<ThreadTree, StoreError> {
     let (threads, are_all) = of_session(app, talk).await?;
-    let known: BTreeSet<&ThreadId> = threads.iter().map(|thread| &thread.id).collect();
+    let listed: BTreeSet<ThreadId> = threads.iter().map(|thread| thread.id.clone()).collect();
     let mut below: BTreeMap<Option<&ThreadId>, Vec<&Thread>> = BTreeMap::new();
     for thread in &threads {
-        let parent = thread.parent.as_ref().filter(|id| known.contains(id));
+        let parent = thread.parent.as_ref().filter(|id| listed.contains(*id));
         below.entry(parent).or_default().push(thread);
     }
-    Ok(html! {
+    let shown = html! {
         nav.threads #threads aria-label="Threads" {
             h2 { "Threads" }
             (branch(talk, &below, None, 0))
@@ -38,7 +49,8 @@ pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<Markup, StoreEr
                 p.hint { "Others are found by " a href="/search" { "searching" } "." }
             }
         }
-    })
+    };
+    Ok(ThreadTree { shown, listed })
 }
 
 /// The name of a thread.
@@ -80,8 +92,9 @@ fn branch(
     }
 }
 
-/// The threads that the session's turns were in, the active one, the one that is looked at, and
-/// what these were forked from and into; the newest first. And whether that is all of them.
+/// The threads that the session's turns were in, the active one, the one that is looked at, and what
+/// these were forked from and into; where there is room, those that were only named. The newest first.
+/// And whether that is all of them.
 async fn of_session(app: &PageState, talk: &Talk) -> Result<(Vec<Thread>, bool), StoreError> {
     let store = app.manager.store();
     let runs = store
@@ -117,9 +130,35 @@ async fn of_session(app: &PageState, talk: &Talk) -> Result<(Vec<Thread>, bool),
         }
         known.insert(id, thread);
     }
+    for thread in only_named(store).await? {
+        if known.contains_key(&thread.id) {
+            continue;
+        }
+        if known.len() >= MOST {
+            are_all = false;
+            break;
+        }
+        known.insert(thread.id.clone(), thread);
+    }
     let mut threads: Vec<Thread> = known.into_values().collect();
     threads.sort_by_key(|thread| std::cmp::Reverse((thread.created_at_ms, thread.id.clone())));
     Ok((threads, are_all))
+}
+
+/// The threads that somebody named and that nothing was said in, the newest first. A thread is of the
+/// session that speaks in it, so these may be of any, but for those that one goes on with.
+async fn only_named(store: &Store) -> Result<Vec<Thread>, StoreError> {
+    let newest = store.thread_page(None, NEWEST).await?;
+    let is_only_named = |thread: &Thread| {
+        thread.last_turn == 0 && thread.parent.is_none() && !thread.label.is_empty()
+    };
+    let mut named = Vec::new();
+    for thread in newest.into_iter().filter(is_only_named).take(MOST_NAMED) {
+        if store.thread_sessions(&thread.id).await?.is_empty() {
+            named.push(thread);
+        }
+    }
+    Ok(named)
 }
 
 /// The sessions that were used last, and the one that is looked at, for the sidebar.
@@ -142,7 +181,7 @@ pub(crate) async fn sessions(app: &PageState, here: &ConversationAddress) -> Mar
                 @for session in &sessions {
                     @let name = session.name.as_deref().unwrap_or(&session.id);
                     li {
-                        a href={ "/sessions/" (segment(name)) } aria-current=[(session.id == here.session).then_some("true")] {
+                        a id=(element_id("other-session", &session.id)) href={ "/sessions/" (segment(name)) } aria-current=[(session.id == here.session).then_some("true")] {
                             (clean(name))
                             @if session.state != SessionState::Idle {
                                 " " span.badge.active {

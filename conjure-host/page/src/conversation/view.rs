@@ -52,11 +52,29 @@ pub(crate) async fn thread(
         let earlier = html! { (older(&talk, &entries)) (shown(&talk, &entries)) };
         return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
     }
-    let last = talk.thread()?.last_seq;
-    // The newest page goes on with what happens, so an entry near the end is shown there.
-    let around = which.at.map(|at| at.saturating_add(AROUND));
-    let before = which.before.or(around.filter(|before| *before <= last));
+    let before = match (which.before, which.at) {
+        (None, Some(at)) => around(&app, &talk, at).await?,
+        (before, _) => before,
+    };
     whole(&app, &request, &talk, before).await
+}
+
+/// Where the page ends that shows an entry; nothing where that is the newest page, which goes on with
+/// what happens.
+async fn around(app: &PageState, talk: &Talk, at: u64) -> Result<Option<u64>, PageFailure> {
+    let thread = talk.thread()?;
+    let before = at.saturating_add(AROUND);
+    let before = Some(before).filter(|before| *before <= thread.last_seq);
+    let page = talk::page(app.manager.store(), &thread.id, before).await?;
+    let is_shown = page.entries.iter().any(|entry| entry.seq == at);
+    // A page begins with a turn where it can: of one that is long, and another behind it, it would
+    // show the other.
+    let is_left_out = !is_shown && at <= thread.last_seq;
+    Ok(if is_left_out {
+        Some(at.saturating_add(1))
+    } else {
+        before
+    })
 }
 
 async fn whole(
@@ -111,11 +129,12 @@ async fn whole(
     view.class = "talk";
     view.keys = &[
         ("g n", "Start a new chat"),
+        ("g f", "Find in this chat"),
         ("Enter", "Send"),
         ("Shift+Enter", "A new line"),
     ];
     let tree = threads::tree(app, talk).await?;
-    view.side = Some(html! { (threads::sessions(app, address).await) (tree) });
+    view.side = Some(html! { (threads::sessions(app, address).await) (tree.shown) });
     Ok(layout(request, &view, &body))
 }
 

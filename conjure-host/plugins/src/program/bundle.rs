@@ -23,6 +23,9 @@ pub(super) const MOST_FILES: usize = 10_000;
 /// The description's name in a bundle that a host makes.
 const DESCRIPTION: &str = "plugin.toml";
 
+/// What describes a package, which is another archive with a plugin in it.
+const PACKAGE: &str = "package.json";
+
 /// A file of a plugin: its path below the plugin's directory, and its bytes.
 pub(super) type BundledFile = (String, Vec<u8>);
 
@@ -142,7 +145,13 @@ fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
             return Err(wrong("it holds two descriptions".to_owned()));
         }
     }
-    let text = text.ok_or_else(|| wrong(format!("it holds no `{DESCRIPTION}`")))?;
+    let is_package = || files.iter().any(|(name, _)| name == PACKAGE);
+    let text = text.ok_or_else(|| match is_package() {
+        true => PluginError::Package {
+            path: path.to_owned(),
+        },
+        false => wrong(format!("it holds no `{DESCRIPTION}`")),
+    })?;
     let description = parse(path, &text)?;
     agree(&description, &files).map_err(wrong)?;
     Ok(ProgramBundle {
@@ -362,6 +371,17 @@ mod tests {
 
     fn refused(bytes: &[u8]) -> String {
         judge(Path::new("a.plugin"), bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_package_is_called_one() {
+        let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+        archive
+            .start_file("package.json", SimpleFileOptions::default())
+            .unwrap();
+        let bytes = archive.finish().unwrap().into_inner();
+        let error = refused(&bytes);
+        assert!(error.contains("conjure plugin install"), "{error}");
     }
 
     #[test]

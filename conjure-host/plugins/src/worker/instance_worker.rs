@@ -265,8 +265,9 @@ impl InstanceWorker {
             ),
             false => None,
         };
+        let starts_programs = confinement.as_ref().is_none_or(|granted| granted.commands);
         let arguments = WorkerArguments {
-            parent: std::process::id(),
+            parent: (!starts_programs).then(std::process::id),
             memory: options.limits.memory,
             open_files: options.limits.open_files,
             processor_seconds: self.processor_seconds(),

@@ -12,8 +12,10 @@
 //! directories are reached by that session's plugins only. When the worker ends before its instance,
 //! calls that ran in it fail with the cause, and the next request makes the instance anew in another.
 //! `program` is the worker's own side, `readers` its threads, `confinement` what it may reach,
-//! `process` one process as the host sees it, `link` an instance in it.
+//! `process` one process as the host sees it, `child` how that is started and ended with all that it
+//! starts, `link` an instance in it.
 
+mod child;
 mod command;
 mod confinement;
 mod end;

@@ -1,21 +1,20 @@
 //! One worker process, as the host sees it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use conjure_skill_sdk::frames::Client;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::unix::pipe;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::child::{WorkerChild, WorkerPid, WorkerStreams};
 use super::end::{WorkerEnd, last_words};
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
@@ -33,30 +32,6 @@ const LOOK_AT_THREADS: Duration = Duration::from_secs(1);
 pub(super) const VIOLATION: &str = "what it wrote to its standard output is not the protocol";
 /// Bytes of what a worker writes to standard error that are kept for its last words.
 const SAID: usize = 4096;
-
-/// Variables that every program may need. No plugin sees the others of the host; a backtrace would
-/// stand where its last words are looked for.
-const ENVIRONMENT: [&str; 12] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "XDG_RUNTIME_DIR",
-];
-
-/// What a worker is called in lists of processes.
-const WORKER_NAME: &str = "conjure";
-
-/// The allocator of this program, which is the plugin's in a worker, counts what it uses against the
-/// limit of memory, not what it sets apart.
-pub(super) const ALLOCATOR: [(&str, &str); 1] = [("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
 /// Where workers are started and their ends waited for. Apart from the host's runtime, which may not
 /// be there when a plugin is loaded, and since the system ends a worker with the thread that started
@@ -104,36 +79,17 @@ impl WorkerProcess {
         restarts: Arc<Restarts>,
         host: &Handle,
     ) -> Result<Arc<Self>, String> {
-        let mut command = Command::new(&options.program);
-        command
-            .args(&options.args)
-            .args(arguments.to_args()?)
-            .env_clear()
-            .envs(ENVIRONMENT.iter().filter_map(|name| {
-                let value = std::env::var_os(name)?;
-                Some((name, value))
-            }))
-            .envs(ALLOCATOR)
-            .envs(options.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Signals of the host's terminal are not for it.
-            .process_group(0)
-            .arg0(WORKER_NAME)
-            .kill_on_drop(true);
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("{}: {error}", options.program.display()))?;
-        let (Some(input), Some(output), Some(errors)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err("the system gave it no streams".to_owned());
-        };
+        let (child, streams) = WorkerChild::start(options, arguments)?;
+        let WorkerStreams {
+            input,
+            output,
+            errors,
+        } = streams;
         let client = {
             let _entered = host.enter();
             connect(input, output).map_err(|error| error.to_string())?
         };
+        let errors = pipe::Receiver::from_owned_fd(errors).map_err(|error| error.to_string())?;
         let (ended, end) = watch::channel(None);
         let process = Arc::new(Self {
             client,
@@ -229,9 +185,9 @@ impl WorkerProcess {
     }
 }
 
-fn connect(input: ChildStdin, output: ChildStdout) -> io::Result<Client> {
-    let input = pipe::Sender::from_owned_fd(input.into_owned_fd()?)?;
-    let output = pipe::Receiver::from_owned_fd(output.into_owned_fd()?)?;
+fn connect(input: OwnedFd, output: OwnedFd) -> io::Result<Client> {
+    let input = pipe::Sender::from_owned_fd(input)?;
+    let output = pipe::Receiver::from_owned_fd(output)?;
     Ok(Client::connect(output, input))
 }
 
@@ -268,11 +224,10 @@ struct ProcessWatch {
 impl ProcessWatch {
     async fn wait(
         mut self,
-        mut child: Child,
+        mut child: WorkerChild,
         errors: impl AsyncRead + Unpin + Send + 'static,
         plugin: String,
     ) -> WorkerEnd {
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let mut said = tokio::spawn(listen(errors, plugin));
         let closing = async {
             self.closing.cancelled().await;
@@ -286,11 +241,12 @@ impl ProcessWatch {
                 None => std::future::pending().await,
             }
         };
-        let crowded = crowded(child.id(), self.limits.threads);
+        let crowded = crowded(child.pid(), self.limits.threads);
         let by_host = tokio::select! {
             biased;
             status = child.wait() => {
-                end_group(group);
+                // What it has started may take longer to end than whoever asks how it ended waits.
+                drop(tokio::spawn(child.end_rest()));
                 let heard = tokio::time::timeout(Duration::from_millis(200), &mut said).await;
                 said.abort();
                 let said = heard.ok().and_then(Result::ok).flatten();
@@ -307,10 +263,7 @@ impl ProcessWatch {
             () = crowded => WorkerEnd::crowded(self.limits.threads),
             () = closing => WorkerEnd::by_host("it did not end by itself"),
         };
-        if let Err(error) = child.kill().await {
-            tracing::warn!("a worker could not be ended: {error}");
-        }
-        end_group(group);
+        child.end().await;
         said.abort();
         if by_host.is_its_doing() {
             self.restarts.ended(by_host.clone());
@@ -321,25 +274,19 @@ impl ProcessWatch {
 
 /// Becomes ready when a process has more threads than these. The system has a limit for all that its user
 /// runs, and none for root.
-async fn crowded(process: Option<u32>, threads: usize) {
-    let tasks = process.filter(|_| cfg!(target_os = "linux"));
-    let Some(tasks) = tasks.map(|process| format!("/proc/{process}/task")) else {
+async fn crowded(process: Option<WorkerPid>, threads: usize) {
+    let Some(process) = process.filter(|_| cfg!(target_os = "linux")) else {
         return std::future::pending().await;
     };
     loop {
         tokio::time::sleep(LOOK_AT_THREADS).await;
+        let tasks = process.threads();
+        let tasks = tasks.and_then(|tasks| std::fs::metadata(tasks).ok());
         // One link is the directory itself, one its parent's name for it, and one each thread's.
-        let known = std::fs::metadata(&tasks).map_or(0, |tasks| tasks.nlink());
+        let known = tasks.map_or(0, |tasks| tasks.nlink());
         if known.saturating_sub(2) > threads as u64 {
             return;
         }
-    }
-}
-
-/// Ends what a worker has started. Its group is there as long as one of that is.
-fn end_group(group: Option<Pid>) {
-    if let Some(group) = group {
-        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

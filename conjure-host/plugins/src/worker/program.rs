@@ -19,7 +19,6 @@ use conjure_skill_sdk::frames::PluginRoot;
 use rustix::process::{Resource, Rlimit, Signal};
 use tokio::runtime::Runtime;
 
-use super::process::ALLOCATOR;
 #[cfg(target_os = "linux")]
 use super::readers::FrameReaders;
 use crate::PROTOCOL;
@@ -31,14 +30,26 @@ const ENDING: Duration = Duration::from_secs(2);
 /// allocators set apart.
 const MAPPED: u64 = 4 * 1024 * 1024 * 1024;
 
-/// Runs as a worker, and ends the process. `args` is what a host hands over behind the arguments
-/// of [`WorkerOptions`](super::WorkerOptions).
+/// The allocator of this program, which is the plugin's in a worker, counts what it uses against the
+/// limit of memory, not what it sets apart.
+pub(super) const ALLOCATOR: [(&str, &str); 1] = [("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+
+/// The only argument of a process that supervises a worker.
+pub(super) const SUPERVISE: &str = "supervise";
+
+/// Runs as a worker or as the supervisor of one, and ends the process. `args` is what a host hands over
+/// behind the arguments of [`WorkerOptions`](super::WorkerOptions).
 ///
 /// To be called first thing in `main`, while there is one thread: it takes standard input and
 /// output for the host's frames. What the plugin prints goes to standard error, and reading finds
 /// the end of input.
 pub fn worker_main(args: impl Iterator<Item = OsString>) -> ! {
-    let code = match run(args) {
+    let args: Vec<OsString> = args.collect();
+    let served = match args.as_slice() {
+        [verb] if verb == SUPERVISE => supervise(),
+        _ => run(args.into_iter()),
+    };
+    let code = match served {
         Ok(()) => 0,
         Err(reason) => {
             let line = format!("error: a worker for plugins cannot run: {reason}\n");
@@ -52,8 +63,9 @@ pub fn worker_main(args: impl Iterator<Item = OsString>) -> ! {
 /// What a worker is told when it is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WorkerArguments {
-    /// The process that started it; it ends with that.
-    pub(super) parent: u32,
+    /// The host, where that starts it itself; without it a supervisor does. It ends with whichever
+    /// starts it.
+    pub(super) parent: Option<u32>,
     /// Bytes of memory.
     pub(super) memory: u64,
     /// Open files.
@@ -83,7 +95,7 @@ impl WorkerArguments {
         let confinement = serde_json::to_string(&self.confinement)
             .map_err(|error| format!("what it may reach cannot be said: {error}"))?;
         Ok([
-            self.parent.to_string().into(),
+            self.parent.unwrap_or_default().to_string().into(),
             self.memory.to_string().into(),
             self.open_files.to_string().into(),
             self.processor_seconds
@@ -117,7 +129,7 @@ impl WorkerArguments {
         };
         let confinement = serde_json::from_str(&text()?).ok()?;
         let arguments = Self {
-            parent,
+            parent: (parent > 0).then_some(parent),
             memory,
             open_files,
             processor_seconds: (processor_seconds > 0).then_some(processor_seconds),
@@ -128,6 +140,17 @@ impl WorkerArguments {
             confinement,
         };
         args.next().is_none().then_some(arguments)
+    }
+}
+
+/// Starts the worker that the host orders, and ends it and all that it leaves behind.
+fn supervise() -> Result<(), String> {
+    #[cfg(target_os = "linux")]
+    close_others();
+    match conjure_process_tree::supervise() {
+        // Whether the worker could be started, the host was told.
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -227,15 +250,17 @@ fn close_others() {
     }
 }
 
-/// Ends this process with the one that started it, whatever the plugin does.
-fn end_with(parent: u32) -> Result<(), String> {
+/// Ends this process with the one that started it, whatever the plugin does. One whose supervisor has
+/// ended before this ends with the host's stream.
+fn end_with(parent: Option<u32>) -> Result<(), String> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| error.to_string())?;
-    if std::os::unix::process::parent_id() == parent {
-        Ok(())
-    } else {
-        Err("its host has ended".to_owned())
+    match parent {
+        Some(parent) if std::os::unix::process::parent_id() != parent => {
+            Err("its host has ended".to_owned())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -332,7 +357,7 @@ mod tests {
     #[test]
     fn what_a_worker_is_told_reads_back_and_nothing_else_does() {
         let arguments = WorkerArguments {
-            parent: 4711,
+            parent: Some(4711),
             memory: 1 << 31,
             open_files: 1024,
             processor_seconds: Some(3600),
@@ -351,8 +376,9 @@ mod tests {
                 ..WorkerConfinement::default()
             }),
         };
-        for processor_seconds in [None, Some(3600)] {
+        for (parent, processor_seconds) in [(Some(4711), None), (None, Some(3600))] {
             let arguments = WorkerArguments {
+                parent,
                 processor_seconds,
                 ..arguments.clone()
             };

@@ -210,9 +210,12 @@ impl Auths {
     }
 }
 
-/// Which there are, for somebody who named none of them.
+/// Which there are, for somebody who named none of them. Secrets of MCP servers are no auths of a
+/// provider.
 fn there(all: &[SavedAuth]) -> String {
     const SHOWN: usize = 20;
+    let mut all: Vec<&SavedAuth> = all.iter().collect();
+    all.retain(|auth| auth.provider != secrets::MCP);
     if all.is_empty() {
         return "there is none yet: `conjure auth create NAME --provider PROVIDER` saves one"
             .to_owned();

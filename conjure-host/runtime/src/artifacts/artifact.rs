@@ -50,18 +50,56 @@ impl Artifact {
             size: self.size,
         }
     }
+
+    /// Why it is not to be had, where nobody can fetch it. `file` is how it was asked for, and
+    /// `place` where an earlier session had it.
+    pub(super) fn missing(&self, file: &str, place: Option<&PathBuf>) -> FileError {
+        let file = file.to_owned();
+        if self.remote.is_some() {
+            let backend = self.source.clone();
+            return FileError::Elsewhere { file, backend };
+        }
+        match self.path.as_ref().or(place) {
+            Some(path) => FileError::Gone {
+                file,
+                path: path.clone(),
+            },
+            None => FileError::FileNotFound { file },
+        }
+    }
 }
 
 /// Why a file is not to be had.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FileError {
     /// No such file.
-    #[error(
-        "there is no file `{file}` in this session; `created_files` lists those that there are"
-    )]
+    #[error("there is no file `{file}` in this session")]
     FileNotFound {
         /// What was asked for.
         file: String,
+    },
+    /// It was on this machine and is not any more.
+    #[error(
+        "the file `{file}` is gone: it was `{}`, which is there no more, is another thing by now, such \
+         as a link, or is outside the session's directories. Have it made again",
+        path.display()
+    )]
+    Gone {
+        /// What was asked for.
+        file: String,
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// It is with a backend that the session does not have, or that hands out no files.
+    #[error(
+        "the file `{file}` is still with the backend `{backend}`, which this session does not have \
+         or which hands out no files; a session whose configuration has this backend can fetch it"
+    )]
+    Elsewhere {
+        /// What was asked for.
+        file: String,
+        /// The backend instance that has it.
+        backend: String,
     },
     /// It is elsewhere and did not come.
     #[error("the file {file_id} could not be fetched: {reason}")]

@@ -83,7 +83,10 @@ impl Artifacts {
 
     /// Whether a file is a copy that the host put there, as it was.
     fn is_copy(&self, path: &Path) -> bool {
-        let sha256 = || digest_aside(path).ok().map(|(sha256, _)| sha256);
+        let sha256 = || {
+            let real = path.canonicalize().ok()?;
+            digest_aside(&real).ok().map(|(sha256, _)| sha256)
+        };
         self.writes.copies.has(path, sha256) || copy_mark::is_marked(path, sha256)
     }
 

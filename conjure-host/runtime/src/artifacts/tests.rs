@@ -121,8 +121,14 @@ async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
     let listed = after.list();
     assert_eq!(listed[..2], [first.clone(), second]);
     assert_eq!((listed.len(), &listed[4].path), (5, &None));
-    assert!(after.resolve("file-9").await.is_err());
-    assert!(after.resolve("file-7").await.is_err());
+    assert!(matches!(
+        after.resolve("file-9").await,
+        Err(FileError::Gone { path, .. }) if path == root.join("secret")
+    ));
+    assert!(matches!(
+        after.resolve("file-7").await,
+        Err(FileError::Elsewhere { backend, .. }) if backend == "gone"
+    ));
     let fetched = after.resolve("file-8").await.unwrap();
     assert_eq!(std::fs::read(fetched).unwrap(), b"there");
     let third = after.register("local", &at("c.txt"), None).unwrap();
@@ -195,6 +201,117 @@ async fn h12_a_remote_file_is_fetched_once_when_it_is_needed_and_a_bad_id_is_ref
             artifacts.resolve(bad).await,
             Err(FileError::FileNotFound { .. })
         ));
+    }
+}
+
+#[tokio::test]
+async fn a_later_session_finds_what_was_fetched_and_fetches_nothing_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch: Fetch = Arc::new(|id, to| {
+        async move { std::fs::write(to, id).map_err(|error| error.to_string()) }.boxed()
+    });
+    let known = |handle: &str, remote: &str| KnownFile {
+        reference: ArtifactRef {
+            id: handle.to_owned(),
+            name: "report.txt".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: None,
+        },
+        source: "hosted".to_owned(),
+        place: None,
+        remote: Some(remote.to_owned()),
+    };
+    let before = Artifacts::new(vec![], dir.path().join("cache"));
+    before.restore(&[known("file-1", "remote-7")], |_| Some(Arc::clone(&fetch)));
+    let path = before.resolve("file-1").await.unwrap();
+    let after = Artifacts::new(vec![], dir.path().join("cache"));
+    let other = known("file-2", "../remote-8");
+    after.restore(&[known("file-1", "remote-7"), other], |_| None);
+    let found = after.resolve("file-1").await.unwrap();
+    assert_eq!(found, path.canonicalize().unwrap());
+    let listed = after.list();
+    assert_eq!((listed[0].size, listed[1].size), (Some(8), None));
+    assert!(matches!(
+        after.resolve("file-2").await,
+        Err(FileError::Elsewhere { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed_is_gone_and_not_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+    let path = dir.path().join("a.csv");
+    std::fs::write(&path, "a").unwrap();
+    let file = FileRef::at(path.display().to_string());
+    artifacts.register("local", &file, None).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let error = artifacts.resolve("file-1").await.unwrap_err();
+    assert!(matches!(error, FileError::Gone { .. }), "{error}");
+    assert!(error.to_string().contains("a.csv"), "{error}");
+}
+
+#[tokio::test]
+async fn no_link_is_followed_to_a_file_that_is_known() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let (made, secret) = (root.join("work/d"), root.join("work/secret"));
+    for dir in [&made, &secret] {
+        std::fs::create_dir_all(dir).unwrap();
+        std::fs::write(dir.join("a.txt"), dir.display().to_string()).unwrap();
+    }
+    let of_session = || Artifacts::new(vec![root.join("work")], root.join("cache"));
+    let artifacts = of_session();
+    let path = made.join("a.txt");
+    let file = FileRef::at(path.display().to_string());
+    let known = artifacts.register("local", &file, None).unwrap();
+    let opened = artifacts.open("file-1").await.unwrap();
+    // What is open stays what it was, also where the directory is a link now.
+    std::fs::rename(&made, root.join("work/d2")).unwrap();
+    symlink(&secret, &made).unwrap();
+    let bytes = opened.bytes(1000).unwrap().unwrap();
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        made.display().to_string()
+    );
+    assert_eq!(opened.bytes(1).unwrap(), None);
+    assert_eq!(opened.digest().unwrap().0, known.sha256.clone().unwrap());
+    let gone = |opened: Result<OpenArtifact, FileError>| {
+        let error = opened.unwrap_err();
+        assert!(matches!(error, FileError::Gone { .. }), "{error}");
+    };
+    gone(artifacts.open("file-1").await);
+    // Nor does a later session follow it.
+    let later = of_session();
+    let earlier = KnownFile {
+        reference: known.reference(),
+        source: "local".to_owned(),
+        place: Some(path.clone()),
+        remote: None,
+    };
+    later.restore(std::slice::from_ref(&earlier), |_| None);
+    gone(later.open("file-1").await);
+    std::fs::remove_file(&made).unwrap();
+    std::fs::rename(root.join("work/d2"), &made).unwrap();
+    let again = of_session();
+    again.restore(&[earlier], |_| None);
+    assert_eq!(again.open("file-1").await.unwrap().path, path);
+}
+
+#[test]
+fn what_the_host_has_of_its_own_is_opened_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("data");
+    std::fs::create_dir(&own).unwrap();
+    let token = own.join("http-token");
+    std::fs::write(&token, "t").unwrap();
+    std::os::unix::fs::symlink(&token, dir.path().join("link")).unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], own.join("cache")).beside(&own);
+    for path in [token, dir.path().join("link")] {
+        assert!(artifacts.open_inside(&path).is_err(), "{}", path.display());
+        let file = FileRef::at(path.display().to_string());
+        assert!(artifacts.register("local", &file, None).is_err());
     }
 }
 

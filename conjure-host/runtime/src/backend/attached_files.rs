@@ -9,7 +9,7 @@ use std::path::Path;
 use conjure_skill_sdk::protocol::FileRef;
 use serde_json::Value;
 
-use crate::artifacts::{Artifacts, digest_aside};
+use crate::artifacts::{Artifacts, FileError};
 
 /// The files that a call's arguments name: by handle, by name, or by a path in the session's
 /// directories.
@@ -24,24 +24,19 @@ pub(super) async fn attached_files(
     let mut files: Vec<FileRef> = Vec::new();
     let named = arguments.get("files").and_then(Value::as_array);
     for name in named.into_iter().flatten().filter_map(Value::as_str) {
-        let (path, mut file) = match artifacts.resolve(name).await {
-            Ok(path) => {
-                let file = known(artifacts, &path);
-                (path, file)
+        let (opened, mut file) = match artifacts.open(name).await {
+            Ok(opened) => {
+                let file = known(artifacts, &opened.path);
+                (opened, file)
             }
             Err(error) => {
-                let path = working_dir.join(name);
-                if !(artifacts.contains(&path) && path.is_file()) {
-                    return Err(format!(
-                        "{error}. Files are named by their handles, such as `file-1`, or by paths \
-                         in the working directory"
-                    ));
-                }
-                let file = FileRef::at(path.display().to_string());
-                (path, file)
+                let opened = artifacts.open_inside(&working_dir.join(name));
+                let opened = opened.map_err(|_| not_to_be_had(&error))?;
+                let file = FileRef::at(opened.path.display().to_string());
+                (opened, file)
             }
         };
-        let read = digest_aside(&path);
+        let read = opened.digest();
         let (sha256, size) = read.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
         file.sha256 = Some(sha256);
         file.size = Some(size);
@@ -50,6 +45,17 @@ pub(super) async fn attached_files(
         }
     }
     Ok(files)
+}
+
+/// What the model should know about a file that does not come.
+fn not_to_be_had(error: &FileError) -> String {
+    match error {
+        FileError::FileNotFound { .. } => format!(
+            "{error}. Files are named by their handles, such as `file-1`, or by paths in the \
+             working directory"
+        ),
+        other => other.to_string(),
+    }
 }
 
 fn known(artifacts: &Artifacts, path: &Path) -> FileRef {

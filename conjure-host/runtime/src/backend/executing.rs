@@ -68,12 +68,7 @@ impl Runner<'_> {
             }
             op::EXECUTOR_VIEW => {
                 let mut body: View = arguments(active_call)?;
-                let files = self.files();
-                if files.is_handle(&body.path) {
-                    let handle = BTreeSet::from([body.path.clone()]);
-                    let mut paths = self.staged_paths(active_call, handle, Some(lease)).await?;
-                    body.path = paths.remove(&body.path).unwrap_or(body.path);
-                }
+                body.path = self.staged_path(active_call, body.path, lease).await?;
                 body.path = folders.iter().fold(body.path, |path, folder| {
                     match lease.skill_dir(folder.folder.name.as_str()) {
                         Some(dir) => absolute_skill_path(&path, &folder.paths, dir, |path| {
@@ -102,7 +97,9 @@ impl Runner<'_> {
                 Ok(Ran::well())
             }
             op::EXECUTOR_STR_REPLACE => {
-                let body: StrReplace = arguments(active_call)?;
+                let mut body: StrReplace = arguments(active_call)?;
+                // Of a file elsewhere a copy is changed, which is this call's work then.
+                body.path = self.staged_path(active_call, body.path, lease).await?;
                 let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
                 output.text(&format!("Replaced the passage in {}.", body.path));
                 output.keep(&written.file);
@@ -110,6 +107,22 @@ impl Runner<'_> {
             }
             other => Err(active_call.not_ready(&format!("executors have no operation `{other}`"))),
         }
+    }
+
+    /// The path at which an executor has a file that a call names by its handle; any other path as
+    /// it is.
+    async fn staged_path(
+        &self,
+        active_call: &ActiveCall<'_>,
+        path: String,
+        lease: &BackendLease,
+    ) -> Result<String, FailedCall> {
+        if !self.files().is_handle(&path) {
+            return Ok(path);
+        }
+        let handle = BTreeSet::from([path.clone()]);
+        let mut paths = self.staged_paths(active_call, handle, Some(lease)).await?;
+        Ok(paths.remove(&path).unwrap_or(path))
     }
 
     /// The text with relative paths of the skills made absolute. What the working directory has

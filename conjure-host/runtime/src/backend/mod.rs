@@ -43,7 +43,7 @@ pub use approved_tools::ApprovedTools;
 pub use known_tools::{HeldTool, KnownDefinition};
 pub use report::CallReport;
 pub use run::LiveOutput;
-pub(crate) use server_status::is_settled;
+pub(crate) use server_status::{is_settled, servers};
 pub use services::{Asker, Nobody};
 pub use snapshot::ToolSnapshot;
 pub use toolbox::{BackendStatus, Toolbox};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use conjure_core::chat::OutputPart;
 use conjure_core::context::{cut, file_line};
+use conjure_core::foreign_text::escape_line;
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::{Map, Value};
 
@@ -23,6 +24,8 @@ const TOLD_REFUSALS: usize = 5;
 /// The most parts of a result; what is beyond is counted. A text and the file of it behind it, as a
 /// text resource of an MCP server comes, are one.
 const MOST_PARTS: usize = 200;
+/// The most bytes of a text that crossed as a file.
+const MOST_SPILLED: u64 = 16 * 1024 * 1024;
 
 /// Whether the data beside a result holds what an MCP server answered, word for word, for a
 /// program on the other side of the session: as it is, in a file, or as an error.
@@ -317,7 +320,10 @@ impl<'a> OutputCollector<'a> {
         };
         self.files.refused += 1;
         match self.files.refused {
-            1..=TOLD_REFUSALS => self.text(&format!("[file refused] {error}")),
+            1..=TOLD_REFUSALS => {
+                let why = error.to_string();
+                self.text(&format!("[file refused] {}", escape_line(&why)));
+            }
             number if number == TOLD_REFUSALS + 1 => {
                 self.text("[file refused] more files, which are not told one by one");
             }
@@ -330,11 +336,8 @@ impl<'a> OutputCollector<'a> {
     fn spilled_or_file(&mut self, file: &FileRef) {
         let is_text = file.media_type.as_deref() == Some("text/plain") && file.id.is_none();
         let text = file.path.as_deref().filter(|_| is_text).and_then(|path| {
-            let allowed = self.files.artifacts.contains(Path::new(path));
-            let small = conjure_config::fs::size(path).is_ok_and(|size| size <= 16 * 1024 * 1024);
-            (allowed && small)
-                .then(|| conjure_config::fs::read(path).ok())
-                .flatten()
+            let opened = self.files.artifacts.open_inside(Path::new(path)).ok()?;
+            opened.bytes(MOST_SPILLED).ok()?
         });
         match text {
             Some(bytes) => self.text(&String::from_utf8_lossy(&bytes)),
@@ -411,13 +414,8 @@ pub(crate) fn fetch_with(
             )
             .await
             .map_err(|error| error.to_string())?;
-            let written = crossing
-                .symlink_metadata()
-                .is_ok_and(|found| found.is_file());
-            if !written {
-                return Err("the backend wrote no file".to_owned());
-            }
-            conjure_config::fs::move_file(&crossing, &to).map_err(|error| error.to_string())
+            conjure_config::fs::move_same(&crossing, &to)
+                .map_err(|error| format!("the backend wrote no file: {error}"))
         }
         .boxed()
     }))

@@ -1,6 +1,33 @@
 //! How the servers behind a backend are, as its catalog tells.
 
+use conjure_plugins::LoadedPlugin;
+use conjure_skill_sdk::protocol::CatalogReply;
 use serde_json::Value;
+
+/// What a catalog says of the servers behind its backend. One that fails has in `remedy` what the
+/// plugin's owner can do, where the plugin runs in a process of its own for want of trust: what the
+/// server misses there does not show.
+pub(crate) fn servers(catalog: &CatalogReply, plugin: &LoadedPlugin) -> Vec<Value> {
+    let meta = catalog.meta.as_ref();
+    let servers = meta.and_then(|meta| meta.get("servers")?.as_array());
+    let mut servers = servers.cloned().unwrap_or_default();
+    if let Some(remedy) = plugin.trust_remedy() {
+        servers
+            .iter_mut()
+            .for_each(|server| put_remedy(server, &remedy));
+    }
+    servers
+}
+
+fn put_remedy(server: &mut Value, remedy: &str) {
+    let fails = matches!(
+        server.get("state").and_then(Value::as_str),
+        Some("failed" | "backoff")
+    );
+    if let Some(server) = server.as_object_mut().filter(|_| fails) {
+        server.insert("remedy".to_owned(), remedy.into());
+    }
+}
 
 /// Whether a server has come as far as it does by itself.
 pub(crate) fn is_settled(status: &Value) -> bool {
@@ -17,6 +44,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_a_server_that_fails_has_a_remedy() {
+        for (state, has_one) in [
+            ("failed", true),
+            ("backoff", true),
+            ("ready", false),
+            ("needs_auth", false),
+        ] {
+            let mut server = json!({ "server": "s", "state": state });
+            put_remedy(&mut server, "trust it");
+            assert_eq!(server.get("remedy").is_some(), has_one, "{state}");
+        }
+    }
 
     #[test]
     fn a_server_has_settled_once_its_own_lists_were_read() {

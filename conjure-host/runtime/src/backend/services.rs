@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
+use conjure_config::fs::range_of;
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
     KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, SecretGet, host_op,
@@ -420,23 +421,27 @@ impl Answering {
             .request(method, url)
             .timeout(Duration::from_secs(300));
         for (name, value) in &request.headers {
+            if is_of_connection(name) {
+                return Err(Fault::new(code::DENIED, header_refusal(name)));
+            }
             builder = builder.header(name, value);
         }
         if let Some(file) = &request.body_file {
             let path = file.path.as_deref().map(Path::new);
-            let inside = path.is_some_and(|p| {
-                self.session
-                    .as_ref()
-                    .is_some_and(|session| session.artifacts.contains(p))
-            });
-            let Some(path) = path.filter(|_| inside) else {
+            let session = self.session.as_ref();
+            let opened = session
+                .zip(path)
+                .and_then(|(session, path)| session.artifacts.open_inside(path).ok());
+            let Some(opened) = opened else {
                 return Err(Fault::new(
                     code::DENIED,
                     "the body's file is outside the session's directories",
                 ));
             };
-            builder =
-                builder.body(conjure_config::fs::read(path).map_err(|e| failed(e.to_string()))?);
+            let bytes = range_of(&opened.file, 0, u64::MAX);
+            let unread =
+                |error: std::io::Error| failed(format!("the body's file cannot be read: {error}"));
+            builder = builder.body(bytes.map_err(unread)?);
         } else if let Some(body) = request.body {
             builder = builder.body(body);
         }
@@ -504,6 +509,22 @@ fn secret_fits(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Whether a header says which server is meant, or how a connection or a proxy works (RFC 9110, 7.6.1),
+/// and so would get around the hosts that a manifest names.
+fn is_of_connection(header: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "host",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let name = header.trim().to_ascii_lowercase();
+    NAMES.contains(&name.as_str()) || name.starts_with("proxy-") || name.starts_with(':')
+}
+
 fn host_fits(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(parent) => host
@@ -533,6 +554,13 @@ fn reply<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|error| Fault::new(code::FAILED, error.to_string()))
 }
 
+fn header_refusal(name: &str) -> String {
+    format!(
+        "a plugin does not send the header `{name}`: which server is asked stands in the URL, and \
+         the connection is the host's; leave it out"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -542,5 +570,29 @@ mod tests {
         assert!(secret_fits("KEY", "KEY") && !secret_fits("KEY", "KEYS"));
         assert!(secret_fits("MCP_*", "MCP_GITHUB") && !secret_fits("MCP_*", "GITHUB"));
         assert!(!secret_fits("*", "KEY") && !secret_fits("", "KEY"));
+    }
+
+    #[test]
+    fn a_header_that_would_mean_another_server_is_not_a_plugins() {
+        for name in [
+            "Host",
+            "hOST",
+            "Proxy-Authorization",
+            "proxy-connection",
+            "TE",
+            "Upgrade",
+        ] {
+            assert!(is_of_connection(name), "{name}");
+        }
+        for name in [
+            "Accept",
+            "Authorization",
+            "X-Forwarded-Host",
+            "Content-Type",
+            "Cookie",
+        ] {
+            assert!(!is_of_connection(name), "{name}");
+        }
+        assert!(!header_refusal("Host").contains("  "));
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use conjure_core::context::FilePaths;
 use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
@@ -12,7 +13,7 @@ use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 use super::backend_lease::BackendLease;
 use super::lease::ask;
 use super::request_context::RequestContext;
-use crate::artifacts::{Artifacts, IncomingCopy, digest_aside};
+use crate::artifacts::{Artifacts, IncomingCopy, OpenArtifact, digest_aside};
 use conjure_config::platform::copy_mark;
 
 /// The files of a session, for one call.
@@ -50,15 +51,15 @@ impl StagedFiles<'_> {
     async fn path(&self, word: &str, to: Option<&BackendLease>) -> Result<String, String> {
         let handle = self.artifacts.handle_of(word);
         let handle = handle.unwrap_or_else(|| word.to_owned());
-        let found = self.artifacts.resolve(&handle).await;
-        let from = found.map_err(|error| error.to_string())?;
+        let found = self.artifacts.open(&handle).await;
+        let from = Arc::new(found.map_err(|error| error.to_string())?);
         let name = self.artifacts.name_of(&handle).unwrap_or_default();
         let name = format!("{handle}-{name}");
         let arriving = self.artifacts.expect_copy(&name);
         let elsewhere = to.filter(|lease| lease.plugin.manifest().has("files.put/1"));
         let staged = match elsewhere {
-            Some(lease) => self.put(lease, from.clone(), name).await,
-            None => self.here(from.clone(), name).await,
+            Some(lease) => self.put(lease, &from, name).await,
+            None => self.here(&from, name).await,
         };
         let staged = staged
             .map_err(|reason| format!("the file {handle} could not be brought there: {reason}"))?;
@@ -68,13 +69,13 @@ impl StagedFiles<'_> {
 
     /// Remembers a copy, and marks it where it lies in the working directory, which other processes
     /// may look at too.
-    async fn mark(&self, arriving: IncomingCopy<'_>, from: PathBuf, staged: &str) {
+    async fn mark(&self, arriving: IncomingCopy<'_>, from: Arc<OpenArtifact>, staged: &str) {
         let name = Path::new(staged).file_name();
         let copy = name.map(|name| self.request_context.working_dir.join(name));
         let marked = tokio::task::spawn_blocking(move || {
-            let sha256 = digest(&from)?;
+            let (sha256, _) = from.digest().ok()?;
             // The bytes that lie there are what counts; a file of a container may be none of these.
-            if let Some(copy) = copy.filter(|copy| *copy != from)
+            if let Some(copy) = copy.filter(|copy| *copy != from.path)
                 && copy.symlink_metadata().is_ok_and(|found| found.is_file())
                 && digest(&copy).as_ref() == Some(&sha256)
             {
@@ -89,32 +90,26 @@ impl StagedFiles<'_> {
 
     /// A path in the working directory: the file's own, or that of a copy. A copy that somebody
     /// changed is somebody's work, and stays.
-    async fn here(&self, from: PathBuf, name: String) -> Result<String, String> {
+    async fn here(&self, from: &Arc<OpenArtifact>, name: String) -> Result<String, String> {
         let dir = &self.request_context.working_dir;
-        let path = match from.starts_with(dir) {
-            true => from,
-            false => copy(from, dir.clone(), name).await?,
+        let path = match from.path.starts_with(dir) {
+            true => from.path.clone(),
+            false => copy(Arc::clone(from), dir.clone(), name).await?,
         };
         Ok(path.display().to_string())
     }
 
-    /// Where the backend has it.
+    /// Where the backend has it. It reads a copy in the exchange directory, whatever a command puts in
+    /// the place of the file meanwhile.
     async fn put(
         &self,
         lease: &BackendLease,
-        from: PathBuf,
+        from: &Arc<OpenArtifact>,
         name: String,
     ) -> Result<String, String> {
         let dir = &self.request_context.exchange_dir;
-        // A plugin reads the host's files in the working and the exchange directory only.
-        let is_there = from.starts_with(dir) || from.starts_with(&self.request_context.working_dir);
-        let path = match is_there {
-            true => from,
-            false => {
-                let crossing = format!("put-{}", uuid::Uuid::now_v7());
-                copy(from, dir.clone(), crossing).await?
-            }
-        };
+        let crossing = format!("put-{}", uuid::Uuid::now_v7());
+        let path = copy(Arc::clone(from), dir.clone(), crossing).await?;
         let file = FileRef {
             name,
             path: Some(path.display().to_string()),
@@ -128,9 +123,7 @@ impl StagedFiles<'_> {
             put,
         )
         .await;
-        if !is_there {
-            conjure_config::fs::remove_file(&path);
-        }
+        conjure_config::fs::remove_file(&path);
         let there = there.map_err(|error| error.to_string())?;
         there
             .path
@@ -143,9 +136,9 @@ fn digest(path: &Path) -> Option<String> {
 }
 
 /// Copies a file without keeping the other tasks of a worker thread waiting.
-async fn copy(from: PathBuf, dir: PathBuf, name: String) -> Result<PathBuf, String> {
+async fn copy(from: Arc<OpenArtifact>, dir: PathBuf, name: String) -> Result<PathBuf, String> {
     let copying =
-        tokio::task::spawn_blocking(move || conjure_config::fs::copy_into(from, dir, &name));
+        tokio::task::spawn_blocking(move || conjure_config::fs::copy_into(&from.file, dir, &name));
     match copying.await {
         Ok(copied) => copied.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
@@ -163,7 +156,9 @@ mod tests {
         std::fs::write(&from, "made").unwrap();
         let work = dir.path().join("work");
         std::fs::create_dir(&work).unwrap();
-        let bring = || copy(from.clone(), work.clone(), "file-1-a.csv".to_owned());
+        let artifacts = Artifacts::new(vec![dir.path().to_owned()], dir.path().join("cache"));
+        let opened = Arc::new(artifacts.open_inside(&from).unwrap());
+        let bring = || copy(Arc::clone(&opened), work.clone(), "file-1-a.csv".to_owned());
         let first = bring().await.unwrap();
         assert_eq!(first, work.join("file-1-a.csv"));
         assert_eq!(bring().await.unwrap(), first);

@@ -80,6 +80,7 @@ impl ManagerState {
             let message = run.message.clone();
             record(&mut recorder, &run.id, message, outcome, why);
             recorder.commit().await?;
+            self.free_files(&run.id, run.message.as_ref());
             // The log has it now; what is told without a log would be told twice.
             self.interrupted.forget(&run.thread);
             let name = label(recorder.entries(), &BTreeSet::new());
@@ -103,6 +104,7 @@ impl ManagerState {
 
     /// Ends a turn that cannot begin, as failed.
     pub(super) async fn fail_unbegun(&self, session: &str, turn: QueuedTurn, error: &str) {
+        self.free_files(&turn.turn_id, turn.message.as_ref());
         let recorded = self.record_failure(&turn.thread, &turn.turn_id, turn.message, error);
         match recorded.await {
             Ok(()) => {

@@ -24,7 +24,7 @@ use super::session_row::SessionRow;
 use super::terms::TurnTerms;
 use super::turn_queue::{QueuedTurn, TurnQueue};
 use super::turn_runner::{RunnerEvent, TurnRunner};
-use super::view::SessionPatch;
+use super::view::{SessionPatch, SessionState};
 use super::{ManagerError, ManagerState};
 use crate::session::{UnfoldError, passed};
 use conjure_store::{Run, RunState, SavedSession as Row, StoreError};
@@ -44,6 +44,8 @@ pub(super) struct SavedSessionActor {
     mailbox: mpsc::Receiver<Box<ActorRequest>>,
     waiting: TurnQueue,
     runner: TurnRunner,
+    /// The turn of which other processes know that it waits for a person.
+    noted_waiting: Option<String>,
     /// When there was something to do last.
     used: Instant,
     /// The session is gone for good.
@@ -63,6 +65,7 @@ impl SavedSessionActor {
             manager,
             id,
             mailbox,
+            noted_waiting: None,
             used: Instant::now(),
             is_over: false,
         }
@@ -116,10 +119,19 @@ impl SavedSessionActor {
         // Pieces of an answer come by the thousand and change nothing about how it is.
         let mut is_told = false;
         while !self.is_over {
-            if !std::mem::replace(&mut is_told, true) {
+            let mut can_note = true;
+            while !std::mem::replace(&mut is_told, true) {
                 Box::pin(self.begin_next()).await;
                 let status = self.runner.status(self.waiting.len());
+                let waits = status.state == SessionState::Waiting;
+                let waiting = status.turn.clone().filter(|_| waits);
                 self.manager.states.set(&self.id, status);
+                if can_note && waiting != self.noted_waiting {
+                    // Where it cannot, the next change is another occasion.
+                    can_note = Box::pin(self.note_waiting(waiting)).await;
+                    // It may be another way by now.
+                    is_told = false;
+                }
             }
             let (is_idle, is_free) = (self.runner.is_idle(), self.runner.is_free());
             let idle = is_free.then(|| self.used + self.manager.options.idle);
@@ -141,6 +153,26 @@ impl SavedSessionActor {
                 () = passed(idle) => return,
             }
         }
+    }
+
+    /// Takes note for other processes of the turn that waits for a person. Whether it is noted; where
+    /// it is not, what was noted before holds.
+    async fn note_waiting(&mut self, waiting: Option<String>) -> bool {
+        let before = self.noted_waiting.clone();
+        let over = before.filter(|before| Some(before) != waiting.as_ref());
+        for (turn, waits) in [(over, false), (waiting.clone(), true)] {
+            let Some(turn) = turn else { continue };
+            let noted = self.manager.store.run_waits(&turn, waits);
+            if let Err(error) = self.runner.meanwhile(noted).await {
+                tracing::debug!(
+                    run = turn,
+                    "other processes do not see how it waits: {error}"
+                );
+                return false;
+            }
+        }
+        self.noted_waiting = waiting;
+        true
     }
 
     /// Does something about what happens. Whether that changes how it is with the session.
@@ -272,6 +304,8 @@ impl SavedSessionActor {
         let (row, made) = self.runner.meanwhile(reading).await?;
         self.runner.settings_are(made);
         let thread = active(&row)?;
+        // Here, where nobody who asks can go away between this and the turn that has the files.
+        let claimed = self.manager.claim_files(&turn_id, message.as_ref())?;
         let turn = QueuedTurn {
             turn_id: turn_id.clone(),
             thread: thread.clone(),
@@ -279,7 +313,10 @@ impl SavedSessionActor {
             terms,
         };
         let adding = Box::pin(self.waiting.add(turn, false));
-        self.runner.meanwhile(adding).await?;
+        if let Err(error) = self.runner.meanwhile(adding).await {
+            self.manager.free_claimed(&turn_id, &claimed);
+            return Err(error);
+        }
         Ok(Turn {
             id: turn_id,
             thread,

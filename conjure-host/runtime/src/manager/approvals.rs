@@ -60,6 +60,7 @@ impl DecisionScope {
             Self::Tool => match tool.parse::<Pattern>() {
                 Ok(pattern) => Ok(Some(pattern)),
                 Err(error) => Err(ManagerError::Invalid {
+                    field: None,
                     message: error.to_string(),
                 }),
             },

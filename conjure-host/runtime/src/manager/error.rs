@@ -20,6 +20,8 @@ pub enum ManagerError {
     /// What was said cannot be.
     #[error("{message}")]
     Invalid {
+        /// Which member of what was said, where it is one.
+        field: Option<&'static str>,
         /// What, and what to do.
         message: String,
     },
@@ -111,6 +113,7 @@ impl From<AuthError> for ManagerError {
 impl From<SpecError> for ManagerError {
     fn from(error: SpecError) -> Self {
         Self::Invalid {
+            field: Some("tools"),
             message: error.to_string(),
         }
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::opening::AGAIN;
 use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
-use crate::session::SessionError;
+use crate::session::{SessionError, fetched_before};
 use conjure_config::SessionSpec;
 use conjure_store::{RunsOf, SavedSession as Row, StoreError, ThreadId};
 
@@ -19,7 +19,7 @@ const LOOKED_AT: u64 = 50;
 pub struct Fetched {
     /// Where it is.
     pub path: PathBuf,
-    /// Whether no session that is open knows of it there.
+    /// Whether it came just now, and no session that is open knows of it there.
     pub is_spare: bool,
 }
 
@@ -87,7 +87,7 @@ impl Manager {
         if let Some(open) = open {
             match open.handle.resolve(file).await {
                 // It has no such backend; another session may.
-                Err(FileError::FileNotFound { .. }) => {}
+                Err(FileError::FileNotFound { .. } | FileError::Elsewhere { .. }) => {}
                 Ok(path) => {
                     return Ok(Fetched {
                         path,
@@ -97,6 +97,14 @@ impl Manager {
                 Err(error) if session.is_none() => return Err(refused(backend, &error)),
                 Err(_) => {}
             }
+        }
+        let host = &self.inner.host;
+        let entries = host.entries(thread).await.map_err(ManagerError::from)?;
+        if let Some(path) = fetched_before(&entries, host.data_dir(), thread, file) {
+            return Ok(Fetched {
+                path,
+                is_spare: false,
+            });
         }
         let rows = match session {
             Some(session) => vec![self.inner.row(session).await?],
@@ -108,7 +116,6 @@ impl Manager {
                 continue;
             };
             let handles = [file.to_owned()];
-            let host = &self.inner.host;
             let fetched = Box::pin(host.fetch_files(spec, thread, &handles)).await;
             let mut fetched = fetched.map_err(|error| match error {
                 SessionError::Store(error) => FetchError::Manager(error.into()),
@@ -179,7 +186,9 @@ impl Manager {
 
 fn refused(backend: &str, error: &FileError) -> FetchError {
     let reason = match error {
-        FileError::FileNotFound { .. } => "it does not hand out files, or has this one no more",
+        FileError::FileNotFound { .. } | FileError::Elsewhere { .. } | FileError::Gone { .. } => {
+            "it does not hand out files, or has this one no more"
+        }
         FileError::DownloadFailed { reason, .. } | FileError::Refused { reason, .. } => reason,
     };
     FetchError::Backend {

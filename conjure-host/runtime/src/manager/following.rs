@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use conjure_core::chat::EventId;
+use conjure_core::chat::{Event, EventId};
 
+use super::interrupted_turns::is_unlogged_end;
 use super::open::ActiveThread;
 use super::thread_watch::ThreadWatch;
 use super::{Manager, ManagerError, ManagerState, lock};
@@ -18,11 +19,21 @@ const PAGE: usize = 500;
 /// How often the store is asked for what another process wrote, where no word of it comes.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The turn whose end was told before its log had it.
+enum ToldEnd {
+    None,
+    /// The last that there was.
+    OfLast,
+    /// The one of this id.
+    Of(String),
+}
+
 /// Follows a thread's events, each once and in order.
 pub struct EventStream {
     inner: Arc<ManagerState>,
     thread: ThreadId,
     seen: Option<EventId>,
+    told_end: ToldEnd,
     read: VecDeque<Arc<Stamped>>,
     live: Option<Subscription>,
     /// What was followed last.
@@ -45,15 +56,45 @@ impl Manager {
             label: known.label,
             cleared_upto: known.cleared_upto,
         };
+        let told_end = self.told_end(thread, after).await?;
         self.inner.listening.notify_one();
         Ok(EventStream {
             word: self.inner.words.follow(thread, mark),
             inner: Arc::clone(&self.inner),
             thread: thread.clone(),
             seen: after,
+            told_end,
             read: VecDeque::new(),
             live: None,
             followed: Weak::new(),
+        })
+    }
+
+    /// Of which turn somebody who has seen so much was told the end, and has not read it in the log.
+    async fn told_end(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+    ) -> Result<ToldEnd, ManagerError> {
+        let Some(after) = after else {
+            return Ok(ToldEnd::None);
+        };
+        let turn = self.inner.interrupted.of(thread);
+        let turn = turn.filter(|turn| turn.last_id() <= after);
+        let Some(turn) = turn else {
+            return Ok(match is_unlogged_end(after) {
+                true => ToldEnd::OfLast,
+                false => ToldEnd::None,
+            });
+        };
+        let last = Some(turn.last_id());
+        let logged = self.inner.store.events_after(thread, last, PAGE).await?;
+        let mut seen = logged.iter().take_while(|(id, _)| *id <= after);
+        let is_closed =
+            seen.any(|(_, event)| matches!(event, Event::Done { .. } | Event::TurnStarted { .. }));
+        Ok(match is_closed {
+            true => ToldEnd::None,
+            false => ToldEnd::Of(turn.turn_id),
         })
     }
 }
@@ -82,6 +123,16 @@ impl Manager {
     }
 }
 
+impl ToldEnd {
+    fn is_of(&self, turn_id: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::OfLast => true,
+            Self::Of(turn) => turn == turn_id,
+        }
+    }
+}
+
 impl EventStream {
     /// The next event, as soon as there is one. Nothing when the manager goes down or the thread
     /// was removed. Safe to drop and call again.
@@ -89,6 +140,40 @@ impl EventStream {
     /// # Errors
     /// The store's; the next call tries again.
     pub async fn next(&mut self) -> Result<Option<Arc<Stamped>>, ManagerError> {
+        loop {
+            let Some(event) = self.next_event().await? else {
+                return Ok(None);
+            };
+            if !self.is_told_already(&event) {
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    /// Whether an event says what was said of its turn when its log did not have that.
+    fn is_told_already(&mut self, stamped: &Stamped) -> bool {
+        match &stamped.event {
+            Event::Done { turn_id, .. } if is_unlogged_end(stamped.id) => {
+                self.told_end = ToldEnd::Of(turn_id.clone());
+                false
+            }
+            Event::TurnStarted { .. } => {
+                self.told_end = ToldEnd::None;
+                false
+            }
+            Event::Error(_) => !matches!(self.told_end, ToldEnd::None),
+            Event::Done { turn_id, .. } => {
+                let is_told = self.told_end.is_of(turn_id);
+                if is_told {
+                    self.told_end = ToldEnd::None;
+                }
+                is_told
+            }
+            _ => false,
+        }
+    }
+
+    async fn next_event(&mut self) -> Result<Option<Arc<Stamped>>, ManagerError> {
         loop {
             if let Some(event) = self.read.pop_front() {
                 self.seen = Some(event.id);

@@ -14,7 +14,16 @@ use conjure_store::{Run, RunState};
 impl ManagerState {
     /// Ends what a process left behind that is no more.
     pub(super) async fn take_over(&self) -> Result<Vec<Run>, ManagerError> {
+        let gone = self.store.abandoned_runs().await?;
+        if gone.is_empty() {
+            return Ok(gone);
+        }
+        // While the runs are not over: where this process ends meanwhile, another closes them.
+        self.settle_abandoned(&gone).await;
         let over = self.store.take_over_runs().await?;
+        let is_late = |run: &&Run| !gone.iter().any(|known| known.id == run.id);
+        let late: Vec<Run> = over.iter().filter(is_late).cloned().collect();
+        self.settle_abandoned(&late).await;
         for run in &over {
             tracing::warn!(
                 run = run.id,

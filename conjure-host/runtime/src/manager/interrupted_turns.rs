@@ -2,7 +2,8 @@
 //! whoever follows the thread here is told of their end all the same.
 //!
 //! What is told stands in no log. Its numbers lie behind all that the log can have of the thread's
-//! opening, and before the next one.
+//! opening, and before the next one. That closes the turn in the log, for those who were not told
+//! here.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -30,6 +31,11 @@ pub(super) struct InterruptedTurn {
 /// The last such turn of each thread, until another turn there has come to its end.
 #[derive(Debug, Default)]
 pub(super) struct InterruptedTurns(Mutex<HashMap<ThreadId, InterruptedTurn>>);
+
+/// Whether an event is the last that is told of a turn whose end its log has not.
+pub(super) fn is_unlogged_end(id: EventId) -> bool {
+    id.seq == LAST
+}
 
 impl InterruptedTurn {
     /// The number of the last event of it.

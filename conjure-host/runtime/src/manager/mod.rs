@@ -19,7 +19,9 @@
 //! # Ok(()) }
 //! ```
 
+mod abandoned_threads;
 mod abandoned_turns;
+mod abandoned_usage;
 mod actor;
 mod actor_thread;
 mod approvals;
@@ -49,6 +51,7 @@ mod terms;
 mod thread_marks;
 mod thread_watch;
 mod threads;
+mod turn_files;
 mod turn_queue;
 mod turn_runner;
 mod view;

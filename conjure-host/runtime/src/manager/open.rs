@@ -55,12 +55,7 @@ impl ActiveThread {
 
     /// How often the thread was opened, with this time.
     pub(super) fn epoch(&self) -> u64 {
-        match self.handle.before_turn() {
-            // Behind all of the epoch before: nothing was shown since.
-            Some(EventId { epoch, seq }) if seq == u64::MAX => epoch + 1,
-            Some(id) => id.epoch,
-            None => 1,
-        }
+        self.handle.epoch()
     }
 
     /// Follows its events behind `after`, or from the thread's beginning.

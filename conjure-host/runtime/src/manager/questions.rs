@@ -73,7 +73,10 @@ impl Manager {
                 Ok(()) => return Ok(()),
                 Err(AnswerRefusal::Gone) => {}
                 Err(AnswerRefusal::Unfit(message)) => {
-                    return Err(ManagerError::Invalid { message });
+                    return Err(ManagerError::Invalid {
+                        field: None,
+                        message,
+                    });
                 }
             }
         }

@@ -210,7 +210,10 @@ impl Manager {
         }
     }
 
-    async fn owner_elsewhere(&self, session: &str) -> Result<Option<Owner>, ManagerError> {
+    pub(super) async fn owner_elsewhere(
+        &self,
+        session: &str,
+    ) -> Result<Option<Owner>, ManagerError> {
         if self.inner.states.is_known(session) {
             return Ok(None);
         }
@@ -263,6 +266,7 @@ impl Manager {
         let done = match serde_json::from_str(&request.body) {
             Ok(remote) => Box::pin(self.serve_remote(remote)).await,
             Err(error) => Err(ManagerError::Invalid {
+                field: None,
                 message: format!("another process asks for what is not known here: {error}"),
             }),
         };

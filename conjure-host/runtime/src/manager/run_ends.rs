@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use super::changes::SessionChange;
 use super::{ManagerState, lock};
@@ -21,7 +22,7 @@ pub(super) struct RunEnd {
     /// What is said in it is not in its thread, and the run keeps it.
     is_unwritten: bool,
     /// When that was, in milliseconds since 1970 by this machine's clock.
-    at_ms: i64,
+    pub(super) at_ms: i64,
 }
 
 /// The ends that wait to be written, the oldest first.
@@ -55,11 +56,19 @@ impl RunEnd {
     }
 
     async fn write(&self, store: &Store) -> Result<bool, StoreError> {
-        let error = self.error.as_deref();
-        match error.filter(|_| self.is_unwritten) {
-            Some(error) => store.fail_unwritten(&self.id, error).await,
-            None => store.end_run(&self.id, self.state, self.spent, error).await,
+        let (error, ago) = (self.error.as_deref(), self.ago());
+        if let Some(error) = error.filter(|_| self.is_unwritten) {
+            return store.fail_unwritten(&self.id, error, ago).await;
         }
+        let ended = store.end_run_late(&self.id, self.state, self.spent, error, ago);
+        ended.await
+    }
+
+    /// How long ago it was: the database has a clock of its own. Where this machine's was set back
+    /// since, it counts as now.
+    fn ago(&self) -> Duration {
+        let ms = jiff::Timestamp::now().as_millisecond() - self.at_ms;
+        Duration::from_millis(u64::try_from(ms).unwrap_or_default())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use conjure_core::chat::Event;
+use conjure_core::chat::{Cost, Event};
 use tokio::sync::oneshot;
 
 use super::attendance::Presence;
@@ -68,13 +68,17 @@ impl RunningTurn {
             }
             Event::Cost { turn, .. } => {
                 self.spent.usage = turn.cost.usage;
-                let is_priced = turn.cost.unpriced_tokens == 0;
-                self.spent.usd = (is_priced || turn.cost.usd > 0.0).then_some(turn.cost.usd);
+                self.spent.usd = usd(&turn.cost);
                 false
             }
             _ => false,
         }
     }
+}
+
+/// The money of a turn; nothing where no price of it is known.
+pub(super) fn usd(cost: &Cost) -> Option<f64> {
+    (cost.unpriced_tokens == 0 || cost.usd > 0.0).then_some(cost.usd)
 }
 
 /// What happens to a turn that runs.

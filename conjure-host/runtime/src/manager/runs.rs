@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::remote::RemoteRequest;
 use super::requests::{ActorRequest, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
+use super::turn_files::named_wrongly;
 use super::{Manager, ManagerError};
 use conjure_store::{Run, RunState, RunsOf, StoreSignal, StoreSignals, ThreadId};
 
@@ -68,7 +69,10 @@ impl Manager {
         } = request;
         if let Err(error) = terms.form() {
             let message = error.to_string();
-            return Err(ManagerError::Invalid { message });
+            return Err(ManagerError::Invalid {
+                field: None,
+                message,
+            });
         }
         if let Some(message) = &message {
             self.check_images(&session, message).await?;
@@ -81,12 +85,18 @@ impl Manager {
             message: message.clone(),
             terms: terms.clone(),
         };
-        if !self.inner.closing.is_cancelled()
-            && let Some(turn) = self.at_owner(&session, remote).await?
-        {
-            return Ok(turn);
+        if !self.inner.closing.is_cancelled() {
+            match self.at_owner(&session, remote).await {
+                Ok(Some(turn)) => return Ok(turn),
+                Ok(None) => {}
+                Err(error) => {
+                    let message = message.as_ref();
+                    return Err(self.without_files(&session, message, error).await);
+                }
+            }
         }
-        self.begin_here(&session, turn_id, message, terms).await
+        let begun = self.begin_here(&session, turn_id, message, terms).await;
+        begun.map_err(named_wrongly)
     }
 
     /// Refuses images for a model that cannot look at them, before anything is kept.
@@ -105,6 +115,7 @@ impl Manager {
             return Ok(());
         }
         Err(ManagerError::Invalid {
+            field: None,
             message: format!(
                 "the model `{}` cannot look at images, and `{name}` is one; choose another model, \
                  or put it into the working directory and name its path",
@@ -205,11 +216,8 @@ impl Manager {
     /// # Errors
     /// The store's.
     pub async fn runs_in(&self, thread: &ThreadId) -> Result<bool, ManagerError> {
-        /// Newer turns than one that is not over.
-        const NEWEST: u64 = 20;
         let inner = &self.inner;
-        let runs = inner.store.runs(RunsOf::Thread(thread), None, NEWEST);
-        let mut runs = runs.await?.into_iter();
+        let mut runs = inner.store.open_runs_in(thread).await?.into_iter();
         Ok(runs.any(|run| !inner.run_ends.applied_to(run).state.is_over()))
     }
 

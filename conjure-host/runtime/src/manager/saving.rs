@@ -192,6 +192,16 @@ impl Manager {
         Ok(Box::pin(self.inner.host.tool_preview(spec)).await?)
     }
 
+    /// What a session's next turn is opened with.
+    ///
+    /// # Errors
+    /// As [`Manager::tools`].
+    pub async fn spec(&self, session: &str) -> Result<SessionSpec, ManagerError> {
+        let row = self.inner.row(session).await?;
+        let (spec, _) = self.inner.made_of(&row).await?;
+        Ok(spec)
+    }
+
     /// Deletes a session; what runs in it is ended first. Its threads stay, or the active one is
     /// deleted for good.
     ///
@@ -291,7 +301,10 @@ impl ManagerState {
         };
         Ok(match running {
             Some(run) => ActorStatus {
-                state: SessionState::Running,
+                state: match run.waiting_since_ms {
+                    Some(_) => SessionState::Waiting,
+                    None => SessionState::Running,
+                },
                 turn: Some(run.id),
                 thread: Some(run.thread),
                 ..status
@@ -369,16 +382,18 @@ impl ManagerState {
 
     /// Whether a session could be opened with this, as far as can be said without opening it.
     fn check(&self, row: &Row, auth: &SavedAuth) -> Result<(), ManagerError> {
-        let invalid = |message: &str| {
+        let invalid = |field, message: &str| {
             Err(ManagerError::Invalid {
+                field: Some(field),
                 message: message.to_owned(),
             })
         };
         if row.model_id.trim().is_empty() {
-            return invalid("a session needs a model");
+            return invalid("model", "a session needs a model");
         }
         if auth.provider == MCP_SECRETS {
             return invalid(
+                "auth",
                 "this auth is a secret of MCP servers; a session needs one for a provider",
             );
         }
@@ -408,6 +423,7 @@ pub(super) fn active(row: &Row) -> Result<ThreadId, ManagerError> {
 /// A working directory, which must be there.
 fn directory(dir: &Path) -> Result<String, ManagerError> {
     let wrong = |why: &str| ManagerError::Invalid {
+        field: Some("working_dir"),
         message: format!(
             "the working directory `{}` cannot be used: {why}",
             dir.display()

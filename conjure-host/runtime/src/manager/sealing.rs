@@ -102,6 +102,7 @@ impl Sealing {
             (
                 ManagerError::NotFound { .. }
                 | ManagerError::Invalid { .. }
+                | ManagerError::Session(_)
                 | ManagerError::Remote(RemoteError {
                     kind: RemoteErrorKind::NotFound | RemoteErrorKind::Invalid,
                     ..

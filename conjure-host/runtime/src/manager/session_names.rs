@@ -1,24 +1,34 @@
 //! Names that a session may be given: none that stands for another session, and none that is shown
 //! as something else than it is.
 
-use conjure_core::foreign_text::clean;
-
 use super::ManagerError;
+use conjure_config::shown_name::hidden_character;
 
 /// Refuses a name that has the form of an id, under which another session would be found, and one
-/// with characters that nobody sees.
+/// with characters that nobody sees. `.` and `..` are taken out of addresses before they are sent.
 ///
 /// # Errors
 /// [`ManagerError::Invalid`] says what is wrong with it.
 pub(super) fn check_name(name: &str) -> Result<(), ManagerError> {
-    let invalid = |message: String| Err(ManagerError::Invalid { message });
+    let invalid = |message: String| {
+        Err(ManagerError::Invalid {
+            field: Some("name"),
+            message,
+        })
+    };
     if name.parse::<uuid::Uuid>().is_ok() {
         return invalid(format!(
             "`{name}` cannot be the name of a session: it has the form of an id, by which \
              sessions are found before their names; choose a name in words"
         ));
     }
-    match hidden(name) {
+    if matches!(name, "." | "..") {
+        return invalid(format!(
+            "`{name}` cannot be the name of a session: in an address it stands for a step, and \
+             clients take it out; choose a name in words"
+        ));
+    }
+    match hidden_character(name) {
         Some(hidden) => invalid(format!(
             "a session cannot have this name: it has the character U+{:04X}, which is not shown \
              or changes how the others are; write the name without it",
@@ -26,13 +36,6 @@ pub(super) fn check_name(name: &str) -> Result<(), ManagerError> {
         )),
         None => Ok(()),
     }
-}
-
-/// The first character of a name that is not shown.
-fn hidden(name: &str) -> Option<char> {
-    let shown = clean(name);
-    let mut shown = shown.chars().peekable();
-    name.chars().find(|c| shown.next_if_eq(c).is_none())
 }
 
 #[cfg(test)]
@@ -58,6 +61,13 @@ mod tests {
         ] {
             let error = check_name(&wrong).unwrap_err().to_string();
             assert!(error.contains("the form of an id"), "{error}");
+        }
+        for wrong in [".", ".."] {
+            let error = check_name(wrong).unwrap_err().to_string();
+            assert!(error.contains("stands for a step"), "{error}");
+        }
+        for fine in ["...", ".site", "a.b"] {
+            check_name(fine).unwrap();
         }
         for (wrong, named) in [
             ("site\u{202e}nalp", "U+202E"),

@@ -81,11 +81,26 @@ impl SessionRow {
         let spec = self.manager.spec_with(&row, &auth)?;
         let made = MadeOf::of(&spec, &auth);
         let ready = match open.is_some_and(|open| open.is_same_place(&made)) {
-            true => Some(self.manager.host.shared.with_auths(spec, true).await?),
+            true => Some(self.ready(spec).await?),
             false => None,
         };
         let row = self.manager.store.update_session(row).await?;
         Ok(SavedChange { row, made, ready })
+    }
+
+    /// What an open session would take over, with its credentials. What it could not take over is
+    /// found before it is saved.
+    async fn ready(&self, spec: SessionSpec) -> Result<SessionSpec, ManagerError> {
+        let shared = &self.manager.host.shared;
+        let spec = shared.with_auths(spec, true).await?;
+        let spec = spec.with_base_url_at_its_provider();
+        match shared.provider(&spec) {
+            Ok(_) => Ok(spec),
+            Err(error) => Err(ManagerError::Invalid {
+                field: None,
+                message: error.to_string(),
+            }),
+        }
     }
 
     /// Saves a rule with the session, for the next time that it is opened.

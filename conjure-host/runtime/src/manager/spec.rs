@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::view::PersonaCopy;
 use super::{ManagerError, ManagerState};
 use crate::Host;
+use conjure_config::json::read_value;
 use conjure_config::{BackendSpec, PolicySpec, SandboxSpec, SessionSpec};
 use conjure_plugins::PackagedPlugins;
 use conjure_store::{SavedAuth, SavedSession as Row};
@@ -141,14 +142,15 @@ pub(super) fn tools(value: &Value) -> Result<SessionSpec, ManagerError> {
     for (field, why) in ELSEWHERE {
         if fields.contains_key(field) {
             return Err(ManagerError::Invalid {
+                field: Some("tools"),
                 message: format!("`tools` takes no `{field}`: {why}"),
             });
         }
     }
-    let spec: SessionSpec =
-        serde_json::from_value(value.clone()).map_err(|error| ManagerError::Invalid {
-            message: format!("`tools` is not right: {error}"),
-        })?;
+    let spec = read_value::<SessionSpec>(value).map_err(|unfit| ManagerError::Invalid {
+        field: Some("tools"),
+        message: unfit.below("tools").to_string(),
+    })?;
     spec.check()?;
     Ok(spec)
 }
@@ -179,6 +181,36 @@ pub(super) fn object(value: &Value) -> &Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_tools_is_said_with_its_place_and_in_the_words_of_json() {
+        for (wrong, said) in [
+            (
+                json!({ "max_iterations": -1 }),
+                "`tools.max_iterations`: invalid value: integer `-1`, expected a whole number from 0 \
+                 to 4294967295",
+            ),
+            (
+                json!({ "backend": [{ "kind": "native" }, { "kind": 5 }] }),
+                "`tools.backend[1].kind`: invalid type: integer `5`, expected a string",
+            ),
+            (
+                json!({ "policy": [["a"], [], []] }),
+                "`tools.policy`: invalid type: a list, expected an object",
+            ),
+            (
+                json!({ "sandbox": ["none", [], [], true] }),
+                "`tools.sandbox`: `sandbox` does not fit: invalid type: a list, expected an object",
+            ),
+            (
+                json!({ "providers": { "openai": { "dialect": 5 } } }),
+                "`tools.providers.openai.dialect`: invalid type: integer `5`, expected the name of \
+                 a dialect, or a table of its fields",
+            ),
+        ] {
+            assert_eq!(tools(&wrong).unwrap_err().to_string(), said);
+        }
+    }
 
     #[test]
     fn what_is_made_when_a_session_opens_opens_it_anew() {

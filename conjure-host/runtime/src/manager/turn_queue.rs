@@ -73,6 +73,7 @@ impl TurnQueue {
             .then(|| serde_json::to_string(&turn.terms))
             .transpose()
             .map_err(|error| ManagerError::Invalid {
+                field: None,
                 message: format!("what holds for the turn cannot be written: {error}"),
             })?;
         let run = run.with_terms(terms);
@@ -118,6 +119,7 @@ impl TurnQueue {
                     let why = format!("what holds for it is not understood: {error}");
                     let state = RunState::Failed;
                     self.manager.end_run(&run.id, state, None, Some(&why)).await;
+                    self.manager.free_files(&run.id, run.message.as_ref());
                 }
             }
         }
@@ -183,6 +185,9 @@ impl TurnQueue {
     async fn end(&mut self, turn_id: &str, state: RunState, why: &str) {
         let ended = self.manager.end_run(turn_id, state, None, Some(why));
         ended.await;
+        if let Some(turn) = self.turns.iter().find(|turn| turn.turn_id == turn_id) {
+            self.manager.free_files(turn_id, turn.message.as_ref());
+        }
         self.turns.retain(|turn| turn.turn_id != turn_id);
     }
 }

@@ -392,6 +392,7 @@ impl TurnRunner {
             let (id, why) = (&turn.turn_id, Some("it was cancelled before it began"));
             let ended = self.manager.end_run(id, RunState::Cancelled, None, why);
             ended.await;
+            self.manager.free_files(id, turn.message.as_ref());
         }
         if let Some(running) = &mut self.running {
             running.goes_on = false;
@@ -447,7 +448,7 @@ impl TurnRunner {
     /// opened anew for that, a turn that is to have them now is ended, and goes on then.
     ///
     /// # Errors
-    /// When the provider is not to be had; nothing changes then.
+    /// When the thread breaks. What cannot be taken over after all holds from the next turn on.
     pub(super) fn take_over(
         &mut self,
         change: SavedChange,
@@ -463,14 +464,17 @@ impl TurnRunner {
                     Some(_) => when,
                     None => When::Now,
                 };
-                let spec = ready.with_base_url_at_its_provider();
-                let taken = open.with(|thread| thread.reconfigure(spec, when));
-                taken.ok_or_else(|| ManagerError::Conflict {
+                let taken = open.with(|thread| thread.reconfigure(ready, when));
+                let taken = taken.ok_or_else(|| ManagerError::Conflict {
                     message: "the session's thread broke while it took this over; what is saved \
                               holds from the next turn on"
                         .to_owned(),
-                })??;
-                open.made = made;
+                })?;
+                match taken {
+                    Ok(()) => open.made = made,
+                    // It is saved: whoever opens the thread says why it cannot be.
+                    Err(_) => open.is_outdated = true,
+                }
             }
         } else {
             open.is_outdated = true;

@@ -11,7 +11,7 @@ use conjure_core::replay::{Cassette, Recipient, RecordedTool, ReplaySetup, recor
 use conjure_core::routing::Policy;
 
 use crate::Host;
-use crate::artifacts::digest_aside;
+use crate::artifacts::{Artifact, digest_aside};
 use crate::session::{
     LoadedThread, SessionError, ToolSession, compile_settings, instructions_told, room,
     thread_files, turn_settings,
@@ -41,7 +41,8 @@ impl Host {
         let calls = self.calls(spec.clone()).await?;
         let setup = self.setup(&spec, policy, &calls, &entries);
         calls.close().await;
-        Ok(record(thread.as_str(), &entries, setup, &hashes(&entries)))
+        let files = thread_files(&entries, &self.shared.instances.data_dir, thread);
+        Ok(record(thread.as_str(), &entries, setup, &hashes(files)))
     }
 
     fn setup(
@@ -92,9 +93,9 @@ impl Host {
 }
 
 /// The hashes of a thread's files, by their handles, where they are on this machine.
-fn hashes(entries: &[Entry]) -> HashMap<String, String> {
-    let files = thread_files(entries).into_iter();
+fn hashes(files: Vec<Artifact>) -> HashMap<String, String> {
     files
+        .into_iter()
         .filter_map(|file| {
             let (hash, _) = digest_aside(file.path.as_deref()?).ok()?;
             Some((file.id, hash))

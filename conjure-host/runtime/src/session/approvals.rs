@@ -47,12 +47,16 @@ pub(super) struct Approvals {
     of_turn: Vec<Rule>,
     mode: ApprovalMode,
     waiting: BTreeMap<String, ApprovalRequest>,
+    /// How many calls have waited so far.
+    asked: u64,
     /// What plugins ask the person, where somebody may come.
     questions: Option<Arc<Questions>>,
 }
 
 /// A call that waits for approval, and how long it may.
 struct ApprovalRequest {
+    /// Its place in the order in which the model asked.
+    number: u64,
     call: FunctionCall,
     reason: String,
     until: Option<Instant>,
@@ -70,6 +74,7 @@ impl Approvals {
             of_turn: Vec::new(),
             mode,
             waiting: BTreeMap::new(),
+            asked: 0,
             questions,
         }
     }
@@ -145,7 +150,9 @@ impl Approvals {
             ApprovalMode::Attended => None,
         };
         let call_id = call.call_id.clone();
+        self.asked += 1;
         let waiting = ApprovalRequest {
+            number: self.asked,
             call,
             reason,
             until,
@@ -159,9 +166,11 @@ impl Approvals {
         self.waiting.remove(call_id).is_some()
     }
 
-    /// The calls that wait.
+    /// The calls that wait, in the order in which the model asked.
     pub(super) fn pending(&self) -> Vec<PendingApproval> {
-        let pending = self.waiting.values().map(|waiting| {
+        let mut waiting: Vec<&ApprovalRequest> = self.waiting.values().collect();
+        waiting.sort_unstable_by_key(|waiting| waiting.number);
+        let pending = waiting.into_iter().map(|waiting| {
             let left = waiting.until.map(|until| until - Instant::now());
             PendingApproval {
                 call: waiting.call.clone(),
@@ -236,4 +245,36 @@ fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &ToolSnapshot) -> C
         kind: CallFailureKind::NobodyToAsk { reason },
     };
     failure.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn calls_wait_in_the_order_in_which_the_model_asked() {
+        let (table, root) = (Arc::new(RoutingTable::default()), Path::new("/"));
+        let snapshot = ToolSnapshot::new(table, HashMap::new(), Vec::new(), String::new(), root);
+        let spec = SessionSpec::default();
+        let mut approvals = Approvals::new(&spec, ApprovalMode::Attended, None);
+        let ids = ["call-9", "call-1", "call-5"];
+        for id in ids {
+            let call = FunctionCall {
+                call_id: id.to_owned(),
+                name: "cache-manager_execute".to_owned(),
+                arguments: json!({}),
+                arguments_text: None,
+            };
+            let denied = approvals.ask(call, "it writes".to_owned(), &snapshot);
+            assert!(denied.is_none());
+        }
+        let pending = approvals.pending().into_iter();
+        let pending: Vec<String> = pending.map(|pending| pending.call.call_id).collect();
+        assert_eq!(pending, ids);
+    }
 }

@@ -214,8 +214,9 @@ impl ToolSession {
         let context = &self.dirs.request_context;
         let mut starting = Vec::new();
         for catalog in newest_catalogs(snapshot, &self.spec, context).await {
-            let servers = catalog.servers().iter();
+            let servers = catalog.servers();
             let late: Vec<String> = servers
+                .iter()
                 .filter(|status| !is_settled(status))
                 .filter_map(|status| status.get("server")?.as_str())
                 .map(|server| format!("`{server}`"))

@@ -122,7 +122,8 @@ impl Session {
         self.open.events(after)
     }
 
-    /// Follows the thread's events since this session was opened.
+    /// Follows the thread's events since this session was opened, behind those that end a turn whose
+    /// host was gone.
     pub fn events_since_opened(&self) -> Subscription {
         self.open.events_since_opened()
     }
@@ -248,7 +249,7 @@ impl Session {
     /// Where a file is on this machine; a remote one is fetched first, once.
     ///
     /// # Errors
-    /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
+    /// [`FileError`], but [`FileError::Refused`].
     pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
         self.open.resolve(file).await
     }

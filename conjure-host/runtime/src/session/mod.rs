@@ -29,6 +29,7 @@ mod output_form;
 mod preview;
 mod questions;
 mod reading;
+mod record_weight;
 mod recorder;
 mod routed_call;
 mod running_calls;
@@ -46,6 +47,7 @@ mod thread_resources;
 mod tool_preview;
 mod tools;
 mod turns;
+mod unfinished_turn;
 mod user_files;
 mod wake_coalescer;
 
@@ -71,7 +73,7 @@ pub(crate) use recorder::Recorder;
 pub use server_states::BackendServers;
 pub(crate) use session_dirs::{SessionDirs, sessions_dir};
 pub(crate) use switching::check;
-pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
+pub(crate) use thread_files::{fetch as fetch_files, fetched_before, files as thread_files};
 pub(crate) use thread_handle::ThreadHandle;
 
 pub use approvals::{ApprovalMode, PendingApproval};

@@ -114,7 +114,7 @@ impl OpenThread {
         answer: AnswerTo,
     ) {
         if let Some(message) = &mut message {
-            user_files::attach(self, message);
+            user_files::attach(self, &turn_id, message);
         }
         self.turns.wait(turn_id.clone(), answer);
         self.input(match message {

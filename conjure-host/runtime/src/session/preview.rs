@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::derived::{compile_settings, instructions_told};
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::server_states::{BackendServers, server_states};
+use super::server_states::{BackendServers, known_server_states};
 use super::session_dirs::SessionDirs;
 use crate::backend::ToolSnapshot;
 use crate::backend::contributors::Contributors;
@@ -53,7 +53,7 @@ pub(crate) struct Preview {
     pub(crate) left_out: Vec<wire::OmittedTool>,
     /// Backends that could not say what they add, and why.
     pub(crate) failed: Vec<(String, String)>,
-    /// How the servers behind backends are.
+    /// How the servers behind backends were when they said what they have.
     pub(crate) servers: Vec<BackendServers>,
 }
 
@@ -103,7 +103,7 @@ impl Preview {
             server_tools: Vec::new(),
             left_out: Vec::new(),
             failed: Vec::new(),
-            servers: server_states(snapshot, spec, request_context).await,
+            servers: known_server_states(snapshot),
         };
         let (Some(provider), Some(model)) = (&spec.provider, &spec.model) else {
             return preview;

@@ -4,6 +4,7 @@ use conjure_core::chat::{Event, Message, Meta};
 use conjure_core::log::{Entry, EntryBody};
 use conjure_core::turn::recover;
 
+use super::unfinished_turn::UnfinishedTurn;
 use conjure_store::Record;
 
 /// Whether a thread was left as it should be: nothing is to be written behind its entries.
@@ -17,12 +18,15 @@ pub(crate) struct LoadedThread {
     /// What is to be written behind the entries before anything else: what a reply had shown when
     /// the host ended, and what [`recover`] makes of open calls and turns.
     pub(crate) closing: Vec<EntryBody>,
+    /// What those who follow the thread are told of that.
+    pub(super) told: Vec<Event>,
 }
 
 impl LoadedThread {
     /// Takes a thread's records apart.
     pub(crate) fn of(records: Vec<Record>) -> Self {
         let mut closing: Vec<EntryBody> = unfinished(&records).into_iter().collect();
+        let turn = UnfinishedTurn::of(&records);
         let entries: Vec<Entry> = records
             .into_iter()
             .filter_map(|record| match record {
@@ -31,7 +35,20 @@ impl LoadedThread {
             })
             .collect();
         closing.extend(recover(&entries));
-        Self { entries, closing }
+        Self {
+            told: turn.ended_by(&closing),
+            entries,
+            closing,
+        }
+    }
+
+    /// Of a thread that was left as it should be.
+    pub(super) fn closed_before(entries: Vec<Entry>) -> Self {
+        Self {
+            entries,
+            closing: Vec::new(),
+            told: Vec::new(),
+        }
     }
 
     /// The entries as the next session finds them.

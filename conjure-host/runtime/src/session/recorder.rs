@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use conjure_core::chat::{Content, Event, EventId, OutputPart};
+use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
 use super::reading::{LoadedThread, is_closed};
+use super::record_weight::weight;
 use conjure_store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
 /// The writer of one open thread.
@@ -21,6 +22,8 @@ pub(crate) struct Recorder {
     entries: Vec<Entry>,
     /// What closes what was open when the host ended.
     closing: Vec<EntryBody>,
+    /// What those who follow are told of that.
+    told: Vec<Event>,
     turn: u64,
     last_seq: u64,
     next_event: EventId,
@@ -49,13 +52,15 @@ impl Recorder {
     pub(crate) async fn open(log: &dyn Log, thread: &ThreadId) -> Result<Self, StoreError> {
         let open = log.open(thread).await?;
         let entries = log.read_entries(thread).await?;
-        let (entries, closing) = match is_closed(&entries) {
-            true => (entries, Vec::new()),
-            false => {
-                let thread = LoadedThread::of(log.read(thread).await?);
-                (thread.entries, thread.closing)
-            }
+        let loaded = match is_closed(&entries) {
+            true => LoadedThread::closed_before(entries),
+            false => LoadedThread::of(log.read(thread).await?),
         };
+        let LoadedThread {
+            entries,
+            closing,
+            told,
+        } = loaded;
         let next_event = EventId {
             epoch: open.epoch(),
             seq: 1,
@@ -67,6 +72,7 @@ impl Recorder {
             hub: Hub::new(next_event.epoch),
             entries,
             closing,
+            told,
             next_event,
             waiting: Vec::new(),
             durable: false,
@@ -96,10 +102,23 @@ impl Recorder {
         &self.entries
     }
 
-    /// Closes what was open when the host ended.
+    /// Closes what was open when the host ended, and tells so. It comes before anything else.
     pub(crate) fn recover(&mut self) {
+        // Before the entries: where not all of it is written, the rest is told and written later.
+        for event in std::mem::take(&mut self.told) {
+            self.event(event);
+        }
         for body in std::mem::take(&mut self.closing) {
             self.entry(body);
+        }
+    }
+
+    /// The event behind which comes what is shown of this opening, and not of a turn that an earlier
+    /// one left open.
+    pub(crate) fn opening(&self) -> EventId {
+        EventId {
+            epoch: self.next_event.epoch,
+            seq: self.told.len() as u64,
         }
     }
 
@@ -214,7 +233,7 @@ impl Drop for Recorder {
     }
 }
 
-/// The most bytes of text that are appended at once, unless they are of one record.
+/// The most bytes of texts and values that are appended at once, unless they are of one record.
 const AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// How many of the first records are appended at once: at least one.
@@ -225,37 +244,6 @@ fn together(records: &[Record]) -> usize {
         size > AT_ONCE
     });
     fits.unwrap_or(records.len()).max(1)
-}
-
-/// The bytes of the texts that may be long, about.
-fn weight(record: &Record) -> usize {
-    match record {
-        Record::Event { event, .. } => match event {
-            Event::Content { delta } | Event::Thinking { delta } => delta.len(),
-            Event::ToolOutput { chunk, .. } => chunk.len(),
-            Event::FunctionCallOutput(result) => result.output.len(),
-            Event::Done { text, .. } => text.len(),
-            _ => 0,
-        },
-        Record::Entry(entry) => match &entry.body {
-            EntryBody::Message { message } => {
-                let texts = message.content.iter().map(|part| match &part.content {
-                    Content::Text { text } | Content::Reasoning { text } => text.len(),
-                    _ => 0,
-                });
-                texts.sum()
-            }
-            EntryBody::CallEnded { output, .. } => {
-                let texts = output.output.iter().map(|part| match part {
-                    OutputPart::Text { text } => text.len(),
-                    _ => 0,
-                });
-                texts.sum()
-            }
-            _ => 0,
-        },
-        Record::Opened { .. } => 0,
-    }
 }
 
 fn joined(last: &mut Event, next: &Event) -> bool {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use conjure_config::SessionSpec;
+use conjure_plugins::LoadedPlugin;
 use conjure_skill_sdk::protocol::{CatalogReply, op};
 use serde_json::Value;
 
@@ -10,6 +11,7 @@ use super::derived::whom;
 use crate::backend::ToolSnapshot;
 use crate::backend::lease::ask;
 use crate::backend::request_context::RequestContext;
+use crate::backend::servers;
 use crate::backend::sources::CatalogSource;
 
 /// The servers behind a backend, such as those of MCP.
@@ -26,14 +28,13 @@ pub(super) struct NewestCatalog {
     pub(super) backend: String,
     pub(super) known: Arc<CatalogReply>,
     pub(super) newest: CatalogReply,
+    plugin: Arc<LoadedPlugin>,
 }
 
 impl NewestCatalog {
     /// What the backend says of its servers.
-    pub(super) fn servers(&self) -> &[Value] {
-        let meta = self.newest.meta.as_ref();
-        let servers = meta.and_then(|meta| meta.get("servers")?.as_array());
-        servers.map_or(&[], Vec::as_slice)
+    pub(super) fn servers(&self) -> Vec<Value> {
+        servers(&self.newest, &self.plugin)
     }
 }
 
@@ -60,6 +61,7 @@ pub(super) async fn newest_catalogs(
                 backend: name.clone(),
                 known: Arc::clone(known),
                 newest,
+                plugin: Arc::clone(instance.plugin()),
             });
         }
     }
@@ -73,9 +75,31 @@ pub(super) async fn server_states(
     request_context: &RequestContext,
 ) -> Vec<BackendServers> {
     let catalogs = newest_catalogs(snapshot, spec, request_context).await;
-    let states = catalogs.into_iter().map(|catalog| BackendServers {
-        servers: catalog.servers().to_vec(),
-        backend: catalog.backend,
-    });
-    states.filter(|states| !states.servers.is_empty()).collect()
+    let catalogs = catalogs.iter();
+    states(catalogs.map(|catalog| (&catalog.backend, catalog.servers())))
+}
+
+/// The servers behind the backends of a snapshot, as they were when its lists were made: nobody is
+/// asked.
+pub(super) fn known_server_states(snapshot: &ToolSnapshot) -> Vec<BackendServers> {
+    let sources = snapshot.sources().iter();
+    states(sources.filter_map(|source| match source {
+        CatalogSource::Backend {
+            name,
+            lease,
+            catalog,
+        } => Some((name, servers(catalog, lease.instance().plugin()))),
+        CatalogSource::Skill(_) => None,
+    }))
+}
+
+/// The backends that have servers.
+fn states<'a>(backends: impl Iterator<Item = (&'a String, Vec<Value>)>) -> Vec<BackendServers> {
+    backends
+        .filter(|(_, servers)| !servers.is_empty())
+        .map(|(backend, servers)| BackendServers {
+            backend: backend.clone(),
+            servers,
+        })
+        .collect()
 }

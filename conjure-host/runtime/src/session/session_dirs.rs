@@ -20,6 +20,9 @@ use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
 
+/// What the directory of a session's files is called.
+const FILES: &str = "files";
+
 /// A session's directories and services.
 pub(crate) struct SessionDirs {
     pub(crate) request_context: RequestContext,
@@ -59,7 +62,7 @@ impl Drop for Exchange {
 
 /// What a session kept nothing in is of no use.
 pub(super) fn remove_what_is_empty(own: &Path) {
-    for dir in [&own.join("work"), &own.join("files"), own] {
+    for dir in [&own.join("work"), &own.join(FILES), own] {
         conjure_config::fs::remove_dir_if_empty(dir);
     }
 }
@@ -86,7 +89,7 @@ impl SessionDirs {
         let exchange_dir = exchange.path().to_owned();
         let artifacts = Artifacts::new(
             vec![working_dir.clone(), exchange_dir.clone()],
-            own.join("files"),
+            own.join(FILES),
         );
         let artifacts = artifacts
             .beside(&shared.instances.data_dir)
@@ -177,6 +180,11 @@ fn failed(dir: &Path) -> impl Fn(std::io::Error) -> SessionError {
 /// Where a session's own files are.
 fn session_dir(data_dir: &Path, session: &str) -> PathBuf {
     sessions_dir(data_dir).join(session)
+}
+
+/// Where the files of a thread are that nobody made in a working directory.
+pub(super) fn files_dir(data_dir: &Path, thread: &ThreadId) -> PathBuf {
+    session_dir(data_dir, thread.as_str()).join(FILES)
 }
 
 /// Where the own files of all sessions are.

@@ -1,14 +1,14 @@
 //! The files of a thread that nobody has open.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_core::log::{Entry, EntryBody};
 
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::session_dirs::SessionDirs;
+use super::session_dirs::{SessionDirs, files_dir};
 use crate::artifacts::{Artifact, FileError, KnownFile};
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
@@ -42,19 +42,44 @@ pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {
     files
 }
 
-/// The same as artifacts, each with its path if it is still there.
-pub(crate) fn files(entries: &[Entry]) -> Vec<Artifact> {
+/// The same as artifacts, each with its path if it is still there, or was fetched by a session on the
+/// thread.
+pub(crate) fn files(entries: &[Entry], data_dir: &Path, thread: &ThreadId) -> Vec<Artifact> {
+    let cache = files_dir(data_dir, thread);
     let artifact = |file: KnownFile| Artifact {
+        path: path_of(&file, &cache),
         id: file.reference.id,
         name: file.reference.name,
         media_type: file.reference.media_type,
         size: file.reference.size,
         sha256: None,
         source: file.source,
-        path: file.place.filter(|path| path.is_file()),
         remote: file.remote,
     };
     known_files(entries).into_iter().map(artifact).collect()
+}
+
+fn path_of(file: &KnownFile, cache: &Path) -> Option<PathBuf> {
+    let place = file.place.clone();
+    let place = place.filter(|path| path.is_absolute() && path.is_file());
+    place.or_else(|| fetched(file, cache))
+}
+
+/// Where a file is that was fetched before.
+fn fetched(file: &KnownFile, cache: &Path) -> Option<PathBuf> {
+    file.fetched_to(cache).filter(|path| path.is_file())
+}
+
+/// Where a file of a thread is that a session fetched, by its handle.
+pub(crate) fn fetched_before(
+    entries: &[Entry],
+    data_dir: &Path,
+    thread: &ThreadId,
+    handle: &str,
+) -> Option<PathBuf> {
+    let mut files = known_files(entries).into_iter();
+    let file = files.find(|file| file.reference.id == handle)?;
+    fetched(&file, &files_dir(data_dir, thread))
 }
 
 /// Fetches files of a thread, by handle, from the backends that have them. Writes nothing to its

@@ -26,6 +26,8 @@ pub(crate) struct ThreadHandle {
     questions: Option<Arc<Questions>>,
     snapshot: Arc<ArcSwap<ToolSnapshot>>,
     epoch: u64,
+    /// The event behind which comes what is shown since it was opened.
+    opening: EventId,
 }
 
 impl ThreadHandle {
@@ -43,12 +45,18 @@ impl ThreadHandle {
             questions,
             snapshot: Arc::clone(tools.shown()),
             epoch: recorder.epoch(),
+            opening: recorder.opening(),
         }
     }
 
     /// Which thread it is.
     pub(crate) fn thread(&self) -> &ThreadId {
         &self.thread
+    }
+
+    /// How often the thread was opened, with this time.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Follows the thread's events: behind `after`, or from its beginning.
@@ -62,13 +70,10 @@ impl ThreadHandle {
         self.hub.before_turn()
     }
 
-    /// Follows the thread's events since it was opened.
+    /// Follows the thread's events since it was opened, without those that end a turn whose host was
+    /// gone.
     pub(crate) fn events_since_opened(&self) -> Subscription {
-        let before = EventId {
-            epoch: self.epoch.saturating_sub(1),
-            seq: u64::MAX,
-        };
-        self.events(Some(before))
+        self.events(Some(self.opening))
     }
 
     /// Follows the thread's events from now on.

@@ -106,7 +106,8 @@ impl ToolPreview {
         &self.preview.failed
     }
 
-    /// How the servers behind the backends are, such as those of MCP.
+    /// How the servers behind the backends, such as those of MCP, were when the backends said what
+    /// they have.
     #[must_use]
     pub fn server_states(&self) -> &[BackendServers] {
         &self.preview.servers

@@ -7,15 +7,19 @@ use super::showing;
 use super::thread_resources::ThreadResources;
 use crate::uploads;
 
-/// Makes the files that a message attaches files of the thread, and says which of them this model
-/// cannot look at.
-pub(super) fn attach(thread: &mut OpenThread, message: &mut Message) {
+/// Makes the files that a message of a turn attaches files of the thread, and says which of them are lost and
+/// which this model cannot look at.
+pub(super) fn attach(thread: &mut OpenThread, turn: &str, message: &mut Message) {
     let ThreadResources {
         host, artifacts, ..
     } = &thread.resources;
-    uploads::attach(message, &host.instances.data_dir, artifacts, |artifact| {
+    let data_dir = &host.instances.data_dir;
+    let lost = uploads::attach(turn, message, data_dir, artifacts, |artifact| {
         showing::file(&mut thread.recorder, artifact, uploads::SOURCE, None);
     });
+    for text in lost {
+        showing::note(&mut thread.recorder, text);
+    }
     let model = thread.settings.spec().model.clone().unwrap_or_default();
     if thread.settings.provider().target(&model).images {
         return;

@@ -31,7 +31,7 @@ pub(crate) struct Step {
 }
 
 /// All steps, the oldest first. A released one is never changed.
-pub(crate) const STEPS: [Step; 7] = [
+pub(crate) const STEPS: [Step; 8] = [
     Step {
         name: "m0001_first",
         sql: include_str!("m0001_first.sql"),
@@ -59,6 +59,10 @@ pub(crate) const STEPS: [Step; 7] = [
     Step {
         name: "m0007_search",
         sql: include_str!("m0007_search.sql"),
+    },
+    Step {
+        name: "m0008_waiting",
+        sql: include_str!("m0008_waiting.sql"),
     },
 ];
 

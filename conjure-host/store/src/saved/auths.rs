@@ -4,10 +4,17 @@
 use std::fmt;
 
 use conjure_config::AuthName;
+use serde_json::Value;
 
+use crate::database::Transaction;
 use crate::{Store, StoreError};
 
-use super::{READING, SavedSession, TableRow, fresh, not_found, now_ms, select, table_row};
+use super::{
+    McpServer, READING, SavedSession, TableRow, fresh, not_found, now_ms, select, table_row,
+};
+
+/// The provider under which secrets of MCP servers are saved, which settings name by their names.
+const MCP: &str = "mcp";
 
 /// A saved authentication. Unique by provider, kind and name.
 #[derive(Clone, PartialEq, Eq)]
@@ -146,8 +153,8 @@ impl Store {
     /// Removes a saved authentication.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] names the sessions that use it; [`StoreError::NotFound`], and what
-    /// the database says.
+    /// [`StoreError::InUse`] names the sessions that use it, and for a secret of MCP servers those
+    /// whose settings name it; [`StoreError::NotFound`], and what the database says.
     pub async fn delete_auth(&self, id: &str) -> Result<(), StoreError> {
         if id.contains('\0') {
             return Err(not_found::<SavedAuth>(id));
@@ -162,11 +169,23 @@ impl Store {
         let auth: SavedAuth = super::read(auth)?;
         let used = read(&select::<SavedSession>("auth_id = $1 ORDER BY id")).await?;
         let used: Result<Vec<SavedSession>, StoreError> = used.iter().map(super::read).collect();
-        let used = used?;
-        if !used.is_empty() {
+        let mut used = used?;
+        let mut servers = Vec::new();
+        if auth.provider == MCP {
+            let mut sessions = naming::<SavedSession>(&tx, "tools || mcps", &auth.name).await?;
+            sessions.retain(|session| {
+                let settings = [&session.tools.0, &session.mcps.0];
+                settings.into_iter().any(|it| names_secret(it, &auth.name))
+            });
+            used.extend(sessions);
+            servers = naming::<McpServer>(&tx, "settings", &auth.name).await?;
+            servers.retain(|server| names_secret(&server.settings.0, &auth.name));
+        }
+        if !used.is_empty() || !servers.is_empty() {
+            let servers = servers.iter().map(|server| format!("`{}`", server.name));
             return Err(StoreError::InUse {
                 name: auth.name,
-                names: used.iter().map(known_as).collect(),
+                names: used.iter().map(known_as).chain(servers).collect(),
                 sessions: used.into_iter().map(|session| session.id).collect(),
             });
         }
@@ -174,6 +193,31 @@ impl Store {
         let gone = tx.inner().execute(sql, vec![id.into()]).await;
         gone.map_err(StoreError::of("remove it"))?;
         tx.commit().await
+    }
+}
+
+/// The rows in whose text a name stands, by their ids.
+async fn naming<S: TableRow>(
+    tx: &Transaction<'_>,
+    text: &str,
+    name: &str,
+) -> Result<Vec<S>, StoreError> {
+    // A name has `_`, which stands for any character: what is found is looked at once more.
+    let sql = select::<S>(&format!("{text} LIKE $1 ORDER BY id"));
+    let rows = tx.inner().all(&sql, vec![format!("%{name}%").into()]).await;
+    let rows = rows.map_err(StoreError::of(READING))?;
+    rows.iter().map(super::read).collect()
+}
+
+/// Whether settings name a secret of MCP servers.
+fn names_secret(settings: &Value, name: &str) -> bool {
+    match settings {
+        Value::Object(object) => {
+            object.get("secret").and_then(Value::as_str) == Some(name)
+                || object.values().any(|value| names_secret(value, name))
+        }
+        Value::Array(values) => values.iter().any(|value| names_secret(value, name)),
+        _ => false,
     }
 }
 

@@ -157,6 +157,33 @@ fn what_is_on_a_read_only_disk_is_shown_and_what_writes_is_refused() {
 }
 
 #[test]
+fn what_others_write_into_a_file_that_is_only_read_is_seen() {
+    let Some(disk) = SmallDisk::mount(8 << 20) else {
+        return;
+    };
+    let path = disk.path().join("conjure.db");
+    runtime().block_on(async {
+        let writer = open_file(&path).await.unwrap();
+        let mut log = open(&writer, "t").await;
+        log.append(&[entry(1)], true).await.unwrap();
+        drop(log);
+        writer.close().await;
+        disk.remount("ro").unwrap();
+        let reader = open_file(&path).await.unwrap();
+        assert_eq!(read(&reader, "t").await, [entry(1)]);
+        disk.remount("rw").unwrap();
+        let writer = open_file(&path).await.unwrap();
+        let mut log = open(&writer, "t").await;
+        log.append(&[entry(2)], true).await.unwrap();
+        assert!(reader.is_read_only());
+        assert_eq!(read(&reader, "t").await, [entry(1), entry(2)]);
+        drop(log);
+        writer.close().await;
+        reader.close().await;
+    });
+}
+
+#[test]
 fn a_database_that_became_read_only_is_said_and_written_again_later() {
     let Some(server) = Server::get() else { return };
     runtime().block_on(async {

@@ -13,6 +13,7 @@ use super::{Bed, cases, entry, id, open};
 
 cases! {
     a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used
+    a_secret_stays_while_settings_of_mcp_servers_name_it
     sessions_personas_and_servers_are_made_changed_listed_and_removed
     a_session_is_found_by_its_name_its_auth_and_its_thread
     sessions_are_listed_by_their_last_use_and_found_by_words
@@ -59,6 +60,47 @@ async fn a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used(bed: Bed)
     let error = store.delete_auth(&kept.id).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
     assert_eq!(store.auths(None, 10).await.unwrap().len(), 1);
+}
+
+async fn a_secret_stays_while_settings_of_mcp_servers_name_it(bed: Bed) {
+    let store = bed.open().await;
+    let secret = SavedAuth::new("mcp", "api_key", "MCP_X_TOKEN", vec![1]);
+    let secret = store.create_auth(secret).await.unwrap();
+    let settings = json!({ "command": "x", "env": { "TOKEN": { "secret": "MCP_X_TOKEN" } } });
+    let server = McpServer::new("notes", settings.clone(), true);
+    let server = store.create_mcp_server(server).await.unwrap();
+    // One whose name only looks like it.
+    let other = json!({ "command": "x", "env": { "A": { "secret": "MCP-X-TOKEN" } } });
+    let other = McpServer::new("other", other, true);
+    store.create_mcp_server(other).await.unwrap();
+    let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
+    let auth = store.create_auth(auth).await.unwrap();
+    let mut session = SavedSession::new(&auth.id, "gpt", "/home/me");
+    session.tools = JsonText(json!({ "backend": [{
+        "kind": "conjure-backend-mcp", "config": { "servers": { "n": settings } },
+    }] }));
+    let session = store.create_session(session).await.unwrap();
+    let error = store.delete_auth(&secret.id).await.unwrap_err();
+    let expected = format!(
+        "the saved authentication `MCP_X_TOKEN` is used by the sessions {} and the MCP servers \
+         `notes`; give these another one, or remove them first",
+        session.id
+    );
+    assert_eq!(error.to_string(), expected);
+    store.delete_session(&session.id).await.unwrap();
+    let error = store.delete_auth(&secret.id).await.unwrap_err();
+    let StoreError::InUse {
+        names, sessions, ..
+    } = &error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (names.as_slice(), sessions.len()),
+        (&["`notes`".to_owned()][..], 0)
+    );
+    store.delete_mcp_server(&server.id).await.unwrap();
+    store.delete_auth(&secret.id).await.unwrap();
 }
 
 async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: Bed) {

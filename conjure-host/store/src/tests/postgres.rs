@@ -7,8 +7,9 @@ use conjure_kit::Postgres;
 use crate::Location;
 
 use super::{
-    Bed, followers, idempotency, keeping, labels, orphans, other_program, recent_events, requests,
-    runs, runtime, search, threads, transfer, writing,
+    Bed, followers, idempotency, keeping, kept_entries, labels, orphans, other_program,
+    recent_events, requests, run_usage, run_waits, runs, runtime, search, threads, transfer,
+    writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -58,6 +59,9 @@ fn every_case_holds_over_postgres_too() {
     let all = [
         threads::ALL,
         labels::ALL,
+        kept_entries::ALL,
+        run_usage::ALL,
+        run_waits::ALL,
         writing::ALL,
         keeping::ALL,
         orphans::ALL,

@@ -252,10 +252,17 @@ async fn runs_of_a_process_that_is_gone_end_as_interrupted_and_no_others(bed: Be
     let interrupted = Run {
         state: RunState::Interrupted,
         ended_at_ms: Some(before.beat_ms),
-        ..before
+        error: Some(
+            "the process that ran it is gone; what came so far is kept, and nothing of it is \
+             repeated"
+                .to_owned(),
+        ),
+        ..before.clone()
     };
+    assert_eq!(store.abandoned_runs().await.unwrap(), [before]);
     let taken = store.take_over_runs().await.unwrap();
     assert_eq!(taken, std::slice::from_ref(&interrupted));
+    assert!(store.abandoned_runs().await.unwrap().is_empty());
     assert_eq!(store.run("theirs").await.unwrap(), interrupted);
     assert!(store.take_over_runs().await.unwrap().is_empty());
     for (name, state) in [

@@ -22,6 +22,9 @@ cases! {
     a_check_finds_what_is_wrong_and_nothing_else
     threads_of_json_lines_are_taken_in_once
     an_exported_thread_that_was_cut_or_is_empty_is_refused_whole
+    a_thread_that_was_cleared_comes_back_with_what_it_shows
+    a_thread_that_shows_nothing_comes_back_empty
+    an_exported_thread_with_a_hole_is_refused_with_the_line
 }
 
 const SECRET: &[u8] = b"sealed-secret-bytes";
@@ -157,7 +160,7 @@ async fn an_export_that_was_cut_or_altered_is_refused_whole(bed: Bed) {
         error.to_string().contains("`epoch` of `threads`"),
         "{error}"
     );
-    let newer = whole.replacen("m0007_search", "m9999_later", 1);
+    let newer = whole.replacen("m0008_waiting", "m9999_later", 1);
     let error = import(newer).await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { .. }), "{error}");
     assert!(other.threads().await.unwrap().is_empty());
@@ -290,7 +293,8 @@ async fn threads_of_json_lines_are_taken_in_once(bed: Bed) {
     write("c.jsonl", &[opened(1), entry(1), entry(3)], "");
     write("d.jsonl", &[opened(1), entry(1)], "nonsense\n{}\n");
     let error = store.import_json_lines(dir.path()).await.unwrap_err();
-    assert!(matches!(error, StoreError::Gap { .. }), "{error}");
+    let told = "damaged in line 3: entry 3 follows 1";
+    assert!(error.to_string().contains(told), "{error}");
     std::fs::remove_file(dir.path().join("c.jsonl")).unwrap();
     let error = store.import_json_lines(dir.path()).await.unwrap_err();
     assert!(error.to_string().contains("damaged in line 3"), "{error}");
@@ -323,4 +327,63 @@ async fn an_exported_thread_that_was_cut_or_is_empty_is_refused_whole(bed: Bed) 
     std::fs::write(&path, &whole).unwrap();
     store.import_whole_thread(&path, &id("t")).await.unwrap();
     assert_eq!(read(&store, "t").await, [entry(1), entry(2)]);
+}
+
+/// Exports a thread and imports it again, under this id.
+async fn round_trip(store: &Store, from: &str, to: &str) -> Result<(), StoreError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("talk.jsonl");
+    let lines = crate::json_lines(&read(store, from).await).unwrap();
+    std::fs::write(&path, lines).unwrap();
+    store.import_whole_thread(&path, &id(to)).await
+}
+
+async fn a_thread_that_was_cleared_comes_back_with_what_it_shows(bed: Bed) {
+    let store = bed.open().await;
+    fill(&store).await;
+    // Its first event since is the second of its epoch.
+    assert_eq!(read(&store, "t").await, [entry(4), event(1, 2)]);
+    round_trip(&store, "t", "t2").await.unwrap();
+    assert_eq!(read(&store, "t2").await, [entry(4), event(1, 1)]);
+    store.fork(&id("t"), 4, &id("later")).await.unwrap();
+    round_trip(&store, "later", "later2").await.unwrap();
+    assert_eq!(read(&store, "later2").await, [entry(4)]);
+    let mut log = open(&store, "later2").await;
+    assert_eq!(log.last_seq(), 4);
+    log.append(&[entry(5)], true).await.unwrap();
+    assert!(store.check().await.unwrap().is_sound());
+}
+
+async fn a_thread_that_shows_nothing_comes_back_empty(bed: Bed) {
+    let store = bed.open().await;
+    fill(&store).await;
+    store.clear_thread(&id("t")).await.unwrap();
+    round_trip(&store, "t", "t2").await.unwrap();
+    assert_eq!(read(&store, "t2").await, []);
+    let error = store.fork(&id("t"), 4, &id("x")).await.unwrap_err();
+    assert!(error.to_string().contains("it is empty"), "{error}");
+}
+
+async fn an_exported_thread_with_a_hole_is_refused_with_the_line(bed: Bed) {
+    let store = bed.open().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("talk.jsonl");
+    for (records, told) in [
+        (vec![entry(1), entry(3)], "line 2: entry 3 follows 1"),
+        (vec![entry(0)], "line 1: entry 0 is none"),
+        (
+            vec![entry(1), event(1, 1), event(1, 3)],
+            "line 4: event 3 follows 1",
+        ),
+        (
+            vec![entry(1), event(1, 2), event(2, 2)],
+            "line 5: event 2 is the first of epoch 2",
+        ),
+    ] {
+        std::fs::write(&path, crate::json_lines(&records).unwrap()).unwrap();
+        let error = store.import_whole_thread(&path, &id("t")).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        assert!(store.threads().await.unwrap().is_empty());
+    }
 }

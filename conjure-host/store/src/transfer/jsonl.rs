@@ -6,7 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::database::now_ms;
 use crate::{Log as _, Record, Store, StoreError, ThreadId};
+
+use super::sequence::RecordSequence;
 
 /// Records of one append.
 const AT_ONCE: usize = 1_000;
@@ -30,7 +33,8 @@ pub struct Imported {
 }
 
 /// Records as JSON lines, from which [`Store::import_thread`] makes the same thread again. Where a
-/// thread was opened anew, and its events count from one again, a record says so.
+/// thread was opened anew, and its events count from one again, a record says so; it is all that there
+/// is of a thread that shows nothing.
 ///
 /// # Errors
 /// None that a thread's own records could cause.
@@ -51,6 +55,9 @@ pub fn json_lines(records: &[Record]) -> serde_json::Result<Vec<u8>> {
         }
         push(record)?;
     }
+    if records.is_empty() {
+        push(&Record::Opened { epoch: 1 })?;
+    }
     Ok(lines)
 }
 
@@ -59,8 +66,8 @@ impl Store {
     /// as it is; one that cannot be read whole is not imported, nor are those behind it.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] names the file and the line; [`StoreError::Gap`] when entries are
-    /// missing; [`StoreError::Io`], and what the database says.
+    /// [`StoreError::Damaged`] names the file and the line, also where entries are missing before it;
+    /// [`StoreError::Io`], and what the database says.
     pub async fn import_json_lines(&self, dir: &Path) -> Result<Imported, StoreError> {
         let mut imported = Imported::default();
         for path in files(dir)? {
@@ -133,12 +140,33 @@ impl Store {
                 path: path.to_owned(),
             });
         }
+        self.begin_behind(thread, cleared_upto(&records)).await?;
         let written = self.import_records(thread, &records).await;
         if written.is_err() {
             // A part of a thread would be taken for the whole the next time.
             let _ = self.remove_thread(thread).await;
         }
         written
+    }
+
+    /// Makes a thread of which the entries up to this one were cleared; nothing where none were.
+    async fn begin_behind(&self, thread: &ThreadId, upto: u64) -> Result<(), StoreError> {
+        if upto == 0 {
+            return Ok(());
+        }
+        let tx = self.db().begin(false, "import the thread").await?;
+        let sql = format!(
+            "INSERT INTO threads (id, last_seq, cleared_upto, created_at_ms, updated_at_ms) \
+             VALUES ($1, $2, $2, {now}, {now}) ON CONFLICT (id) DO NOTHING",
+            now = now_ms(tx.backend())
+        );
+        let values = [thread.as_str().into(), upto.into()];
+        if tx.execute(&sql, values).await? == 0 {
+            return Err(StoreError::ThreadExists {
+                thread: thread.clone(),
+            });
+        }
+        tx.commit().await
     }
 
     async fn import_records(
@@ -169,6 +197,15 @@ impl Store {
     }
 }
 
+/// The entry before the first one, which the thread showed no more when it was written.
+fn cleared_upto(records: &[Record]) -> u64 {
+    let first = records.iter().find_map(|record| match record {
+        Record::Entry(entry) => Some(entry.seq),
+        _ => None,
+    });
+    first.map_or(0, |first| first.saturating_sub(1))
+}
+
 fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let list = || -> std::io::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
@@ -194,6 +231,7 @@ fn parse(bytes: &[u8], path: &Path, cut: CutLine) -> Result<Vec<Record>, StoreEr
         CutLine::LeftOut => last_end.map_or(0, |at| at + 1),
         CutLine::Refused => bytes.len(),
     };
+    let mut sequence = RecordSequence::default();
     bytes
         .get(..read)
         .unwrap_or_default()
@@ -201,17 +239,26 @@ fn parse(bytes: &[u8], path: &Path, cut: CutLine) -> Result<Vec<Record>, StoreEr
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
         .map(|(index, line)| {
-            serde_json::from_slice(line).map_err(|error| StoreError::Damaged {
+            record(line, &mut sequence).map_err(|reason| StoreError::Damaged {
                 path: path.to_owned(),
                 line: index + 1,
-                reason: if error.is_eof() {
-                    format!("it is cut off ({error})")
-                } else {
-                    error.to_string()
-                },
+                reason,
             })
         })
         .collect()
+}
+
+/// The record of a line, or why it is none that follows those before it.
+fn record(line: &[u8], sequence: &mut RecordSequence) -> Result<Record, String> {
+    let mut record: Record = serde_json::from_slice(line).map_err(|error| {
+        if error.is_eof() {
+            format!("it is cut off ({error})")
+        } else {
+            error.to_string()
+        }
+    })?;
+    sequence.take(&mut record)?;
+    Ok(record)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod export;
 mod import;
 mod jsonl;
+mod sequence;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
-use crate::testing::LocalTestHost;
+use crate::testing::{LocalTestHost, TestCall};
 
 /// Set for the process that runs a test as an ordinary user.
 const ORDINARY: &str = "CONJURE_TEST_ORDINARY_USER";
@@ -210,7 +210,7 @@ fn what_a_session_has_in_a_hidden_directory_is_seen_and_nothing_else_there() {
             "cat in; cat ../files/brought; echo out >out; ls {0} {0}/sessions; touch {0}/new",
             hidden.display()
         );
-        let ran = host.bash_with(&command, &more, &crate::testing::TestCall::new());
+        let ran = host.bash_with(&command, &more, &TestCall::new());
         let listed = format!("{0}:\nsessions\n\n{0}/sessions:\ns\n", hidden.display());
         assert_eq!(ran.stdout, format!("inbrought{listed}"), "{}", ran.stderr);
         assert_ne!(ran.exit_code, Some(0));
@@ -231,6 +231,45 @@ fn a_hidden_file_that_was_replaced_meanwhile_is_still_hidden() {
             let next = hidden.join("next");
             fs::write(&next, VALUE).unwrap();
             fs::rename(&next, &key).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_hidden_file_that_is_replaced_while_a_command_runs_is_hidden_again() {
+    let name = "a_hidden_file_that_is_replaced_while_a_command_runs_is_hidden_again";
+    as_everybody(name, |_, hidden| {
+        let [key, next, old] = ["key", "next", "old"].map(|name| hidden.join(name));
+        let renamed_over = || fs::rename(&next, &key).unwrap();
+        let written_anew = || {
+            fs::remove_file(&key).unwrap();
+            fs::rename(&next, &key).unwrap();
+        };
+        let moved_away = || {
+            fs::rename(&key, &old).unwrap();
+            fs::rename(&next, &key).unwrap();
+        };
+        let ways: [&dyn Fn(); 3] = [&renamed_over, &written_anew, &moved_away];
+        for (number, replace) in ways.into_iter().enumerate() {
+            let host = self::host(&json!({ "hide": [key] }));
+            fs::write(&next, VALUE).unwrap();
+            // What nobody covers again is shown after a while.
+            let command = format!(
+                "mkfifo replaced && echo runs && read _ <replaced && rm replaced && i=0
+                while test -s {0} && test $i -lt 500; do i=$((i + 1)); sleep 0.01; done
+                cat {0}",
+                key.display()
+            );
+            let call = TestCall::new();
+            let ran = std::thread::scope(|scope| {
+                let running = scope.spawn(|| host.bash_with(&command, &json!({}), &call));
+                call.wait_for("runs\n");
+                replace();
+                fs::write(host.work("replaced"), "go\n").unwrap();
+                running.join().unwrap()
+            });
+            assert_eq!(ran.stdout, "runs\n", "{number}: {}", ran.stderr);
+            assert_eq!(fs::read_to_string(&key).unwrap(), VALUE);
         }
     });
 }

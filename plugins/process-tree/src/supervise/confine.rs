@@ -51,15 +51,17 @@ impl Confiner {
     }
 
     /// Starts a program in a domain of its own.
-    pub(super) fn spawn(self, program: &mut Command) -> io::Result<(Child, Gaps)> {
+    pub(super) fn spawn(mut self, program: &mut Command) -> io::Result<(Child, Gaps)> {
+        let covers = self.hides.covers.take();
+        let is_kept = covers.is_none_or(|covers| covers.keep().is_ok());
         // A thread of its own enters the domain, and what it starts inherits that: the supervisor
         // stays outside, where the program cannot signal it.
         let confined = || -> io::Result<(Child, Gaps)> {
             let mut gaps = match &self.sandbox {
-                Some(sandbox) => enter_sandbox(sandbox),
+                Some(sandbox) => enter_sandbox(sandbox, self.hides.ipc),
                 None => enter_domain(self.privileges),
             };
-            gaps.files |= !self.hides.files;
+            gaps.files |= !self.hides.files || !is_kept;
             gaps.modes |= !self.hides.modes;
             Ok((program.spawn()?, gaps))
         };
@@ -84,8 +86,8 @@ pub(super) enum Privileges {
 }
 
 /// Confines the calling thread and all that it starts to a sandbox, which is a domain as well.
-fn enter_sandbox(sandbox: &Sandbox) -> Gaps {
-    let gaps = sandbox.enter();
+fn enter_sandbox(sandbox: &Sandbox, has_own_ipc: bool) -> Gaps {
+    let gaps = sandbox.enter(has_own_ipc);
     Gaps {
         processes: gaps.writes,
         signals: gaps.signals,

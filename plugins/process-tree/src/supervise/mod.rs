@@ -10,6 +10,10 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "unconfined.rs")]
 mod confine;
+#[cfg(target_os = "linux")]
+mod covers;
+#[cfg(target_os = "linux")]
+mod devices;
 mod ending;
 #[cfg(target_os = "linux")]
 mod mounts;

@@ -8,52 +8,39 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use conjure_confinement::outermost;
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
-    mount_remount,
+    MountFlags, MountPropagationFlags, mount_bind_recursive, mount_change, mount_remount,
 };
 use rustix::process::{getgid, getuid};
 
 use super::confine::Privileges;
+use super::covers::Covers;
+use super::devices::{DEVICES, SHARED_MEMORY, own_devices, own_shared_memory, own_terminals};
 use crate::order::Confinement;
 
-/// What is no file but the system itself; Landlock keeps commands from changing it.
-const OF_THE_SYSTEM: [&str; 3] = ["/dev", "/proc", "/sys"];
-
-/// What lies over a hidden directory: nobody finds anything in it, and nobody leaves anything.
-const EMPTY: &core::ffi::CStr = c"mode=0755,size=64k";
-
-/// Where programs share memory by name.
-const SHARED_MEMORY: &str = "/dev/shm";
-
-/// The limit of what a command shares there: it is memory.
-const OWN_SHARED_MEMORY: &core::ffi::CStr = c"mode=1777,size=256m";
-
-/// Where the system has its terminals.
-const TERMINALS: &str = "/dev/pts";
-
-/// What was done to the files that a program sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What was done to what a program sees of the system.
+#[derive(Debug, Default)]
 pub(super) struct Hides {
-    /// All that was to be hidden is.
+    /// All that was to be hidden is, and of a sandbox the devices of the machine as well.
     pub(super) files: bool,
     /// What a sandbox does not let it change is mounted to be read only, which holds for modes, owners and
     /// times as well; or there is no sandbox.
     pub(super) modes: bool,
+    /// Whether the memory, semaphores and queues that it shares by number are its own.
+    pub(super) ipc: bool,
     /// Where it may share memory by name, which is its own; nothing where there is no such place.
     pub(super) shared_memory: Option<&'static str>,
+    /// What is to be covered again when it is replaced.
+    pub(super) covers: Option<Covers>,
 }
 
 /// Hides what is to be hidden, and says what of that was done and what the process may do since.
@@ -66,53 +53,79 @@ pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
         let hides = Hides {
             files: true,
             modes: true,
-            shared_memory: None,
+            ..Hides::default()
         };
         return (hides, privileges());
     }
-    let none = Hides {
-        files: hidden.is_empty(),
-        modes: !has_sandbox,
-        shared_memory: None,
-    };
-    let privileges = match unshare(CloneFlags::CLONE_NEWNS) {
-        Ok(()) => Privileges::System,
-        Err(_) if confinement.by_user_namespace => match own_users() {
-            Ok(()) => Privileges::Own,
-            Err(_) => return (none, Privileges::None),
-        },
-        Err(_) => return (none, Privileges::None),
-    };
-    let visible = existing(&confinement.visible);
-    let covered = cover_all(&hidden, &visible);
-    let Some(sandbox) = &confinement.sandbox else {
-        let hides = Hides {
-            files: covered.is_ok(),
-            modes: true,
-            shared_memory: None,
+    let Some(privileges) = own_mounts(confinement.by_user_namespace) else {
+        let none = Hides {
+            files: hidden.is_empty(),
+            modes: !has_sandbox,
+            ..Hides::default()
         };
-        return (hides, privileges);
+        return (none, Privileges::None);
     };
-    let writable = outermost(unchanged(&sandbox.write));
-    let held = covered.and_then(|()| hold(&hidden, &writable));
-    let own = own_devices(&writable);
-    let hides = Hides {
-        files: held.is_ok(),
-        modes: read_only_but(&writable).is_ok(),
-        shared_memory: own.then_some(SHARED_MEMORY),
+    let covers = Covers::new(hidden, existing(&confinement.visible));
+    let covered = stop_propagation().and_then(|()| covers.lay());
+    let sandbox = confinement.sandbox.as_ref();
+    let writable = sandbox.map(|sandbox| outermost(unchanged(&sandbox.write)));
+    let held = covered.and_then(|()| hold(&covers, writable.as_deref().unwrap_or_default()));
+    let is_hidden = held.is_ok();
+    let mut hides = match writable {
+        Some(writable) => enclose(&writable, is_hidden),
+        None => Hides {
+            files: is_hidden,
+            modes: true,
+            ..Hides::default()
+        },
     };
+    // What could not be covered is told, and nothing ends because of it.
+    hides.covers = is_hidden.then_some(covers);
     (hides, privileges)
+}
+
+/// Makes everything read only but these, and gives the command devices and memory of its own.
+fn enclose(writable: &[PathBuf], is_hidden: bool) -> Hides {
+    let ipc = unshare(CloneFlags::CLONE_NEWIPC).is_ok();
+    // Before there are other devices: those that stay are read only since.
+    let modes = read_only_but(writable).is_ok();
+    let devices = own_devices(writable).is_ok();
+    own_terminals();
+    let shared_memory = own_shared_memory(writable).then_some(SHARED_MEMORY);
+    Hides {
+        files: is_hidden && devices,
+        modes,
+        ipc,
+        shared_memory,
+        covers: None,
+    }
+}
+
+/// Enters a mount namespace, in a user namespace where it takes one; what may be done there, or nothing
+/// where there is none.
+fn own_mounts(by_user_namespace: bool) -> Option<Privileges> {
+    match unshare(CloneFlags::CLONE_NEWNS) {
+        Ok(()) => Some(Privileges::System),
+        Err(_) if by_user_namespace => own_users().ok().map(|()| Privileges::Own),
+        Err(_) => None,
+    }
+}
+
+/// Lets what is mounted outside later be seen here too, and nothing the other way round.
+fn stop_propagation() -> io::Result<()> {
+    let alone = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    Ok(mount_change("/", alone)?)
 }
 
 /// Holds the directories above what is hidden where a command may rename them, which would take what is
 /// hidden to a place that the next command sees. What something is mounted on is not renamed.
-fn hold(hidden: &[PathBuf], writable: &[PathBuf]) -> io::Result<()> {
+fn hold(covers: &Covers, writable: &[PathBuf]) -> io::Result<()> {
     let is_inside = |dir: &Path| {
         let mut outer = writable.iter();
         outer.any(|outer| dir != outer && dir.starts_with(outer))
     };
-    let above = hidden
-        .iter()
+    let above = covers
+        .hidden()
         .flat_map(|place| place.ancestors().skip(1).take_while(|dir| is_inside(dir)));
     // Outer ones first: the inner ones are in their places once more then.
     let above: BTreeSet<&Path> = above.collect();
@@ -126,22 +139,6 @@ fn hold(hidden: &[PathBuf], writable: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a command terminals and shared memory of its own in the place of those of the user; whether the
-/// memory is its own: not where somebody works in it.
-fn own_devices(writable: &[PathBuf]) -> bool {
-    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    let terminals = c"newinstance,ptmxmode=0666,mode=0620";
-    // Where it has none it goes without, as where there is nothing like it.
-    if Path::new(TERMINALS).is_dir() {
-        let _without = mount("devpts", TERMINALS, "devpts", flags, terminals);
-    }
-    // A link leads to where others have theirs.
-    let is_there = fs::symlink_metadata(SHARED_MEMORY).is_ok_and(|found| found.is_dir());
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    let is_used = writable.iter().any(|dir| dir.starts_with(SHARED_MEMORY));
-    is_there && !is_used && mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, OWN_SHARED_MEMORY).is_ok()
-}
-
 /// Whether this process cannot read there in any case, as in the worker of a plugin.
 fn is_out_of_reach(place: &Path) -> bool {
     File::open(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
@@ -150,7 +147,8 @@ fn is_out_of_reach(place: &Path) -> bool {
 /// Finds out whether a user namespace is of use here. For a process of its own.
 #[must_use]
 pub fn users_probe() -> ExitCode {
-    let tried = own_users().and_then(|()| cover(Path::new("/"), &[]));
+    let root = Covers::new([PathBuf::from("/")], []);
+    let tried = own_users().and_then(|()| root.lay());
     match tried {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -192,63 +190,24 @@ fn existing(paths: &[String]) -> Vec<PathBuf> {
     found.collect()
 }
 
-fn cover_all(hidden: &[PathBuf], visible: &[PathBuf]) -> io::Result<()> {
-    // What is mounted outside later is seen here too, and nothing the other way round.
-    let alone = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", alone)?;
-    let below = |inner: &Path, outer: &Path| inner != outer && inner.starts_with(outer);
-    let mut hidden = hidden.to_vec();
-    // The outer one first: what is below it and not shown is covered by that.
-    hidden.sort();
-    hidden.dedup();
-    let mut covered: Vec<PathBuf> = Vec::new();
-    for place in hidden {
-        let shown = visible.iter().any(|shown| place.starts_with(shown));
-        if covered.iter().any(|outer| below(&place, outer)) && !shown {
-            continue;
-        }
-        let inside = visible.iter().filter(|shown| below(shown, &place));
-        cover(&place, &inside.cloned().collect::<Vec<_>>())?;
-        covered.push(place);
-    }
-    Ok(())
-}
-
-/// Puts something empty over a place, with what is to be seen below it.
-fn cover(place: &Path, visible: &[PathBuf]) -> io::Result<()> {
-    if !fs::metadata(place)?.is_dir() {
-        return Ok(mount_bind("/dev/null", place)?);
-    }
-    // Through these they are found again once they are covered.
-    let mut kept: Vec<(&PathBuf, OwnedFd)> = Vec::new();
-    let mut outermost: Vec<&PathBuf> = visible.iter().collect();
-    outermost.sort();
-    for shown in outermost {
-        if !kept.iter().any(|(outer, _)| shown.starts_with(outer)) {
-            kept.push((shown, handle(shown)?));
-        }
-    }
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tmpfs", place, "tmpfs", flags, EMPTY)?;
-    for (shown, handle) in kept {
-        fs::create_dir_all(shown)?;
-        mount_bind_recursive(format!("/proc/self/fd/{}", handle.as_raw_fd()), shown)?;
-    }
-    let flags = flags | MountFlags::BIND | MountFlags::RDONLY;
-    Ok(mount_remount(place, flags, c"")?)
-}
-
-/// Mounts everything to be read only but these, where they are now.
+/// Mounts everything to be read only but these, where they are now; devices are of use only where the
+/// system has its own.
 fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
     for path in writable {
         mount_bind_recursive(path, path)?;
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     for (place, options) in mounts.lines().filter_map(mounted) {
-        let is_kept = writable.iter().any(|outer| place.starts_with(outer));
-        let is_of_system = OF_THE_SYSTEM.iter().any(|own| place.starts_with(own));
-        if !is_kept && !is_of_system && !options.contains(MountFlags::RDONLY) {
-            let flags = options | MountFlags::BIND | MountFlags::RDONLY;
+        if writable.iter().any(|outer| place.starts_with(outer)) {
+            continue;
+        }
+        // A file that something lies over is a device itself, the one that is empty.
+        let wanted = match place.starts_with(DEVICES) || !place.is_dir() {
+            true => MountFlags::RDONLY,
+            false => MountFlags::RDONLY | MountFlags::NODEV,
+        };
+        if !options.contains(wanted) {
+            let flags = options | wanted | MountFlags::BIND;
             match mount_remount(&place, flags, c"") {
                 // Something else lies over it by now, or it is where this user cannot go.
                 Err(Errno::INVAL | Errno::NOENT | Errno::ACCESS) => {}
@@ -296,14 +255,6 @@ fn unescaped(text: &str) -> PathBuf {
         }
     }
     PathBuf::from(OsString::from_vec(bytes))
-}
-
-fn handle(dir: &Path) -> io::Result<OwnedFd> {
-    let flags = (OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC).bits();
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(flags.cast_signed());
-    let file: File = options.open(dir)?;
-    Ok(file.into())
 }
 
 #[cfg(test)]

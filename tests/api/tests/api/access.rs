@@ -1,14 +1,16 @@
 //! Who gets in: nobody without a token, also on this machine, where other users are; a browser by a
 //! link that is good once.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 
 use conjure_kit::{Signal, Workspace, cli};
 use serde_json::json;
 
 use crate::events::Client;
-use crate::server::{Reply, Server};
+use crate::page::browser;
+use crate::server::{Reply, Server, connect};
+use crate::stage::{Stage, text};
 use crate::threads::{imported, notices};
 
 /// No token at all.
@@ -116,6 +118,44 @@ fn a_browser_is_let_in_by_a_link_that_is_good_once() {
     let out = [("cookie", cookie), ("origin", own.as_str())];
     let out = from_browser("POST", "/logout", &out).is(204);
     assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"));
+    // Whoever has its cookie all the same is not let in with it.
+    from_browser("GET", sessions, &[("cookie", cookie)]).is(401);
+}
+
+#[test]
+fn the_streams_of_a_browser_end_when_it_is_logged_out() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    let session = stage.session(&json!({ "name": "work" }));
+    let thread = text(&session["thread"]["id"]);
+    let link = server.post("/api/v1/browser-links", &json!({})).is(201);
+    let link = text(&link.json()["url"]);
+    let own = format!("http://{}", server.address);
+    let opened = browser(server, "GET", link.strip_prefix(&own).unwrap(), &[]);
+    let cookie = opened.header("set-cookie").unwrap().split(';').next();
+    let cookie = cookie.unwrap();
+    let follow = |path: &str, begin: &str| {
+        let mut stream = connect(server.address);
+        // Of an HTTP/1.0 request the answer comes without chunks.
+        let request = format!(
+            "GET {path} HTTP/1.0\r\nhost: {}\r\ncookie: {cookie}\r\n\r\n",
+            server.address
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert!(lines.any(|line| line.unwrap().contains(begin)), "{path}");
+        lines
+    };
+    let page = format!("/sessions/work/threads/{thread}/live");
+    let page = follow(&page, "turn-state");
+    let events = follow("/api/v1/events", "missed");
+    let out = [("cookie", cookie), ("origin", own.as_str())];
+    browser(server, "POST", "/logout", &out).is(204);
+    for line in page.chain(events) {
+        // What shows that a stream lives is a comment.
+        assert!(!line.unwrap().starts_with(':'), "it goes on");
+    }
+    server.get("/healthz").is(200);
 }
 
 #[test]

@@ -40,6 +40,8 @@ mod once;
 #[cfg(test)]
 mod page;
 #[cfg(test)]
+mod page_forms;
+#[cfg(test)]
 mod plugins;
 #[cfg(test)]
 mod postgres;
@@ -66,3 +68,5 @@ mod two_servers;
 #[cfg(test)]
 mod uploads;
 mod versions;
+#[cfg(test)]
+mod wrong_bodies;

@@ -12,11 +12,16 @@ use crate::server::{Reply, Server, authorization, connect};
 use crate::stage::{Stage, text};
 use crate::threads::{imported, notices};
 
-const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
-const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+pub(crate) const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
+pub(crate) const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
 /// What a browser sends that has this cookie.
-fn browser(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+pub(crate) fn browser(
+    server: &Server,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Reply {
     let mut request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n",
         server.address
@@ -28,13 +33,13 @@ fn browser(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) 
 }
 
 /// A page, as a person with a token sees it.
-fn page(server: &Server, path: &str) -> String {
+pub(crate) fn page(server: &Server, path: &str) -> String {
     let shown = server.ask("GET", path, &[HTML], "");
     assert_eq!(shown.status, 200, "{path}: {shown:?}");
     body(&shown)
 }
 
-fn body(reply: &Reply) -> String {
+pub(crate) fn body(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
@@ -512,4 +517,67 @@ fn a_file_is_handed_over_and_attached_to_what_is_said() {
             .to_string()
             .contains("Words of a file")
     );
+}
+
+#[test]
+fn a_chat_that_was_only_named_is_found_again_until_another_session_goes_on_with_it() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    for name in ["site", "other"] {
+        stage.session(&json!({ "name": name }));
+    }
+    let new_chat = || {
+        submit(server, "/sessions/site/threads/new", "");
+        let session = server.get("/api/v1/sessions/site").is(200).json();
+        text(&session["thread"]["id"])
+    };
+    let named = new_chat();
+    let rename = format!("/sessions/site/threads/{named}/rename");
+    submit(server, &rename, "label=Plans");
+    let nameless = new_chat();
+    new_chat();
+    let shown = page(server, "/sessions/site");
+    assert!(shown.contains(&format!("id=\"thread-{named}\"")), "{shown}");
+    assert!(!shown.contains(&format!("thread-{nameless}")), "{shown}");
+    let choice = json!({ "kind": "existing", "thread": named });
+    server
+        .post("/api/v1/sessions/other/thread", &choice)
+        .is(200);
+    let shown = page(server, "/sessions/site");
+    assert!(!shown.contains(&format!("thread-{named}")), "{shown}");
+}
+
+#[test]
+fn words_are_found_in_one_chat_with_what_it_was_forked_from() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    for name in ["site", "other"] {
+        stage.session(&json!({ "name": name }));
+    }
+    let told = |session: &str, answer: &str| {
+        stage.model.says(Message::new().text(answer));
+        let begun = stage.say(session, "Go on");
+        stage.over(&begun);
+        text(&begun["thread"])
+    };
+    let first = told("site", "A halcyon nests.");
+    told("other", "The halcyon of another chat.");
+    let fork = json!({ "kind": "fork", "thread": first });
+    server.post("/api/v1/sessions/site/thread", &fork).is(200);
+    let fork = told("site", "The halcyon of the fork.");
+    let found = |scope: &str| {
+        let path = format!("/api/v1/search?q=halcyon{scope}");
+        let found = server.get(&path).is(200).json();
+        found["items"].as_array().unwrap().len()
+    };
+    assert_eq!(found(""), 3);
+    assert_eq!(found(&format!("&thread={first}")), 1);
+    assert_eq!(found(&format!("&thread={fork}")), 2);
+    assert_eq!(found(&format!("&thread={fork}&limit=1")), 1);
+    server.get("/api/v1/search?q=halcyon&thread=gone").is(404);
+    let at = format!("/sessions/site/threads/{fork}");
+    let shown = page(server, &format!("{at}/find?q=halcyon"));
+    // What is shared with the other chat is looked at in this one.
+    assert_eq!(shown.matches(&format!("{at}?at=")).count(), 2, "{shown}");
+    assert!(!shown.contains("of another chat"), "{shown}");
 }

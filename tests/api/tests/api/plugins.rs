@@ -4,7 +4,7 @@ use std::fs;
 
 use conjure_kit::{Workspace, build_plugin};
 use conjure_mock_llm::Message;
-use conjure_plugin_tests::versioned;
+use conjure_plugin_tests::{Publisher, versioned};
 use serde_json::{Value, json};
 
 use crate::events::Client;
@@ -165,6 +165,28 @@ fn a_build_that_asks_for_more_is_taken_only_where_the_request_says_so() {
         .is(200)
         .json();
     assert_eq!(back["loaded"]["version"], "0.1.0");
+
+    // What is known of a build goes some weeks after it was used last.
+    for entry in fs::read_dir(server.workspace.data_dir().join("store")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().ends_with(".manifest.json") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let unknown = server.post(rollback, &json!({})).is(409).json();
+    let detail = text(&unknown["detail"]);
+    assert!(detail.contains("is not known"), "{detail}");
+    server.post(rollback, &json!({ "yes": true })).is(200);
+}
+
+#[test]
+fn a_package_is_sent_to_the_verb_that_takes_it() {
+    let server = Server::start();
+    let package = fs::read(Publisher::new().unsigned("0.1.0")).unwrap();
+    let refused = upload(&server, &package).is(422).json();
+    let detail = text(&refused["detail"]);
+    assert!(detail.contains("`conjure plugin install`"), "{detail}");
+    assert!(names(&server).is_empty());
 }
 
 #[test]

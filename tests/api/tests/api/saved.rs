@@ -106,6 +106,12 @@ fn auths_are_tested_asked_for_models_and_removed() {
         .unwrap();
     assert_eq!(models.len(), 2);
     assert!(known["context"].as_u64() > Some(100_000), "{known}");
+    let new = json!({ "name": "walk", "provider": "tool-walk", "kind": "base_url" });
+    let walk = id(&server.post("/api/v1/auths", &new).is(201));
+    assert_eq!(
+        test(&walk).is(200).json(),
+        json!({ "works": true, "models": 1 })
+    );
     let none = server.get(&format!("/api/v1/auths/{gone}/models")).is(502);
     assert_eq!(none.kind(), "provider");
     server.delete(&format!("/api/v1/auths/{gone}")).is(204);

@@ -2,8 +2,9 @@
 
 use conjure_kit::Workspace;
 use conjure_mock_llm::Message;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::page::page;
 use crate::server::Server;
 use crate::stage::{Stage, auth, text};
 
@@ -291,4 +292,29 @@ fn the_tools_of_a_session_are_those_of_its_requests_open_or_not() {
         let is_inline = before.iter().any(|name| name == "code_execution");
         assert_eq!(is_inline, *auth == stage.auth, "{before:?}");
     }
+}
+
+#[test]
+fn however_many_chats_were_only_named_the_forks_of_a_session_are_beside_it() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    stage.session(&json!({ "name": "site" }));
+    stage.model.says(Message::new().text("It is lit."));
+    let begun = stage.say("site", "Light the lamp");
+    stage.over(&begun);
+    let told = text(&begun["thread"]);
+    let choose = |choice: Value| {
+        let session = server.post("/api/v1/sessions/site/thread", &choice);
+        text(&session.is(200).json()["thread"]["id"])
+    };
+    let fork = choose(json!({ "kind": "fork", "thread": told }));
+    for _ in 0..61 {
+        let named = choose(json!({ "kind": "new" }));
+        let label = json!({ "label": "Plans" });
+        let path = format!("/api/v1/threads/{named}");
+        server.send("PATCH", &path, &label).is(200);
+    }
+    choose(json!({ "kind": "existing", "thread": told }));
+    let shown = page(server, "/sessions/site");
+    assert!(shown.contains(&format!("id=\"thread-{fork}\"")), "{shown}");
 }

@@ -5,6 +5,7 @@ use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
 use crate::server::Server;
+use crate::stage::{Stage, text};
 
 /// Lines of a thread with so many notices.
 pub(crate) fn notices(count: u64) -> String {
@@ -155,6 +156,30 @@ fn a_fork_goes_on_for_itself_and_keeps_what_it_shows() {
 }
 
 #[test]
+fn what_forks_keep_of_a_thread_that_is_removed_counts_once_in_what_replies_cost() {
+    let stage = Stage::new();
+    let session = stage.session(&json!({}));
+    for _ in 0..2 {
+        stage.model.says(Message::new().text("Lit."));
+        stage.talk(&text(&session["id"]), "Light the lamp");
+    }
+    let replies = || {
+        let usage = stage.server.get("/api/v1/usage").is(200).json();
+        usage["total"]["replies"].clone()
+    };
+    assert_eq!(replies(), 2);
+    let path = format!("/api/v1/threads/{}", text(&session["thread"]["id"]));
+    let last = stage.server.get(&path).is(200).json()["last_seq"].clone();
+    for label in ["One way", "Another way"] {
+        let fork = json!({ "at": last, "label": label });
+        stage.server.post(&format!("{path}/fork"), &fork).is(201);
+    }
+    assert_eq!(replies(), 2);
+    stage.server.delete(&path).is(204);
+    assert_eq!(replies(), 2);
+}
+
+#[test]
 fn what_is_exported_can_be_imported_and_damage_is_said() {
     let server = Server::start();
     let path = imported(&server, &notices(3));
@@ -187,8 +212,10 @@ fn what_is_exported_can_be_imported_and_damage_is_said() {
             .contains("line 3")
     );
     import("\n").is(422);
-    let gap = notices(3).lines().skip(1).collect::<Vec<_>>().join("\n");
-    import(&gap).is(422);
+    let whole = notices(3);
+    let mut lines: Vec<&str> = whole.lines().collect();
+    lines.remove(1);
+    import(&lines.join("\n")).is(422);
     // Nothing of what was refused stays.
     let listed = server.get("/api/v1/threads").is(200).json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 2);

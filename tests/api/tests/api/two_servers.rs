@@ -114,6 +114,12 @@ fn is_steered_from_another_server(both: &Two) {
         .is(200)
         .json();
     assert_eq!(waiting["items"][0]["call"]["id"], "call-1", "{waiting}");
+    let state = || both.at_two("GET", "", &Value::Null).is(200).json()["state"].take();
+    let until = Instant::now() + PATIENCE;
+    while state() != "waiting" {
+        assert!(Instant::now() < until, "it is {} elsewhere", state());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let allow = json!({ "decision": "allow" });
     both.at_two("POST", "/approvals/call-1", &allow).is(204);
     assert_eq!(both.one.over(&turn)["state"], "completed");
@@ -140,6 +146,40 @@ fn a_session_is_steered_from_another_server_on_postgres() {
         return;
     };
     is_steered_from_another_server(&Two::on_postgres(&database));
+}
+
+/// Attaches a file at the second server to a turn that the first one is to run.
+fn attached_at_the_other(both: &Two) -> Reply {
+    both.begin("held");
+    let headers = [("content-type", "text/plain")];
+    let path = "/api/v1/uploads?name=lamp.txt";
+    let kept = both.two.ask("POST", path, &headers, b"a lamp").is(201);
+    let body = json!({ "attachments": [kept.json()["id"]], "text": "Look." });
+    both.at_two("POST", "/turns", &body)
+}
+
+#[test]
+fn a_file_of_a_shared_directory_goes_to_the_server_that_runs_the_turn() {
+    let both = Two::on_sqlite();
+    let taken = attached_at_the_other(&both).is(202);
+    both.one.model.says(Message::new().text("I see a lamp."));
+    both.one.model.mock().release("held");
+    assert_eq!(both.one.over(&taken.json())["state"], "completed");
+    let asked = both.one.model.last_request().body.to_string();
+    assert!(asked.contains("a lamp"), "{asked}");
+}
+
+#[test]
+fn a_file_that_the_server_which_runs_the_turn_does_not_have_is_refused() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    let both = Two::on_postgres(&database);
+    let refused = attached_at_the_other(&both).is(409);
+    assert_eq!(refused.kind(), "elsewhere");
+    let owner = format!("http://{}", both.one.server.address);
+    assert_eq!(refused.json()["owner"], owner);
+    both.one.model.mock().release("held");
 }
 
 #[test]
@@ -193,6 +233,60 @@ fn what_waited_at_a_server_that_was_killed_is_said_before_what_is_said_later() {
         "To the newest.",
     ];
     assert_eq!(said, expected);
+}
+
+/// A turn whose server is killed while a call waits for a person, as those see it who follow the
+/// thread elsewhere.
+fn the_end_of_a_turn_is_told_elsewhere(both: &Two) {
+    let events = format!("/api/v1/threads/{}/events", both.thread);
+    let mut follower = Client::follow(&both.two, &events, None);
+    let write = json!({ "command": "echo lit > lamp" });
+    both.one.model.calls("call-1", "local_bash_tool", write);
+    let turn = both.one.say(&both.session, "Light the lamp");
+    let mut shown = follower.until("approval");
+    both.one.server.running.signal(Signal::KILL);
+    let told = follower.until("done");
+    let kinds: Vec<&str> = told.iter().map(|came| came.kind.as_str()).collect();
+    assert_eq!(
+        kinds,
+        ["approval_over", "function_call_output", "error", "done"]
+    );
+    let output = told[1].data.to_string();
+    assert!(
+        output.contains("The host ended before this call"),
+        "{output}"
+    );
+    assert_eq!(told[3].data["outcome"], "interrupted", "{told:?}");
+    let path = format!("/api/v1/turns/{}?wait=20", text(&turn["turn"]));
+    let over = both.two.get(&path).is(200).json();
+    assert_eq!(over["state"], "interrupted", "{over}");
+    assert!(text(&over["error"]).contains("is gone"), "{over}");
+    assert!(over["usage"]["total"].as_u64() > Some(0), "{over}");
+    // Who comes later reads the same.
+    shown.extend(told);
+    let mut later = Client::follow(&both.two, &events, None);
+    assert_eq!(later.until("done"), shown);
+    both.one.model.says(Message::new().text("It is not lit."));
+    let said = both
+        .at_two("POST", "/turns", &json!({ "text": "And now?" }))
+        .is(202);
+    let next = later.until("done");
+    assert_eq!(next[0].kind, "turn_started", "{next:?}");
+    let turn = format!("/api/v1/turns/{}?wait=20", text(&said.json()["turn"]));
+    assert_eq!(both.two.get(&turn).is(200).json()["state"], "completed");
+}
+
+#[test]
+fn who_follows_elsewhere_is_told_of_the_end_of_a_turn_whose_server_was_killed() {
+    the_end_of_a_turn_is_told_elsewhere(&Two::on_sqlite());
+}
+
+#[test]
+fn who_follows_elsewhere_is_told_of_the_end_of_a_turn_whose_server_was_killed_on_postgres() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    the_end_of_a_turn_is_told_elsewhere(&Two::on_postgres(&database));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Files that are handed over and attached to turns.
 
-use conjure_mock_llm::Message;
+use conjure_mock_llm::{Message, Position, Reply as Says};
 use serde_json::{Value, json};
 
 use crate::server::Reply;
@@ -77,6 +77,44 @@ fn a_turn_shows_what_was_handed_over_and_uses_it_up() {
         .is(202)
         .json();
     assert_eq!(stage.over(&begun)["state"], "completed");
+}
+
+#[test]
+fn a_file_is_one_turns_from_when_that_is_taken_until_it_is_cancelled() {
+    let stage = Stage::new();
+    let [first, second] = ["first", "second"].map(|name| {
+        let session = stage.session(&json!({ "name": name }));
+        text(&session["id"])
+    });
+    let held = Says::from(Message::new().text("A long story of the sea").deltas(3));
+    stage.model.says(held.hold(Position::Event(4), "middle"));
+    let runs = stage.say(&first, "Tell");
+    stage.model.mock().reached_blocking("middle").unwrap();
+    let kept = hand_over(&stage, "a.txt", "text/plain", b"a lamp");
+    let body = json!({ "attachments": [kept.is(201).json()["id"]], "text": "Look." });
+    let waits = say(&stage, &first, &body).is(202).json();
+    let refused = say(&stage, &second, &body).is(422).json();
+    assert!(
+        text(&refused["detail"]).contains("was used by a turn already"),
+        "{refused}"
+    );
+    // The same turn, asked for once more, has it.
+    let mut same = body.clone();
+    same["turn_id"] = waits["turn"].clone();
+    assert_eq!(
+        say(&stage, &first, &same).is(202).json()["turn"],
+        waits["turn"]
+    );
+    let cancel = format!("/api/v1/sessions/{first}/cancel");
+    let only = json!({ "turn": waits["turn"] });
+    stage.server.post(&cancel, &only).is(204);
+    stage.model.says(Message::new().text("I see a lamp."));
+    let read = say(&stage, &second, &body).is(202).json();
+    assert_eq!(stage.over(&read)["state"], "completed");
+    let asked = stage.model.last_request().body.to_string();
+    assert!(asked.contains("a lamp"), "{asked}");
+    stage.model.mock().release("middle");
+    stage.over(&runs);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conjure_kit::{Model, Output, Workspace};
+use conjure_kit::{Model, Output, Signal, Workspace};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
@@ -136,6 +136,29 @@ fn standard_input_is_a_file_where_it_is_asked_for() {
 }
 
 #[test]
+fn a_signal_ends_the_wait_for_a_pipe_of_which_nothing_comes() {
+    let workspace = stage(&[]);
+    let pipe = workspace.work().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let model = Model::start().unwrap();
+    let args = format!(
+        "run --provider anthropic --model a-model --base-url {} --file pipe Look.",
+        model.base_url()
+    );
+    let run = conjure(&workspace, &args).env("ANTHROPIC_API_KEY", "k");
+    let running = run.start().unwrap();
+    // Opened as soon as somebody reads it, and nothing is written.
+    let writer = std::fs::OpenOptions::new().write(true).open(&pipe);
+    let writer = writer.unwrap();
+    running.signal(Signal::TERM);
+    let output = running.wait().unwrap();
+    drop(writer);
+    assert_ne!(output.code, Some(0), "{output:?}");
+    assert!(model.requests().is_empty());
+}
+
+#[test]
 fn what_cannot_be_attached_is_refused_before_anything_is_sent() {
     let workspace = stage(&[]);
     workspace.write("empty", "").unwrap();
@@ -145,6 +168,7 @@ fn what_cannot_be_attached_is_refused_before_anything_is_sent() {
         ("--file no-such-file", "no-such-file"),
         ("--file .", "is a directory"),
         ("--file empty", "is empty"),
+        ("--file /dev/null", "is neither a file nor a pipe"),
     ] {
         let args = format!("--provider anthropic {args} Look.");
         let output = run(&workspace, &model, &args);
@@ -152,4 +176,39 @@ fn what_cannot_be_attached_is_refused_before_anything_is_sent() {
         assert!(output.stderr.contains(words), "{args}: {output:?}");
     }
     assert!(model.requests().is_empty());
+}
+
+#[test]
+fn of_a_pdf_that_no_provider_takes_the_model_reads_the_name() {
+    let head = "%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\n";
+    let pdf = |trailer: &str| {
+        let at = head.len();
+        format!(
+            "{head}xref\n0 1\n0000000000 65535 f \ntrailer\n<< {trailer} >>\nstartxref\n{at}\n%%EOF"
+        )
+    };
+    let workspace = workspace(&[]);
+    let long = format!("%PDF-1.7\n{}", "x".repeat(4_000_000));
+    for (name, text, why) in [
+        ("open.pdf", pdf("/Root 1 0 R"), None),
+        (
+            "locked.pdf",
+            pdf("/Root 1 0 R /Encrypt 2 0 R"),
+            Some("it is encrypted"),
+        ),
+        ("long.pdf", long, Some("it has 4.0 MB")),
+    ] {
+        workspace.write(name, text).unwrap();
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("A plan."));
+        let args = format!("--provider anthropic --file {name} What?");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let body = model.last_request().body.to_string();
+        assert!(body.contains(name), "{name}: {body}");
+        let is_shown = body.contains("\"document\"");
+        assert_eq!(is_shown, why.is_none(), "{name}: {body}");
+        let told = why.is_none_or(|why| output.stderr.contains(why));
+        assert!(told, "{name}: {output:?}");
+    }
 }

@@ -95,3 +95,17 @@ fn the_same_address_may_be_said_again() {
     assert_eq!(output.stdout, "Hello.\n", "{output:?}");
     assert_eq!(model.last_request().header("x-api-key"), Some(SECRET));
 }
+
+#[test]
+fn the_address_of_one_provider_is_not_that_of_the_next_one() {
+    let workspace = workspace(&[]);
+    let (first, second) = (Model::start().unwrap(), Model::start().unwrap());
+    let url = first.base_url();
+    second.says(Message::new().text("Hello."));
+    let chat = format!("chat --provider ollama --model m --base-url {url}");
+    let chat = conjure(&workspace, &chat).model(&second);
+    // A fresh thread opens the session anew.
+    let said = chat.stdin("/model anthropic/m\n/new\nHi.\n").run().unwrap();
+    assert!(said.stdout.contains("Hello."), "{said:?}");
+    assert!(first.requests().is_empty(), "{said:?}");
+}

@@ -36,6 +36,10 @@ fn a_command_tool_needs_an_executor() {
     [WORKSPACE]/work
     --- stderr
     ");
+    let none = format!("{call} --executor none");
+    let none = conjure(&workspace, &none).run().unwrap();
+    assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.stderr.contains("No executor is named"), "{none:?}");
     let other = format!("{call} --executor docker");
     assert_snapshot!(conjure(&workspace, &other).run().unwrap().snapshot(), @r"
     exit code 2

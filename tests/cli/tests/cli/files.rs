@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use conjure_kit::Model;
 use conjure_mock_llm::{Hosted, Message, MockLlm, Script, StoredFile, Wire};
 use insta::assert_snapshot;
 use serde_json::json;
@@ -120,6 +121,44 @@ fn p15_the_files_of_a_thread_are_listed_and_saved_and_nothing_is_replaced_unless
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("no file `nothing`"), "{unknown:?}");
     assert_eq!(mock.violations(), []);
+}
+
+#[test]
+fn a_file_that_became_a_link_is_not_saved() {
+    use std::os::unix::fs::symlink;
+    let workspace = workspace(&[LOCAL]);
+    let secret = workspace.root().join("secret");
+    fs::create_dir(&secret).unwrap();
+    fs::write(secret.join("out.txt"), "nobody's").unwrap();
+    let model = Model::start().unwrap();
+    let call = json!({ "command": "mkdir d; printf abc >d/out.txt", "description": "" });
+    model.calls("call_1", "local_bash_tool", call);
+    model.says(Message::new().text("Made."));
+    let args = "run --provider anthropic --model a-model --executor local --allow * --json Go";
+    let said = conjure(&workspace, args).model(&model).run().unwrap();
+    let last = stage::json_lines(&said).pop().unwrap();
+    let thread = last["thread"].as_str().unwrap().to_owned();
+    let save = |replace: &str| {
+        let args = format!("files save {thread} out.txt --to out {replace}");
+        conjure(&workspace, &args).run().unwrap()
+    };
+    let copy = workspace.work().join("out/out.txt");
+    assert_eq!(save("").code, Some(0));
+    assert_eq!(fs::read(&copy).unwrap(), b"abc");
+    let made = workspace.work().join("d");
+    let refused = || {
+        let said = save("--replace");
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stderr.contains("a link on the way"), "{said:?}");
+        assert_eq!(fs::read(&copy).unwrap(), b"abc");
+    };
+    fs::remove_file(made.join("out.txt")).unwrap();
+    symlink(secret.join("out.txt"), made.join("out.txt")).unwrap();
+    refused();
+    // The same where the directory became one.
+    fs::rename(&made, workspace.work().join("d2")).unwrap();
+    symlink(&secret, &made).unwrap();
+    refused();
 }
 
 #[test]

@@ -38,6 +38,25 @@ fn a_call_runs_when_a_chat_stream_tells_its_tokens_and_its_end_but_not_why() {
 }
 
 #[test]
+fn a_reply_without_a_word_is_told_as_one() {
+    let workspace = workspace(&[]);
+    for (reason, code, words) in [
+        ("end_turn", 0, "the model answered nothing"),
+        (
+            "max_tokens",
+            4,
+            "cut short by the provider (max_tokens); no text came",
+        ),
+    ] {
+        let model = Model::start().unwrap();
+        model.says(Message::new().stop_reason(reason));
+        let output = run(&workspace, &model, "anthropic", "ANTHROPIC_API_KEY");
+        assert_eq!(output.code, Some(code), "{output:?}");
+        assert!(output.stderr.contains(words), "{reason}: {output:?}");
+    }
+}
+
+#[test]
 fn malformed_arguments_of_gemini_are_refused_and_told_to_the_model() {
     let workspace = workspace(&[CACHE]);
     for call in [

@@ -195,7 +195,8 @@ fn programs_get_the_list_as_json() {
             "state.export/1",
             "state.import/1"
           ],
-          "tools": "…"
+          "tools": "…",
+          "needs_config": []
         }
       ],
       "failed": [
@@ -283,6 +284,11 @@ fn a_plugin_that_must_be_configured_is_no_broken_one() {
     );
     let added = run(&format!("plugin add {}", library.display()));
     assert_eq!(added.code, Some(0), "{added:?}");
+    let told = json(&run("plugin list --json"));
+    assert_eq!(
+        told["plugins"][0]["needs_config"],
+        serde_json::json!(["host"])
+    );
     let list = run("plugin list");
     assert!(
         list.stdout

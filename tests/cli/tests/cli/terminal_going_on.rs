@@ -4,6 +4,7 @@
 use conjure_kit::{Model, Tmux, Workspace};
 use conjure_mock_llm::Message;
 
+use crate::mcp::place;
 use crate::stage::workspace;
 use crate::terminal::{chat, says, started};
 
@@ -145,6 +146,47 @@ fn a_saved_session_has_the_same_face_and_the_same_commands() {
 }
 
 #[test]
+fn a_conversation_is_read_and_written_on_while_its_session_is_still_opened() {
+    let waits = "command = \"sh\"\nargs = [\"-c\", \"until [ -e open ]; do sleep 0.1; done; exit 3\"]\n\
+                 initialize_timeout_ms = 600000";
+    let workspace = place(&[("slow", waits.to_owned())]);
+    let open = workspace.root().join("open");
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("The first answer."));
+    model.says(Message::new().text("The second answer."));
+    let tmux = started(&workspace, &model, "", 90, 30);
+    says(&tmux, "First question.", "The first answer.");
+    drop(tmux);
+    let slow = "--continue --config session.toml";
+    let tmux = Tmux::start(chat(&workspace, &model, slow), 90, 30).unwrap();
+    tmux.wait_for("The first answer.").unwrap();
+    tmux.types("Taken back.").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("Esc stops").unwrap();
+    tmux.press(&["Escape"]).unwrap();
+    let is_free = |screen: &str| !screen.contains("Esc stops");
+    tmux.wait_until("nothing that waits", is_free).unwrap();
+    tmux.types("Second question.").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("Esc stops").unwrap();
+    assert_eq!(model.requests().len(), 1);
+    std::fs::write(&open, "").unwrap();
+    let screen = tmux.wait_for("The second answer.").unwrap();
+    let shown = screen.matches("The first answer.").count();
+    assert_eq!(shown, 1, "{screen}");
+    let sent = model.last_request().body.to_string();
+    assert!(!sent.contains("Taken back."), "{sent}");
+
+    // It can also be left.
+    std::fs::remove_file(&open).unwrap();
+    drop(tmux);
+    let tmux = Tmux::start(chat(&workspace, &model, slow), 90, 30).unwrap();
+    tmux.wait_for("The second answer.").unwrap();
+    tmux.press(&["C-d"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
+}
+
+#[test]
 fn conjure_alone_goes_on_with_the_model_that_answered_last() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
@@ -204,4 +246,34 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
         1,
         "in a fork that ends before it"
     );
+}
+
+#[test]
+fn the_models_that_a_server_lists_can_be_picked() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let start = |base_url: &str| {
+        let args = format!("chat --provider openai-compatible --model m --base-url {base_url}");
+        let tmux = Tmux::start(crate::stage::conjure(&workspace, &args), 100, 30).unwrap();
+        tmux.wait_for("/ for commands").unwrap();
+        tmux.types("/model").unwrap();
+        tmux.press(&["Enter"]).unwrap();
+        tmux
+    };
+    let tmux = start(&model.base_url());
+    tmux.wait_for("▸ openai-compatible/claude-mock").unwrap();
+    tmux.types("gpt").unwrap();
+    tmux.wait_for("▸ openai-compatible/gpt-mock").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("▸ go on with openai-compatible/gpt-mock")
+        .unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("Now openai-compatible/gpt-mock answers.")
+        .unwrap();
+    drop(tmux);
+    // Of one that lists none nothing is known, and that is said.
+    let tmux = start("http://127.0.0.1:9");
+    let screen = tmux.wait_for("Write `/model PROVIDER/MODEL`").unwrap();
+    let told = "no list of the models of openai-compatible";
+    assert!(screen.contains(told), "{screen}");
 }

@@ -185,6 +185,7 @@ fn a_thread_that_is_exported_is_the_same_when_it_is_imported() {
     done(&workspace, &["thread", "export", &thread, "--to", &file]);
     let again = conjure(&workspace, &["thread", "export", &thread, "--to", &file]);
     assert_eq!(again.code, Some(5), "nothing is written over: {again:?}");
+    assert!(again.stderr.contains("name another file"), "{again:?}");
     let other = Workspace::new().unwrap();
     done(&other, &["thread", "import", &file, "--as", "talk"]);
     let (here, there) = (thread_log(&workspace, &thread), thread_log(&other, "talk"));
@@ -202,6 +203,28 @@ fn a_thread_that_is_exported_is_the_same_when_it_is_imported() {
             .to_string()
             .contains("Lake Annecy.")
     );
+}
+
+#[test]
+fn what_is_no_thread_or_no_model_is_told_as_what_it_is() {
+    let model = Model::start().unwrap();
+    let (workspace, thread) = talked(&model);
+    let file = workspace.root().join("talk.json").display().to_string();
+    done(
+        &workspace,
+        &["thread", "export", &thread, "--cassette", &file],
+    );
+    let imported = conjure(&workspace, &["thread", "import", &file]);
+    assert_eq!(imported.code, Some(2), "{imported:?}");
+    assert!(imported.stderr.contains("is a cassette"), "{imported:?}");
+    for to in ["openai/", "/gpt-5", "gpt-5"] {
+        let checked = conjure(&workspace, &["thread", "check", &thread, "--to", to]);
+        assert_eq!(checked.code, Some(2), "{to}: {checked:?}");
+        assert!(
+            checked.stderr.contains("--to PROVIDER/MODEL"),
+            "{checked:?}"
+        );
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ mod logins;
 #[cfg(test)]
 mod lossless;
 #[cfg(test)]
+mod made_files;
+#[cfg(test)]
 mod notices;
 #[cfg(test)]
 mod own;

@@ -115,6 +115,20 @@ async fn p06_a_file_is_written_with_its_parents_and_a_passage_replaced_only_when
 }
 
 #[tokio::test]
+async fn a_passage_is_replaced_in_a_file_that_is_named_by_its_handle() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let session = stage.session([local()]).await;
+    let steps = [
+        create("a.txt", "one two\n"),
+        replace("file-1", "one", "three"),
+    ];
+    let seen = stage.calls(&session, &steps).await;
+    assert!(seen.iter().all(|seen| !seen.is_error), "{seen:?}");
+    assert_eq!(stage.workspace.read("a.txt").unwrap(), "three two\n");
+    session.close().await;
+}
+
+#[tokio::test]
 async fn p06_a_path_outside_is_refused() {
     let stage = Stage::new(&[LOCAL]).await;
     let session = stage.session([local()]).await;

@@ -486,6 +486,34 @@ async fn h08_a_delegated_call_that_is_cancelled_leaves_nothing_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn h08_what_came_of_a_reply_before_its_call_was_cancelled_is_paid_for() {
+    let held = Reply::from(Message::new().text("Made half."))
+        .hold(conjure_mock_llm::Position::Event(1000), "end");
+    let script = Script::new()
+        .step(calls("call_1", task()))
+        .step(hosted_says(held));
+    let place = Place::new(script, &[]).await;
+    let session = place.another([place.hosted(xlsx())]).await;
+    let mut events = session.events_from_now();
+    let chat = session.chat("Go on.");
+    let cancel = async {
+        let mut shown = String::new();
+        while !shown.contains("Made half.") {
+            if let Event::ToolOutput { chunk, .. } = &events.next().await.event {
+                shown.push_str(chunk);
+            }
+        }
+        session.cancel(true).await;
+    };
+    let (answer, ()) = in_time(async { tokio::join!(chat, cancel) }).await;
+    assert!(answer.is_err(), "{answer:?}");
+    let cost = session.cost().await;
+    let causes = cost.total.causes.iter();
+    let mut delegated = causes.filter(|cost| cost.cause == Cause::Delegated);
+    assert!(delegated.any(|cost| cost.tokens > 0), "{cost:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn h10_nothing_at_the_address_is_told_with_the_model_and_the_address() {
     let (place, _session) = one_call([hosted_says(ErrorReply::new(404))]).await;
     let told = seen(&place, "call_1");

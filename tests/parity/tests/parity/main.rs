@@ -71,6 +71,8 @@ mod routing;
 #[cfg(test)]
 mod sandboxed;
 #[cfg(test)]
+mod sandboxed_machine;
+#[cfg(test)]
 mod ssh;
 #[cfg(test)]
 mod stage;

@@ -22,11 +22,11 @@ use crate::stage::{LOCAL, Stage, bash, conjure, in_time, local, result, system, 
 /// What nobody is to find.
 const SECRET: &str = "the-words-that-nobody-sees";
 
-fn sandbox() -> SandboxSpec {
+pub(crate) fn sandbox() -> SandboxSpec {
     SandboxSpec::of(SandboxMode::WorkingDir)
 }
 
-async fn session(stage: &Stage, sandbox: SandboxSpec) -> Session {
+pub(crate) async fn session(stage: &Stage, sandbox: SandboxSpec) -> Session {
     let spec = SessionSpec {
         sandbox,
         ..stage.spec([local()])
@@ -42,13 +42,13 @@ fn elsewhere(stage: &Stage) -> PathBuf {
     dir.canonicalize().unwrap()
 }
 
-async fn refused(stage: &Stage, session: &Session, command: &str) -> String {
+pub(crate) async fn refused(stage: &Stage, session: &Session, command: &str) -> String {
     let seen = stage.bash(session, command).await;
     assert!(seen.is_error, "{command}: {seen:?}");
     seen.text
 }
 
-async fn works(stage: &Stage, session: &Session, command: &str) -> String {
+pub(crate) async fn works(stage: &Stage, session: &Session, command: &str) -> String {
     let seen = stage.bash(session, command).await;
     assert!(!seen.is_error, "{command}: {seen:?}");
     seen.text

@@ -90,6 +90,14 @@ pub(crate) fn library() -> PathBuf {
     Plugin::new("prober", PROBER).build()
 }
 
+/// The prober, whose manifest asks to start programs.
+pub(crate) fn library_that_starts_programs() -> PathBuf {
+    let permissions = ".permissions(conjure_skill_sdk::protocol::Permissions { \
+         commands: true, ..Default::default() })\n}\n\nfn attempt(";
+    let source = PROBER.replace("\n}\n\nfn attempt(", permissions);
+    Plugin::new("prober-with-commands", &source).build()
+}
+
 fn options(confined: bool) -> LoaderOptions {
     let workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
     LoaderOptions {
@@ -102,7 +110,7 @@ fn options(confined: bool) -> LoaderOptions {
     }
 }
 
-fn bench(confined: bool) -> Bench {
+pub(crate) fn bench(confined: bool) -> Bench {
     Bench::with(options(confined))
 }
 
@@ -113,7 +121,7 @@ fn bench_of(root: &Path, confined: bool) -> Arc<LoadedPlugin> {
     Arc::new(loader.load(&library(), true).unwrap())
 }
 
-async fn instance(plugin: &Arc<LoadedPlugin>, work: &Path) -> Arc<Instance> {
+pub(crate) async fn instance(plugin: &Arc<LoadedPlugin>, work: &Path) -> Arc<Instance> {
     plugin
         .create_in(
             &Bench::create(),
@@ -546,6 +554,12 @@ async fn a_manifest_gets_what_it_names_and_no_more() {
     ] {
         assert_eq!(outcome(row.clone()).await, "done", "{row}");
     }
+    // Whoever unpacks a file sets its times, and goes on where they stay as they are.
+    let modified = || std::fs::metadata(format!("{dir}/read-only/file")).and_then(|f| f.modified());
+    let before = modified().unwrap();
+    let times = format!("times {dir}/read-only/file");
+    assert_eq!(outcome(times).await, "done");
+    assert_eq!(modified().unwrap(), before);
     for row in [
         format!("write {dir}/read-only/file"),
         format!("read {dir}/neither/file"),

@@ -71,6 +71,36 @@ fn the_same_contents_are_the_same_package() {
     assert_eq!(package(), package());
 }
 
+/// The digest of the package that the test below makes. It changes with the form of packages, or with what
+/// compresses them: whoever changes it says so, since locks and indexes name packages by their digests.
+const GOLDEN: &str = "1f7683124b92c7258d786e1299f35cb18fff0f24e5befc6367513f4010d5ff36";
+
+#[test]
+fn a_package_has_the_same_bytes_on_every_day_and_machine() {
+    let text = "---\nname: fixed\ndescription: The same bytes on every machine\nlicense: MIT\n\
+                metadata:\n  version: \"1.0.0\"\n---\nSay what day it is.\n";
+    for (zone, written) in [("UTC", 1_000_000_000), ("Asia/Tokyo", 1_700_000_000)] {
+        let workspace = Workspace::new().unwrap();
+        let dir = workspace.root().join("fixed");
+        fs::create_dir_all(dir.join("references")).unwrap();
+        for (name, text) in [("SKILL.md", text), ("references/days.md", "Any day.\n")] {
+            fs::write(dir.join(name), text).unwrap();
+            let file = fs::File::options().write(true).open(dir.join(name));
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(written);
+            file.unwrap().set_modified(time).unwrap();
+        }
+        let (dir, out) = (dir.display().to_string(), workspace.root());
+        let packed = cli(["plugin", "pack", &dir, "--out", &out.display().to_string()])
+            .workspace(&workspace)
+            .env("TZ", zone)
+            .run()
+            .unwrap();
+        assert_eq!(packed.code, Some(0), "{}", packed.snapshot());
+        let package = Package::open(&out.join("fixed-1.0.0.conjure-plugin")).unwrap();
+        assert_eq!(package.sha256().to_string(), GOLDEN, "in {zone}");
+    }
+}
+
 #[test]
 fn a_signer_is_accepted_by_name_once_and_another_one_is_not() {
     let (author, other) = (Publisher::new(), Publisher::new());
@@ -201,7 +231,8 @@ fn a_lock_makes_another_machine_have_the_same() {
     for alter in altered {
         alter();
         assert_eq!(two.loaded(), None);
-        two.does(["install", "--yes"]);
+        // It was allowed when it was installed.
+        two.does(["install"]);
         assert_eq!(two.loaded().as_deref(), Some("0.1.0"));
         let files = fs::read_dir(two.data_dir().join("plugins")).unwrap();
         assert_eq!(files.count(), 1, "in the place of what was altered");
@@ -317,4 +348,143 @@ fn a_plugin_that_is_in_two_files_is_removed_with_both() {
     let files = fs::read_dir(team.data_dir().join("plugins")).unwrap();
     assert_eq!(files.count(), 0);
     assert_eq!(team.loaded(), None);
+}
+
+#[test]
+fn what_nobody_knows_any_more_is_not_put_back_without_being_said() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let packages = ["0.1.0", "0.2.0"].map(|it| author.package(it).display().to_string());
+    team.does(["install", &packages[0], "--signer", &author.key()]);
+    team.does(["install", &packages[1], "--yes"]);
+    // Copies that nobody uses go after some weeks, and with them what is known of their plugins.
+    fs::remove_dir_all(team.data_dir().join("store")).unwrap();
+    let refused = team.run(["rollback", "toucher"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    assert!(
+        refused.stdout.contains("is not known"),
+        "{}",
+        refused.stdout
+    );
+    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    team.does(["rollback", "toucher", "--yes"]);
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+}
+
+#[test]
+fn what_a_package_says_of_itself_is_no_line_of_the_programs() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let forged = "  signed by  somebody, trusted";
+    let lying = author.lying("0.1.0", |manifest| {
+        manifest.description = format!("Harmless\n{forged}");
+        for tool in &mut manifest.tools {
+            tool.description = format!("Harmless\n{forged}");
+        }
+    });
+    let lying = lying.display().to_string();
+    let index = author.path("public");
+    fs::create_dir(&index).unwrap();
+    let index = index.display().to_string();
+    team.does(["publish", &lying, &index]);
+    for output in [
+        team.run(["verify", &lying]),
+        team.run(["search", "--index", &index]),
+        team.run(["install", &lying, "--signer", &author.key()]),
+    ] {
+        let said = format!("{}\n{}", output.stdout, output.stderr);
+        assert!(said.contains("Harmless"), "{said}");
+        assert!(!said.lines().any(|line| line.starts_with(forged)), "{said}");
+    }
+}
+
+#[test]
+fn a_lock_that_cannot_be_used_is_found_before_anything_is_installed() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let package = author.package("0.1.0").display().to_string();
+    let missing = author.path("missing/conjure.lock").display().to_string();
+    let broken = author.write("broken.lock", b"what").display().to_string();
+    for lock in [&missing, &broken] {
+        let refused = team.run([
+            "install",
+            &package,
+            "--lock",
+            lock,
+            "--signer",
+            &author.key(),
+        ]);
+        assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
+        assert_eq!(team.loaded(), None);
+    }
+    let nothing = team.run(["install", "--lock", &missing]);
+    assert_eq!(nothing.code, Some(2), "{}", nothing.snapshot());
+    assert!(
+        nothing.stderr.contains("there is no lock"),
+        "{}",
+        nothing.stderr
+    );
+}
+
+#[test]
+fn the_removal_of_what_was_altered_says_that_nothing_of_it_is_kept() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let package = author.package("0.1.0").display().to_string();
+    team.does(["install", &package, "--signer", &author.key()]);
+    fs::write(team.library(), "something else").unwrap();
+    let unknown = team.run(["remove", "other"]);
+    let installed = "installed are: toucher";
+    assert!(unknown.stderr.contains(installed), "{}", unknown.stderr);
+    let removed = team.does(["remove", "toucher"]);
+    assert!(removed.contains("0.1.0 removed"), "{removed}");
+    assert!(removed.contains("nothing is kept"), "{removed}");
+    assert!(!removed.contains("rollback"), "{removed}");
+    let history = team.does(["history", "toucher"]);
+    assert!(history.contains("nothing is kept"), "{history}");
+}
+
+#[test]
+fn an_index_that_is_named_has_newer_ones_of_what_came_from_elsewhere() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let nothing = team.does(["upgrade"]);
+    assert!(
+        nothing.contains("No plugin here came in a package"),
+        "{nothing}"
+    );
+    let index = author.path("public");
+    fs::create_dir(&index).unwrap();
+    let index = index.display().to_string();
+    let old = author.package("0.1.0").display().to_string();
+    let new = author.package("0.2.0").display().to_string();
+    team.does(["install", &old, "--signer", &author.key()]);
+    // One that does not name it leaves it at where it came from.
+    fs::write(author.path("public/index.jsonl"), "\u{feff}").unwrap();
+    let same = team.does(["upgrade", "--index", &index]);
+    assert!(same.contains("nothing newer"), "{same}");
+    team.does(["publish", &new, &index]);
+    team.does(["upgrade", "--yes", "--index", &index]);
+    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+}
+
+#[test]
+fn a_package_and_a_plugin_in_none_are_sent_to_the_verb_that_takes_them() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let package = author.package("0.1.0").display().to_string();
+    for verb in ["add", "check", "show", "trust"] {
+        let refused = team.run([verb, &package]);
+        assert_ne!(refused.code, Some(0), "{verb}: {}", refused.snapshot());
+        let said = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(said.contains("`conjure plugin install`"), "{verb}: {said}");
+    }
+    let library = author.write("lib.so", &versioned("toucher", "0.1.0"));
+    let refused = team.run(["install", &library.display().to_string(), "--unsigned"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    assert!(
+        refused.stdout.contains("`conjure plugin add`"),
+        "{}",
+        refused.stdout
+    );
 }

@@ -77,6 +77,15 @@ impl Registry {
         format!("oci://127.0.0.1:{}/plugins/{name}", self.port)
     }
 
+    /// Has a tag lead to what another one leads to.
+    fn retag(&self, name: &str, from: &str, to: &str) {
+        let tags = self.dir.path().join(format!(
+            "registry/docker/registry/v2/repositories/plugins/{name}/_manifests/tags"
+        ));
+        let link = |tag: &str| tags.join(tag).join("current/link");
+        fs::copy(link(from), link(to)).unwrap();
+    }
+
     /// Alters a byte in the middle of every package that it has.
     fn alter(&self) {
         let mut dirs = vec![self.dir.path().join("registry")];
@@ -136,9 +145,28 @@ fn a_registry_keeps_packages_and_upgrades_come_from_it() {
     let missing = team.run(["install", &format!("{place}:7.0.0")]);
     assert_eq!(missing.code, Some(2));
     assert!(
-        missing.stdout.contains("cannot be had"),
+        missing
+            .stdout
+            .contains("does not have this version; it has 0.2.0, 0.1.0"),
         "{}",
         missing.snapshot()
+    );
+    let unknown = team.run(["install", &registry.place("nothing")]);
+    assert!(
+        unknown.stdout.contains("has nothing of this name"),
+        "{}",
+        unknown.snapshot()
+    );
+    // What locks of others name stays what it is; the very same may come again.
+    let same = author.path("toucher-0.2.0.conjure-plugin");
+    team.does(["publish", &same.display().to_string(), &place]);
+    let other = Publisher::new().package("0.2.0").display().to_string();
+    let refused = team.run(["publish", &other, &place]);
+    assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
+    assert!(
+        refused.stderr.contains("another version"),
+        "{}",
+        refused.stderr
     );
 }
 
@@ -168,8 +196,9 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
     assert!(!team.was_touched());
     // Or puts another package where the team's lock leads.
     let other = Team::new().trusts(&author);
-    let tag = format!("{place}:0.1.0");
-    team.does(["publish", &package(&author, "0.2.0"), &tag]);
+    let aside = format!("{place}:aside");
+    team.does(["publish", &package(&author, "0.2.0"), &aside]);
+    registry.retag("toucher", "aside", "0.1.0");
     fs::create_dir_all(other.data_dir()).unwrap();
     let lock = team.lock().display().to_string();
     let refused = other.run(["install", "--yes", "--lock", &lock]);

@@ -148,6 +148,28 @@ fn w50_arguments_in_pieces_are_put_together_even_without_their_last_piece() {
 }
 
 #[test]
+fn arguments_with_a_number_that_would_be_another_one_stay_text() {
+    let number = "123456789012345678901";
+    let piece = json!({"jsonPath": "$.account", "numberValue": "NUMBER"});
+    for (called, told) in [
+        (
+            json!({"name": "pay", "args": {"account": "NUMBER"}}),
+            r#"{"account":NUMBER}"#,
+        ),
+        (
+            json!({"name": "pay", "partialArgs": [piece]}),
+            r#"[{"jsonPath":"$.account","numberValue":NUMBER}]"#,
+        ),
+    ] {
+        let body = reply(json!([{"functionCall": called}]), "STOP");
+        let body = body.replace("\"NUMBER\"", number);
+        let found = calls(&RIG.whole(&body));
+        assert_eq!(found[0].2, json!({}));
+        assert_eq!(found[0].3, Some(told.replace("NUMBER", number)));
+    }
+}
+
+#[test]
 fn w51_no_parts_at_a_limit_are_no_failure_and_a_malformed_call_is_no_normal_stop() {
     let mut bare = last(json!([]), "MAX_TOKENS");
     bare["candidates"][0]

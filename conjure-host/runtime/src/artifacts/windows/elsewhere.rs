@@ -2,15 +2,17 @@
 //!
 //! Each process appends to a file of its own, one line when a call begins and one when it ends, and
 //! reads those of the others. It holds a lock for as long as it lives, so that what a killed one left
-//! open is known to be that. A process that cannot write there is alone as far as it knows.
+//! open is known to be that: the next call that begins writes that it is over. A process that cannot
+//! write there is alone as far as it knows.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{CallInterval, are_nested};
+use super::{CallInterval, SLACK, are_nested};
 
 /// How long a file stays whose process is gone: calls that ran beside it may still ask.
 const STAYS: Duration = Duration::from_secs(600);
@@ -23,6 +25,8 @@ pub(super) struct Elsewhere {
     dir: PathBuf,
     /// Made at the first call.
     own: Mutex<Option<OwnCallFile>>,
+    /// Files of processes that are gone, in which no call is open any more.
+    settled: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// The file in which this process notes its calls.
@@ -50,11 +54,13 @@ impl Elsewhere {
         Self {
             dir,
             own: Mutex::default(),
+            settled: Mutex::default(),
         }
     }
 
     /// A call of this process begins.
     pub(super) fn begin(&self, number: u64, time: SystemTime, dir: &Path) {
+        self.settle(time);
         self.append(&begun(number, time, dir));
     }
 
@@ -75,8 +81,31 @@ impl Elsewhere {
         spans
     }
 
+    /// Ends the calls that a process left open which is gone by now: they changed nothing of what a
+    /// call changes that begins now. What such a process had started may need a moment more to end;
+    /// that is too short for anybody to be told apart by.
+    fn settle(&self, now: SystemTime) {
+        let over = now.checked_sub(SLACK + Duration::from_millis(1));
+        let over = over.unwrap_or(now);
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = self.other_files().into_iter();
+        let gone = gone.filter(|path| !is_old(path) && !lives(path));
+        // Where it cannot be written, nobody can tell who changes what until the next call begins.
+        let ended = gone.filter(|path| settled.contains(path) || end_left_open(path, over));
+        let ended: BTreeSet<PathBuf> = ended.collect();
+        *settled = ended;
+    }
+
     /// The files of other processes, and the calls in each.
     fn others(&self) -> Vec<(PathBuf, Vec<ForeignCall>)> {
+        let files = self.other_files().into_iter();
+        files
+            .filter(|path| !is_old(path) || lives(path))
+            .map(|path| (path.clone(), read(&path)))
+            .collect()
+    }
+
+    fn other_files(&self) -> Vec<PathBuf> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let own = own.as_ref().map(|own| own.name.clone());
         let entries = conjure_config::fs::entries(&self.dir).unwrap_or_default();
@@ -84,10 +113,7 @@ impl Elsewhere {
             path.extension().is_some_and(|it| it == "calls")
                 && path.file_stem().and_then(|name| name.to_str()) != own.as_deref()
         });
-        files
-            .filter(|path| !is_old(path) || lives(path))
-            .map(|path| (path.clone(), read(&path)))
-            .collect()
+        files.collect()
     }
 
     fn append(&self, line: &str) {
@@ -197,8 +223,23 @@ fn lives(path: &Path) -> bool {
     })
 }
 
-/// The calls in a file. Of a process that is gone those that it left open may run until now: what it
-/// had started is ended a little later than itself.
+/// Writes that the calls are over which a process left open in its file. Whether none is open then.
+fn end_left_open(path: &Path, time: SystemTime) -> bool {
+    let calls = read(path);
+    let open = calls.iter().filter(|call| call.span.ended.is_none());
+    let ends: String = open.map(|call| ended(call.number, time)).collect();
+    if ends.is_empty() {
+        return true;
+    }
+    // The last line that is there may be cut off.
+    let lines = format!("\n{ends}");
+    conjure_config::fs::append_to(path)
+        .and_then(|mut file| file.write_all(lines.as_bytes()))
+        .is_ok()
+}
+
+/// The calls in a file. Of a process that is gone those that it left open may have run until a call
+/// began that found it gone.
 fn read(path: &Path) -> Vec<ForeignCall> {
     let text = conjure_config::fs::read_to_string(path).unwrap_or_default();
     let mut calls: Vec<ForeignCall> = Vec::new();
@@ -262,6 +303,41 @@ mod tests {
             .iter()
             .filter_map(|path| conjure_config::fs::size(path).ok())
             .sum()
+    }
+
+    #[test]
+    fn what_a_killed_process_left_open_is_over_for_calls_that_begin_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = Path::new("/dir");
+        // As a kill leaves it: a call without an end, and a lock that nobody holds.
+        let start = SystemTime::now();
+        std::fs::write(dir.path().join("gone.calls"), begun(0, start, work)).unwrap();
+        std::fs::write(dir.path().join("gone.lock"), "").unwrap();
+        let one = Elsewhere::new(dir.path().into());
+        let beside = one.beside(work, start);
+        assert_eq!(beside.len(), 1, "it may have run until now");
+        let later = start + Duration::from_secs(60);
+        one.begin(0, later, work);
+        assert_eq!(one.beside(work, later), []);
+        assert_eq!(one.beside(work, start).len(), 1, "it ran before");
+        let another = Elsewhere::new(dir.path().into());
+        let ran = another.beside(work, later);
+        assert_eq!(ran.len(), 1, "only the call that runs: {ran:?}");
+    }
+
+    #[test]
+    fn a_call_is_over_whose_process_was_killed_while_it_wrote_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = Path::new("/dir");
+        let start = SystemTime::now();
+        let cut = format!("{}end 0", begun(0, start, work));
+        std::fs::write(dir.path().join("gone.calls"), cut).unwrap();
+        std::fs::write(dir.path().join("gone.lock"), "").unwrap();
+        let one = Elsewhere::new(dir.path().into());
+        assert_eq!(one.beside(work, start).len(), 1);
+        let later = start + Duration::from_secs(60);
+        one.begin(0, later, work);
+        assert_eq!(one.beside(work, later), []);
     }
 
     #[test]

@@ -191,6 +191,17 @@ async fn a_change_that_cannot_be_changes_nothing() {
             tools: Some(object(json!({ "x": 1 }))),
             ..SessionPatch::default()
         },
+        // What only shows when the provider is made.
+        SessionPatch {
+            tools: Some(object(json!({
+                "backend": [{ "kind": "native" }], "policy": { "allow": ["free_*"] },
+                "providers": { "anthropic": { "headers": { "no name": "x" } } },
+            }))),
+            mcps: Some(object(
+                json!({ "m": { "command": "x", "env": { "TOKEN": "sk-typed-secret" } } }),
+            )),
+            ..SessionPatch::default()
+        },
     ] {
         stage
             .manager
@@ -199,6 +210,15 @@ async fn a_change_that_cannot_be_changes_nothing() {
             .unwrap_err();
     }
     assert_eq!(stage.manager.get(&session.id).await.unwrap(), before);
+    let saved = stage.manager.store().auths(None, 10).await.unwrap();
+    assert_eq!(saved.len(), 2, "no secret of it is saved: {saved:?}");
+    // And the next one is none the worse for them.
+    let memory = SessionPatch {
+        memory: Some(object(json!({ "ships": 3 }))),
+        ..SessionPatch::default()
+    };
+    let updated = stage.manager.update(&session.id, memory, When::Now);
+    assert_eq!(updated.await.unwrap().memory["ships"], 3);
 }
 
 #[tokio::test]

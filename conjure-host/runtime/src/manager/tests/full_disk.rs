@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conjure_core::chat::{Event, Message as Said};
+use conjure_core::chat::{Event, EventId, Message as Said};
 use conjure_kit::SmallDisk;
 use conjure_mock_llm::{Message, Position, Reply, Script, Step};
 
@@ -26,6 +26,11 @@ async fn written(stage: &Stage, turn: &str) -> Run {
     };
     let over = tokio::time::timeout(PATIENCE, over);
     over.await.expect("its end is written")
+}
+
+/// How long an end waited for being written.
+fn waited_ms(run: &Run) -> i64 {
+    run.beat_ms - run.ended_at_ms.unwrap()
 }
 
 #[tokio::test]
@@ -83,6 +88,7 @@ async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_i
 
 #[tokio::test]
 async fn an_end_that_the_store_did_not_take_holds_here_until_it_does() {
+    const WAITED_MS: i64 = 3_600_000;
     let by_hand = ManagerOptions {
         beat: Duration::from_secs(3_600),
         ..options()
@@ -99,12 +105,14 @@ async fn an_end_that_the_store_did_not_take_holds_here_until_it_does() {
     let ran = store.update_run("ran", RunState::Running, None);
     assert!(ran.await.unwrap());
     let why = Some("there is no space left");
-    inner
-        .run_ends
-        .keep(RunEnd::new("ran", RunState::Interrupted, None, why));
-    inner
-        .run_ends
-        .keep(RunEnd::unwritten("unbegun", "there is no space left"));
+    let ends = [
+        RunEnd::new("ran", RunState::Interrupted, None, why),
+        RunEnd::unwritten("unbegun", "there is no space left"),
+    ];
+    for mut end in ends {
+        end.at_ms -= WAITED_MS;
+        inner.run_ends.keep(end);
+    }
     for (id, state) in [
         ("ran", RunState::Interrupted),
         ("unbegun", RunState::Failed),
@@ -122,8 +130,10 @@ async fn an_end_that_the_store_did_not_take_holds_here_until_it_does() {
         (stored.state, stored.error.as_deref()),
         (RunState::Interrupted, why)
     );
+    assert!(waited_ms(&stored) >= WAITED_MS, "{stored:?}");
     let stored = store.run("unbegun").await.unwrap();
     assert_eq!(stored.state, RunState::Failed);
+    assert!(waited_ms(&stored) >= WAITED_MS, "{stored:?}");
     assert_eq!(stored.message, Some(Said::user("unbegun")), "it is kept");
     assert!(inner.run_ends.is_empty());
 }
@@ -150,4 +160,73 @@ async fn who_follows_a_thread_that_breaks_is_told_that_its_turn_is_over() {
     let is_next =
         |event: &Event| matches!(event, Event::Done { outcome, .. } if outcome == "completed");
     stage.until(&thread, Some(done), is_next).await;
+}
+
+#[tokio::test]
+async fn an_end_that_was_told_without_the_log_is_not_told_again_when_the_log_has_it() {
+    let script = Script::new()
+        .reply(held("Never ends", "never"))
+        .step(Step::new(Message::new().text("Fine.")).always());
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let mut events = stage.manager.events(&thread, None).await.unwrap();
+    let turn = stage.manager.say(&session.id, Said::user("hang"), None);
+    let turn = turn.await.unwrap();
+    stage.model.reached("never").await.unwrap();
+    stage.ask(&thread, ActorRequest::Panic).await;
+    stage.wait(&turn.id).await;
+    let mut ends = Vec::new();
+    let mut is_begun = false;
+    while ends.last().is_none_or(|end| end != "completed") {
+        let next = tokio::time::timeout(PATIENCE, events.next());
+        let next = next.await.expect("more comes").unwrap().unwrap();
+        if let Event::Done { outcome, .. } = &next.event {
+            ends.push(outcome.clone());
+        }
+        if !ends.is_empty() && !std::mem::replace(&mut is_begun, true) {
+            let again = stage.manager.say(&session.id, Said::user("again"), None);
+            again.await.unwrap();
+        }
+    }
+    assert_eq!(ends, ["interrupted", "completed"]);
+    // Who comes later reads in the log what the others were told.
+    let log = stage.manager.store().events_after(&thread, None, 1_000);
+    let log = log.await.unwrap();
+    let ended = |event: &Event| matches!(event, Event::Done { turn_id, .. } if *turn_id == turn.id);
+    assert_eq!(log.iter().filter(|(_, event)| ended(event)).count(), 1);
+}
+
+#[tokio::test]
+async fn who_comes_back_while_the_log_closes_a_turn_is_not_told_its_end_again() {
+    let script = Script::new()
+        .reply(held("Never ends", "never"))
+        .reply(held("Nearly there", "middle"));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = stage.manager.say(&session.id, Said::user("hang"), None);
+    let turn = turn.await.unwrap();
+    stage.model.reached("never").await.unwrap();
+    stage.ask(&thread, ActorRequest::Panic).await;
+    let is_over =
+        |event: &Event| matches!(event, Event::Done { turn_id, .. } if *turn_id == turn.id);
+    let done = stage.until(&thread, None, is_over).await;
+    let again = stage.manager.say(&session.id, Said::user("again"), None);
+    again.await.unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let seen = EventId {
+        epoch: done.epoch + 1,
+        seq: 0,
+    };
+    let mut events = stage.manager.events(&thread, Some(seen)).await.unwrap();
+    loop {
+        let next = tokio::time::timeout(PATIENCE, events.next());
+        let next = next.await.expect("more comes").unwrap().unwrap();
+        assert!(!is_over(&next.event), "it is told twice");
+        if matches!(next.event, Event::TurnStarted { .. }) {
+            break;
+        }
+    }
+    stage.model.release("middle");
 }

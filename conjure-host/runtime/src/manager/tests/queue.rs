@@ -5,9 +5,10 @@ use std::time::Duration;
 use conjure_core::chat::Message as Said;
 use conjure_mock_llm::{Message, Script, Step};
 
-use super::stage::{Stage, held};
-use crate::manager::{ManagerError, SessionView};
-use conjure_store::{Location, Options, RunState, Store};
+use super::stage::{Stage, always, held, options};
+use crate::manager::{ManagerError, ManagerOptions, SessionView};
+use crate::uploads;
+use conjure_store::{Location, Options, Run, RunState, Store};
 
 /// A session with a turn that is held in its middle, and two that wait. Their ids.
 async fn waiting() -> (Stage, SessionView, [String; 3]) {
@@ -71,6 +72,33 @@ async fn a_turn_that_is_reworded_keeps_its_place() {
 }
 
 #[tokio::test]
+async fn a_turn_that_waits_behind_many_that_are_over_is_still_seen() {
+    let by_hand = ManagerOptions {
+        beat: Duration::from_secs(3_600),
+        ..options()
+    };
+    let stage = Stage::with(Script::new(), by_hand).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let store = stage.manager.store();
+    let begin = async |id: &str| {
+        let run = Run::new(id, Some(session.id.clone()), thread.clone());
+        store.begin_run(run).await.unwrap();
+    };
+    begin("waits").await;
+    for number in 0..25 {
+        let id = format!("over-{number}");
+        begin(&id).await;
+        let over = store.end_run(&id, RunState::Completed, None, None);
+        assert!(over.await.unwrap());
+    }
+    assert!(stage.manager.runs_in(&thread).await.unwrap());
+    let over = store.end_run("waits", RunState::Completed, None, None);
+    assert!(over.await.unwrap());
+    assert!(!stage.manager.runs_in(&thread).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_thread_that_is_named_or_cleared_is_told_whoever_does_it() {
     use crate::manager::SessionChange;
     let stage =
@@ -108,4 +136,26 @@ async fn a_thread_that_is_named_or_cleared_is_told_whoever_does_it() {
     stage.manager.clear_thread(&thread).await.unwrap();
     told(&|label, cleared| label == "Elsewhere" && cleared > 0).await;
     other.close().await;
+}
+
+#[tokio::test]
+async fn files_of_a_turn_that_waited_elsewhere_and_is_not_understood_are_free_again() {
+    let stage = Stage::new(always("x")).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let data_dir = stage.dir.path();
+    let upload = uploads::keep(data_dir, "lamp.txt", None, b"lamp").unwrap();
+    let said = uploads::message(Some("Look"), std::slice::from_ref(&upload));
+    uploads::claim(data_dir, "left", &said).unwrap();
+    let place = Location::File(data_dir.join("conjure.db"));
+    let other = Store::open(&place, &Options::default()).await.unwrap();
+    let run = Run::new("left", Some(session.id.clone()), thread).with_message(Some(said));
+    let run = run.with_terms(Some("nonsense".to_owned()));
+    other.begin_run(run).await.unwrap();
+    other.close().await;
+    assert_eq!(stage.wait("left").await.state, RunState::Failed);
+    // The session takes this once it is done with that turn.
+    let asked = stage.manager.cancel_queued(&session.id, "left");
+    asked.await.unwrap();
+    assert_eq!(uploads::find(data_dir, &upload.id, None).unwrap(), upload);
 }

@@ -1,14 +1,15 @@
 //! Commands in a prompt, files that the editor has not saved, and a message that is too long.
 
 use agent_client_protocol::v1::schema::{
-    AvailableCommandInput, ClientCapabilities, ContentBlock, FileSystemCapabilities,
-    LoadSessionRequest, PromptRequest, ResourceLink, SessionUpdate, StopReason, TextContent,
+    AvailableCommandInput, CancelNotification, ClientCapabilities, ContentBlock,
+    FileSystemCapabilities, LoadSessionRequest, PromptRequest, ResourceLink, SessionUpdate,
+    StopReason, TextContent,
 };
 use conjure_kit::Model;
-use conjure_mock_llm::Message;
+use conjure_mock_llm::{Message, Position, Reply};
 
 use super::editor::{Editor, with_editor};
-use super::{acp, stage};
+use super::{acp, conjure, stage};
 
 #[test]
 fn an_editor_is_offered_the_commands_of_a_chat_and_runs_them() {
@@ -73,6 +74,44 @@ fn an_editor_is_offered_the_commands_of_a_chat_and_runs_them() {
         assert!(answer.contains("Directories"), "{answer}");
         Ok(())
     });
+}
+
+#[test]
+fn a_command_that_takes_its_time_is_cancelled() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let file = workspace.write("tools.toml", "compact_at = 40000\n");
+    let args = format!(
+        "acp --auth work --model claude-sonnet-4-5 --tools {}",
+        file.unwrap().display()
+    );
+    let cli = conjure(&workspace, &args);
+    let editor = Editor::default();
+    with_editor(cli, &editor, ClientCapabilities::new(), async |talk| {
+        let id = talk.session(&workspace.work()).await?;
+        for (question, answer) in [("word ".repeat(30_000), "Read."), ("And?".into(), "So.")] {
+            model.says(Message::new().text(answer));
+            talk.says(&id, &question).await?;
+        }
+        let summary = Reply::from(Message::new().text("A summary of words."));
+        model.says(summary.hold(Position::Event(1), "summary"));
+        let (said, ()) = futures_util::future::join(talk.says(&id, "/compact"), async {
+            model.mock().reached("summary").await.unwrap();
+            let cancel = CancelNotification::new(id.clone());
+            talk.agent.send_notification(cancel).unwrap();
+        })
+        .await;
+        assert_eq!(said?.stop_reason, StopReason::Cancelled);
+        model.mock().release("summary");
+        model.says(Message::new().text("Here."));
+        let said = talk.says(&id, "Still there?").await?;
+        assert_eq!(said.stop_reason, StopReason::EndTurn);
+        assert_eq!(talk.editor.answer(&id), "Read.So.Here.");
+        Ok(())
+    });
+    // The summary came to nothing.
+    let asked = model.last_request().body.to_string();
+    assert!(!asked.contains("A summary of words."), "{asked}");
 }
 
 #[test]

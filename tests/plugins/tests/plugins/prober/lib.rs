@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 
 use conjure_skill_sdk::protocol::Execute;
-use conjure_skill_sdk::{export_skill, Skill};
+use conjure_skill_sdk::{Skill, export_skill};
 
 extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
@@ -35,16 +35,19 @@ extern "C" {
 }
 
 fn skill() -> Skill {
-    Skill::new("prober", "Tries what it is told to").execute("VERB ARGUMENT…", |_cx, c: Execute| {
-        let words: Vec<&str> = c.command.split(' ').collect();
-        match attempt(&words) {
-            Ok(()) => "done".to_owned(),
-            Err(error) => match error.raw_os_error() {
-                Some(number) => format!("error {number}"),
-                None => format!("no answer: {error}"),
-            },
-        }
-    })
+    Skill::new("prober", "Tries what it is told to").execute(
+        "VERB ARGUMENT…",
+        |_cx, c: Execute| {
+            let words: Vec<&str> = c.command.split(' ').collect();
+            match attempt(&words) {
+                Ok(()) => "done".to_owned(),
+                Err(error) => match error.raw_os_error() {
+                    Some(number) => format!("error {number}"),
+                    None => format!("no answer: {error}"),
+                },
+            }
+        },
+    )
 }
 
 fn attempt(words: &[&str]) -> io::Result<()> {
@@ -76,6 +79,8 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             use std::os::unix::fs::PermissionsExt;
             fs::set_permissions(path, fs::Permissions::from_mode(0o777))
         }
+        // Of a file that is only open for reading.
+        ["times", path] => fs::File::open(path)?.set_modified(std::time::UNIX_EPOCH),
         ["chown", path] => {
             let path = text(path)?;
             checked(unsafe { chown(path.as_ptr(), 1, 1) }.into())
@@ -102,7 +107,9 @@ fn attempt(words: &[&str]) -> io::Result<()> {
         // A request to the system of a file that is open for reading, with zeros to take.
         ["request", number_of, path] => {
             let (file, zeros) = (fs::File::open(path)?, [0_u64; 8]);
-            checked(unsafe { ioctl(file.as_raw_fd(), number(number_of)? as c_ulong, &zeros) }.into())
+            checked(
+                unsafe { ioctl(file.as_raw_fd(), number(number_of)? as c_ulong, &zeros) }.into(),
+            )
         }
         ["capable", number_of] => {
             let (header, mut has) = ([0x2008_0522_u32, 0], [0_u32; 6]);
@@ -127,6 +134,26 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             (host, 80).to_socket_addrs().map(drop)
         }
         ["run", program] => Command::new(program).output().map(drop),
+        // A process of a session and a group of its own, whose parent is gone and which nothing but
+        // SIGKILL ends. The file holds its number.
+        ["daemon", path] => {
+            let script = format!(
+                "trap '' TERM HUP INT; echo $$ > {path}.new; mv {path}.new {path}; \
+                 while :; do sleep 1; done"
+            );
+            let mut daemon = Command::new("setsid");
+            daemon.args(["--fork", "sh", "-c", &script]);
+            let null = std::process::Stdio::null;
+            daemon.stdin(null()).stdout(null()).stderr(null());
+            daemon.status().map(drop)
+        }
+        ["daemon-and-hang", path] => {
+            attempt(&["daemon", path])?;
+            loop {
+                std::thread::park();
+            }
+        }
+        ["abort"] => std::process::abort(),
         ["fork"] => {
             let child = unsafe { fork() };
             if child == 0 {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use conjure_packages::{Package, PackageBuilder};
-use conjure_plugin_tests::{FileEntry, grafted, repacked, versioned};
+use conjure_plugin_tests::{FileEntry, grafted, padded, repacked, versioned};
 use serde_json::Value;
 
 use super::Story;
@@ -59,6 +59,68 @@ const PACKAGES: &[Tampering] = &[
         "not a package",
     ),
     ("a text", |_| b"a text".to_vec(), "no zip archive"),
+    (
+        "a byte behind its end",
+        |story| [fs::read(&story.new).unwrap(), vec![0]].concat(),
+        "1 bytes behind its end",
+    ),
+    (
+        "zeros behind its end, up to a whole block",
+        |story| {
+            let mut bytes = fs::read(&story.new).unwrap();
+            bytes.resize(bytes.len().next_multiple_of(512) + 512, 0);
+            bytes
+        },
+        "behind its end",
+    ),
+    (
+        "a comment at its end",
+        |story| {
+            let mut bytes = fs::read(&story.new).unwrap();
+            let length = bytes.len() - 2;
+            bytes[length] = 5;
+            bytes.extend(b"hello");
+            bytes
+        },
+        "5 bytes behind its end",
+    ),
+    (
+        "the older version behind its end",
+        |story| {
+            [&story.new, &story.old]
+                .map(|it| fs::read(it).unwrap())
+                .concat()
+        },
+        "belong to no file in it",
+    ),
+    (
+        "the older version in front of it",
+        |story| {
+            [&story.old, &story.new]
+                .map(|it| fs::read(it).unwrap())
+                .concat()
+        },
+        "belong to no file in it",
+    ),
+    (
+        "bytes between its files and their list",
+        |story| padded(&story.new, false),
+        "belong to no file in it",
+    ),
+    (
+        "a file that says another size than the list",
+        |story| {
+            let mut bytes = fs::read(&story.new).unwrap();
+            bytes[22] ^= 1;
+            bytes
+        },
+        "belong to no file in it",
+    ),
+    (
+        "bytes behind the end of what a file was compressed to",
+        |story| padded(&story.new, true),
+        "behind the end of its data",
+    ),
     (
         "the library of an older version",
         |story| grafted(&story.new, &story.old, &library_name()),

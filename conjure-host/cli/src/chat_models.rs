@@ -1,0 +1,208 @@
+//! The models that a chat can go on with: those that providers list, and where one gives no list, those
+//! that the model book knows of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conjure_config::SessionSpec;
+use conjure_core::numerals::thousands;
+use conjure_providers::auths::{Auths, MCP_SECRETS};
+use conjure_providers::{BUILT_IN, HttpProvider, KNOWN, ListedModel, ModelBook};
+use conjure_runtime::session::SessionError;
+use conjure_terminal::PickerItem;
+use futures_util::future::join_all;
+
+use super::chat_commands::told;
+use super::chat_session::ChatSession;
+use super::error::CliError;
+
+/// How long a provider may take to list its models: somebody waits for it.
+const LISTING: Duration = Duration::from_secs(4);
+
+/// The models of the providers that there is a credential for, provider by provider. Says of which
+/// provider nothing is known, and why.
+pub(crate) async fn choices(chat: &ChatSession) -> Result<Vec<PickerItem>, CliError> {
+    let (book, auths) = match chat {
+        ChatSession::Own(own) => (own.models.as_ref(), &own.auths),
+        ChatSession::Saved(saved) => (saved.models.as_ref(), &saved.auths),
+    };
+    let providers = providers(chat, auths).await?;
+    let asked = providers
+        .iter()
+        .map(|(name, spec)| listed_in_time(auths, name, spec.clone()));
+    let listed = Box::pin(join_all(asked)).await;
+    let mut choices = Vec::new();
+    for (provider, listed) in providers.keys().zip(listed) {
+        let mut models = or_known(listed, book, provider).unwrap_or_else(|error| {
+            told(&error);
+            Vec::new()
+        });
+        models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        choices.extend(models.iter().map(|model| choice(provider, model, book)));
+    }
+    Ok(choices)
+}
+
+/// The providers that there is a credential for, each with what asks it.
+async fn providers(
+    chat: &ChatSession,
+    auths: &Auths,
+) -> Result<BTreeMap<String, SessionSpec>, CliError> {
+    let mut providers = BTreeMap::new();
+    let chosen = match chat {
+        ChatSession::Own(own) => {
+            let with_key = KNOWN.iter().filter(|known| known.has_key());
+            let names = with_key.map(|known| known.name);
+            for name in own.spec.provider.as_deref().into_iter().chain(names) {
+                providers.insert(name.to_owned(), alone(own.spec.clone(), name));
+            }
+            None
+        }
+        ChatSession::Saved(saved) => {
+            let view = saved.sessions.manager().get(&saved.id).await?;
+            Some(view.auth)
+        }
+    };
+    for auth in auths.list().await? {
+        let name = auth.full_name();
+        let is_chosen = chosen.as_ref() == Some(&name);
+        if is_chosen || !providers.contains_key(&auth.provider) {
+            let spec = SessionSpec {
+                auth: Some(name.into()),
+                ..SessionSpec::default()
+            };
+            providers.insert(auth.provider, spec);
+        }
+    }
+    // They are asked nothing, and the secrets of MCP servers are sent to nobody else.
+    providers.retain(|name, _| name != MCP_SECRETS && !BUILT_IN.contains(&name.as_str()));
+    Ok(providers)
+}
+
+/// A session's description without what it says of other providers: their credentials are not needed.
+fn alone(spec: SessionSpec, provider: &str) -> SessionSpec {
+    let mut spec = spec.with_base_url_at_its_provider();
+    spec.providers.retain(|name, _| name == provider);
+    spec
+}
+
+async fn listed_in_time(
+    auths: &Auths,
+    provider: &str,
+    spec: SessionSpec,
+) -> Result<Vec<ListedModel>, CliError> {
+    let listed = Box::pin(listed(auths, provider, spec));
+    match tokio::time::timeout(LISTING, listed).await {
+        Ok(listed) => listed,
+        Err(_) => Err(CliError::usage(format!(
+            "it gave none within {} seconds",
+            LISTING.as_secs()
+        ))),
+    }
+}
+
+async fn listed(
+    auths: &Auths,
+    provider: &str,
+    spec: SessionSpec,
+) -> Result<Vec<ListedModel>, CliError> {
+    let spec = auths.open(spec).await?;
+    let provider = HttpProvider::of(provider, &spec).map_err(SessionError::from)?;
+    Ok(provider.models().await?)
+}
+
+/// What a provider listed, and else what is known of it.
+///
+/// # Errors
+/// Why it gave no list, where nothing is known either.
+fn or_known(
+    listed: Result<Vec<ListedModel>, CliError>,
+    book: Option<&ModelBook>,
+    provider: &str,
+) -> Result<Vec<ListedModel>, CliError> {
+    let error = match listed {
+        Ok(models) if !models.is_empty() => return Ok(models),
+        Ok(_) => CliError::usage("it has none"),
+        Err(error) => error,
+    };
+    let known = book.into_iter().flat_map(|book| book.models(provider));
+    let known: Vec<ListedModel> = known
+        .map(|model| ListedModel {
+            name: model.to_owned(),
+            context: None,
+            max_output: None,
+        })
+        .collect();
+    if known.is_empty() {
+        let hint = format!("`/model {provider}/MODEL` goes on with one that you name");
+        let error = error.context(format_args!("no list of the models of {provider}"));
+        return Err(error.hint(hint));
+    }
+    Ok(known)
+}
+
+fn choice(provider: &str, model: &ListedModel, book: Option<&ModelBook>) -> PickerItem {
+    let facts = book.and_then(|book| book.facts(provider, &model.name));
+    let window = facts.and_then(|facts| facts.context).or(model.context);
+    let name = format!("{provider}/{}", model.name);
+    PickerItem {
+        id: name.clone(),
+        label: name,
+        detail: window.map_or_else(String::new, |window| {
+            format!("{} tokens", thousands(window))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(models: Result<Vec<ListedModel>, CliError>) -> Vec<String> {
+        models.unwrap().into_iter().map(|it| it.name).collect()
+    }
+
+    #[test]
+    fn what_a_provider_lists_goes_before_what_is_known_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = ModelBook::read(dir.path()).unwrap();
+        let own = || {
+            Ok(vec![ListedModel {
+                name: "one-of-my-own".to_owned(),
+                context: Some(4096),
+                max_output: None,
+            }])
+        };
+        let none = || Err(CliError::usage("the connection was refused"));
+        let of = |listed, provider| or_known(listed, Some(&book), provider);
+        assert_eq!(names(of(own(), "anthropic")), ["one-of-my-own"]);
+        for listed in [none(), Ok(Vec::new())] {
+            let known: Vec<&str> = book.models("anthropic").collect();
+            assert!(!known.is_empty());
+            assert_eq!(names(of(listed, "anthropic")), known);
+        }
+        let error = of(none(), "openai-compatible").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no list of the models of openai-compatible: the connection was refused"
+        );
+        let item = choice("llamacpp", &names_one(own()), Some(&book));
+        assert_eq!(item.label, "llamacpp/one-of-my-own");
+        assert_eq!(item.detail, format!("{} tokens", thousands(4096)));
+    }
+
+    fn names_one(models: Result<Vec<ListedModel>, CliError>) -> ListedModel {
+        models.unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_address_of_one_provider_is_not_said_of_another() {
+        let text = "provider = \"ollama\"\nbase_url = \"http://10.0.0.7\"";
+        let spec = SessionSpec::from_toml(text).unwrap();
+        let own = alone(spec.clone(), "ollama");
+        let base_url = own.providers["ollama"].base_url.as_deref();
+        assert_eq!(base_url, Some("http://10.0.0.7"));
+        let other = alone(spec, "openai");
+        assert!(other.providers.is_empty() && other.base_url.is_none());
+    }
+}

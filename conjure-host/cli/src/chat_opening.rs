@@ -1,0 +1,129 @@
+//! A chat whose session is opened while its face is there already: a long thread takes a moment to be
+//! read, and meanwhile its last words are seen and the next ones can be typed.
+
+use std::path::PathBuf;
+
+use conjure_runtime::Host;
+use conjure_terminal::{PersonRequest, Update};
+use tokio::sync::mpsc;
+
+use super::chat_before;
+use super::chat_session::{ChatSession, PreparedChat, directory_of};
+use super::error::CliError;
+use super::person;
+use super::signals::{Signal, Signals};
+
+/// What a face is to show.
+pub(crate) enum ChatToShow {
+    /// A chat.
+    Open(ChatSession),
+    /// One whose session is opened meanwhile.
+    Unopened(Box<PreparedChat>),
+}
+
+impl ChatToShow {
+    pub(crate) async fn directory(&self) -> Result<PathBuf, CliError> {
+        match self {
+            Self::Open(chat) => chat.directory().await,
+            Self::Unopened(prepared) => directory_of(&prepared.spec),
+        }
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        match self {
+            Self::Open(chat) => chat.host(),
+            Self::Unopened(prepared) => &prepared.host,
+        }
+    }
+
+    /// The chat, where there is one.
+    pub(crate) fn into_open(self) -> Option<ChatSession> {
+        match self {
+            Self::Open(chat) => Some(chat),
+            Self::Unopened(_) => None,
+        }
+    }
+}
+
+/// What came of opening a chat.
+pub(crate) enum OpeningEnd {
+    /// It is open.
+    Open(OpenedChat),
+    /// It was left before that: by the person, or with a signal.
+    Left(Option<Signal>),
+}
+
+/// A chat that is open, and what happened meanwhile.
+pub(crate) struct OpenedChat {
+    pub(crate) chat: ChatSession,
+    /// Whether its last words are shown already.
+    pub(crate) is_shown: bool,
+    /// What the person wants done; a face asks for one thing at a time.
+    pub(crate) wanted: Option<PersonRequest>,
+}
+
+impl OpenedChat {
+    /// One that was open before.
+    pub(crate) fn of(chat: ChatSession) -> Self {
+        Self {
+            chat,
+            is_shown: false,
+            wanted: None,
+        }
+    }
+}
+
+/// Opens a chat that has a face.
+///
+/// # Errors
+/// Why it cannot be opened.
+pub(crate) async fn open(
+    prepared: PreparedChat,
+    face: &mpsc::Sender<Update>,
+    requests: &mut mpsc::Receiver<PersonRequest>,
+    signals: &mut Signals,
+) -> Result<OpeningEnd, CliError> {
+    let is_shown = show_before(&prepared, face).await?;
+    let mut wanted = None;
+    let mut opening = Box::pin(prepared.open());
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(OpeningEnd::Left(Some(signal))),
+            opened = &mut opening => {
+                let chat = ChatSession::Own(Box::new(opened?));
+                return Ok(OpeningEnd::Open(OpenedChat { chat, is_shown, wanted }));
+            }
+            request = requests.recv() => match request {
+                None => return Ok(OpeningEnd::Left(None)),
+                // A plugin may ask while it is loaded.
+                Some(PersonRequest::Answer { id, content }) => {
+                    person::answer_in_face(&id, content);
+                }
+                Some(PersonRequest::Stop) => {
+                    wanted = None;
+                    // A face that is gone is told by its closed channel.
+                    let _ = face.send(Update::Ready).await;
+                }
+                Some(request) => wanted = Some(request),
+            },
+        }
+    }
+}
+
+/// Shows the last of what was said, where opening the thread does not change it; whether it did.
+async fn show_before(
+    prepared: &PreparedChat,
+    face: &mpsc::Sender<Update>,
+) -> Result<bool, CliError> {
+    let Some(thread) = &prepared.thread else {
+        return Ok(false);
+    };
+    let Some(said) = chat_before::last_if_settled(&prepared.store, thread).await? else {
+        return Ok(false);
+    };
+    if !said.is_empty() {
+        let _ = face.send(Update::Before(said)).await;
+    }
+    Ok(true)
+}

@@ -1,0 +1,120 @@
+//! What came of packages that were to be installed: which are, which are not, and why.
+
+use conjure_packages::{PackageError, shown_place};
+use conjure_plugins::InstallError;
+use serde_json::{Value, json};
+
+use super::args::{Global, shown};
+use super::exit::Exit;
+use super::output::{self, RED, RESET};
+use super::plugin_package::is_refusal;
+
+/// Why a package was not installed.
+pub(crate) enum FetchFailure {
+    /// It is not taken.
+    Refused(String),
+    /// It cannot be had.
+    Missing(String),
+    /// This host cannot do it, whatever the package is.
+    Host(String),
+}
+
+impl FetchFailure {
+    /// What kept it from being put where plugins are.
+    pub(crate) fn of_install(global: &Global, error: &InstallError) -> Self {
+        match error {
+            InstallError::Overtaken { .. } | InstallError::InTheWay { .. } => {
+                Self::Refused(error.to_string())
+            }
+            error if error.is_disk_full() => Self::Host(format!(
+                "{error}. Make room on the disk of {}",
+                shown(&global.data_dir())
+            )),
+            error => Self::Host(error.to_string()),
+        }
+    }
+}
+
+impl From<PackageError> for FetchFailure {
+    fn from(error: PackageError) -> Self {
+        match is_refusal(&error) {
+            true => Self::Refused(error.to_string()),
+            false => Self::Missing(error.to_string()),
+        }
+    }
+}
+
+/// What came of several packages; shown as it goes, for programs at the end.
+#[derive(Default)]
+pub(crate) struct FetchReport {
+    installed: Vec<Value>,
+    refused: Vec<Value>,
+    is_missing: bool,
+    is_host: bool,
+}
+
+impl FetchReport {
+    pub(crate) fn installed(&mut self, json: Value) {
+        self.installed.push(json);
+    }
+
+    /// Says that a package was not installed, or not as it was to be. `place` is how it was named.
+    pub(crate) fn failed(&mut self, global: &Global, place: &str, failure: &FetchFailure) {
+        let place = shown_place(place);
+        let (word, reason) = match failure {
+            FetchFailure::Refused(reason) => ("refused", reason.clone()),
+            FetchFailure::Missing(reason) => ("failed", reason.clone()),
+            FetchFailure::Host(reason) => ("failed", format!("{place}: {reason}")),
+        };
+        self.is_missing |= matches!(failure, FetchFailure::Missing(_));
+        self.is_host |= matches!(failure, FetchFailure::Host(_));
+        self.refused
+            .push(json!({ "source": place, "reason": reason }));
+        if !global.json {
+            output::line(format_args!(
+                "{RED}{word}:{RESET} {}",
+                output::clean_line(&reason)
+            ));
+        }
+    }
+
+    pub(crate) fn end(self, global: &Global) -> Exit {
+        if global.json {
+            let (installed, refused) = (&self.installed, &self.refused);
+            output::json(&json!({ "installed": installed, "refused": refused }));
+        }
+        match self.refused.is_empty() {
+            true => Exit::Fine,
+            false if self.is_host => Exit::Host,
+            false if self.is_missing => Exit::Usage,
+            false => Exit::No,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct GlobalOnly {
+        #[command(flatten)]
+        global: Global,
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_no_refusal() {
+        let global = GlobalOnly::parse_from(["conjure"]).global;
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let failure = FetchFailure::of_install(&global, &full.into());
+        assert!(matches!(&failure, FetchFailure::Host(reason) if reason.contains("Make room")));
+        let mut report = FetchReport::default();
+        let refusal = FetchFailure::Refused("no".to_owned());
+        report.failed(&global, "one", &refusal);
+        report.failed(&global, "https://ada:secret@h.example/two", &failure);
+        assert_eq!(report.refused[1]["source"], "https://h.example/two");
+        assert_eq!(report.end(&global), Exit::Host);
+    }
+}

@@ -1,0 +1,116 @@
+//! `conjure plugin upgrade`: newer versions of what came in packages.
+
+use clap::Args;
+use conjure_packages::{FetchedPackage, PackageError, PackageSource};
+use conjure_plugins::{InstalledPlugins, LockedPlugin};
+
+use super::args::Global;
+use super::error::CliError;
+use super::exit::Exit;
+use super::output;
+use super::plugin_fetch::{AcceptedPackage, install_one, places};
+use super::plugin_fetch_report::FetchReport;
+use super::plugin_package::IndexArgs;
+
+/// What to upgrade.
+#[derive(Args)]
+pub(crate) struct UpgradeArgs {
+    /// The plugins; without any all that came in packages
+    names: Vec<String>,
+    /// Allow what they ask for, and their tools, without being asked
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    indexes: IndexArgs,
+}
+
+/// Upgrades what came in packages.
+pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit, CliError> {
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let locked = installed.lock().plugins().map_err(CliError::host_from)?;
+    for name in &args.names {
+        if locked.iter().all(|known| known.name != *name) {
+            let names: Vec<&str> = locked.iter().map(|known| known.name.as_str()).collect();
+            let there = match names.is_empty() {
+                true => "none did".to_owned(),
+                false => format!("these did: {}", names.join(", ")),
+            };
+            let message = format!("`{name}` came in no package; {there}");
+            return Err(CliError::usage(message));
+        }
+    }
+    if locked.is_empty() && !global.json {
+        output::line("No plugin here came in a package; `conjure plugin install` takes one.");
+    }
+    let mut outcome = FetchReport::default();
+    let wanted = locked
+        .into_iter()
+        .filter(|locked| args.names.is_empty() || args.names.contains(&locked.name));
+    for locked in wanted {
+        let accepted = AcceptedPackage {
+            unsigned: locked.signer.is_none(),
+            yes: args.yes,
+            ..AcceptedPackage::default()
+        };
+        // One place that cannot be reached holds up no other.
+        match Box::pin(newer(&locked, &args.indexes)).await {
+            Ok(None) if global.json => {}
+            Ok(None) => output::line(format_args!(
+                "{}: nothing newer",
+                output::clean_line(&locked.name)
+            )),
+            Ok(Some(fetched)) => match Box::pin(install_one(global, &fetched, &accepted)).await {
+                Ok((_, json)) => outcome.installed(json),
+                Err(failure) => outcome.failed(global, &fetched.source, &failure),
+            },
+            Err(error) => outcome.failed(global, &locked.source, &error.into()),
+        }
+    }
+    Ok(outcome.end(global))
+}
+
+/// The newest package of a plugin, if it is newer.
+async fn newer(
+    locked: &LockedPlugin,
+    indexes: &IndexArgs,
+) -> Result<Option<FetchedPackage>, PackageError> {
+    let Some(source) = newer_source(locked, indexes).await? else {
+        return Ok(None);
+    };
+    let fetched = source.fetch(&places(indexes, locked)).await?;
+    let found = fetched.package.description();
+    if found.name != locked.name {
+        return Err(PackageError::Other {
+            place: fetched.source.clone(),
+            found: found.id(),
+            wanted: format!("a newer {}", locked.name),
+        });
+    }
+    let version = |text: &str| semver::Version::parse(text).ok();
+    let is_newer = match (version(&found.version), version(&locked.version)) {
+        (Some(found), Some(locked)) => found.cmp_precedence(&locked).is_gt(),
+        _ => false,
+    };
+    Ok(is_newer.then_some(fetched))
+}
+
+/// Where a newer package may be: in an index that the command names, if it has the plugin, else where the
+/// plugin came from.
+async fn newer_source(
+    locked: &LockedPlugin,
+    indexes: &IndexArgs,
+) -> Result<Option<PackageSource>, PackageError> {
+    let source = PackageSource::read(&locked.source)?;
+    let is_indexed = matches!(source, PackageSource::Indexed { .. });
+    if !is_indexed && !indexes.named().is_empty() {
+        let by_name = PackageSource::Indexed {
+            name: locked.name.clone(),
+            version: None,
+        };
+        match Box::pin(by_name.newer(&locked.version, indexes.named())).await {
+            Err(PackageError::Unknown { .. }) => {}
+            found => return found,
+        }
+    }
+    Box::pin(source.newer(&locked.version, &places(indexes, locked))).await
+}

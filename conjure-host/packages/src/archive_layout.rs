@@ -1,0 +1,216 @@
+//! The layout of a package's archive: every byte of it belongs to a file or to the list of files.
+//!
+//! A signature covers the files. What a zip archive may have beside them (something in front of it,
+//! between two files or behind its end, comments, further fields) nobody signed, and another program
+//! may take it for an archive of its own. So a package has none of it, as [`crate::PackageBuilder`]
+//! makes it. Looks at the layout only; what is in the files is read elsewhere.
+
+/// What a file begins with, its entry in the list, and the end of the archive; their sizes without names.
+const FILE: (&[u8], usize) = (b"PK\x03\x04", 30);
+const ENTRY: (&[u8], usize) = (b"PK\x01\x02", 46);
+const END: (&[u8], usize) = (b"PK\x05\x06", 22);
+
+/// The longest comment at the end of an archive.
+const COMMENT: usize = 65_535;
+
+const STRAY: &str = "it has bytes that belong to no file in it, so nobody signed them; ask its author for \
+                     one as `conjure plugin pack` makes it";
+
+/// Judges the layout of an archive with at most so many files.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn judge(bytes: &[u8], most: usize) -> Result<(), String> {
+    if !bytes.starts_with(FILE.0) {
+        return Err("it is no zip archive".to_owned());
+    }
+    let end = ArchiveEnd::read(bytes)?;
+    // Before the list of them is read, which can be long.
+    if end.files > most {
+        return Err(format!("it has {} files, and {most} are enough", end.files));
+    }
+    let (mut entry_at, mut file_at) = (end.list, 0);
+    for _ in 0..end.files {
+        let entry = ListedFile::read(bytes, entry_at);
+        let entry = entry.ok_or("its list of files is damaged")?;
+        if entry.has_more || entry.file_at != file_at {
+            return Err(STRAY.to_owned());
+        }
+        file_at = entry.file_end(bytes).ok_or(STRAY)?;
+        entry_at += ENTRY.1 + entry.name.len();
+    }
+    match (file_at, entry_at) == (end.list, end.at) {
+        true => Ok(()),
+        false => Err(STRAY.to_owned()),
+    }
+}
+
+/// The end of an archive, which says where the list of its files is.
+struct ArchiveEnd {
+    at: usize,
+    files: usize,
+    list: usize,
+}
+
+impl ArchiveEnd {
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        const MISSING: &str = "its end is missing";
+        let (mark, size) = END;
+        let from = bytes.len().saturating_sub(size + COMMENT);
+        let tail = bytes.get(from..).unwrap_or_default();
+        let found = tail.windows(mark.len()).rposition(|four| four == mark);
+        let at = from + found.ok_or(MISSING)?;
+        if bytes.len() < at + size {
+            return Err(MISSING.to_owned());
+        }
+        let behind = bytes.len() - at - size;
+        if behind > 0 {
+            return Err(format!(
+                "it has {behind} bytes behind its end, which nobody signed; fetch it again, or ask its \
+                 author for one as `conjure plugin pack` makes it"
+            ));
+        }
+        let read = || {
+            let end = Self {
+                at,
+                files: short(bytes, at + 10)?,
+                list: long(bytes, at + 16)?,
+            };
+            // How many files this part of the archive has, and the size of their list.
+            let (here, size) = (short(bytes, at + 8)?, long(bytes, at + 12)?);
+            let agrees = here == end.files && end.list.checked_add(size) == Some(at);
+            Some((end, agrees))
+        };
+        match read() {
+            Some((end, true)) => Ok(end),
+            Some((_, false)) => Err(STRAY.to_owned()),
+            None => Err(MISSING.to_owned()),
+        }
+    }
+}
+
+/// What the list says of a file.
+struct ListedFile<'a> {
+    name: &'a [u8],
+    /// Bytes of its data, as they are in the archive.
+    size: usize,
+    file_at: usize,
+    /// What the file itself says as well: how it is packed, when it changed, its digest and its sizes.
+    header: &'a [u8],
+    /// Whether it has a comment or further fields.
+    has_more: bool,
+}
+
+impl<'a> ListedFile<'a> {
+    fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
+        let (mark, size) = ENTRY;
+        let name_at = at.checked_add(size)?;
+        let name_end = name_at + short(bytes, at + 28)?;
+        has_mark(bytes, at, mark).then_some(Self {
+            name: bytes.get(name_at..name_end)?,
+            size: long(bytes, at + 20)?,
+            file_at: long(bytes, at + 42)?,
+            header: bytes.get(at + 6..at + 28)?,
+            has_more: short(bytes, at + 30)? > 0 || short(bytes, at + 32)? > 0,
+        })
+    }
+
+    /// Where the data of the file ends; nothing where the file itself says otherwise.
+    fn file_end(&self, bytes: &[u8]) -> Option<usize> {
+        let (mark, size) = FILE;
+        let name_at = self.file_at.checked_add(size)?;
+        let data_at = name_at + self.name.len();
+        let is_it = has_mark(bytes, self.file_at, mark)
+            && bytes.get(self.file_at + 4..self.file_at + 26) == Some(self.header)
+            && bytes.get(name_at..data_at) == Some(self.name)
+            && short(bytes, self.file_at + 26)? == self.name.len()
+            && short(bytes, self.file_at + 28)? == 0;
+        let end = data_at.checked_add(self.size)?;
+        (is_it && end <= bytes.len()).then_some(end)
+    }
+}
+
+fn has_mark(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
+    bytes.get(at..).is_some_and(|rest| rest.starts_with(mark))
+}
+
+/// The number of two bytes at a place.
+fn short(bytes: &[u8], at: usize) -> Option<usize> {
+    let two = bytes.get(at..)?.first_chunk::<2>()?;
+    Some(u16::from_le_bytes(*two).into())
+}
+
+/// The number of four bytes at a place.
+fn long(bytes: &[u8], at: usize) -> Option<usize> {
+    let four = bytes.get(at..)?.first_chunk::<4>()?;
+    usize::try_from(u32::from_le_bytes(*four)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write as _};
+
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+
+    fn archive(comment: &str) -> Vec<u8> {
+        let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+        for name in ["a", "dir/b"] {
+            let options = SimpleFileOptions::default();
+            archive.start_file(name, options).unwrap();
+            archive.write_all(name.as_bytes()).unwrap();
+        }
+        archive.set_comment(comment).unwrap();
+        archive.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn an_archive_is_nothing_but_its_files() {
+        let plain = archive("");
+        assert_eq!(judge(&plain, 2), Ok(()));
+        assert_eq!(
+            judge(&plain, 1),
+            Err("it has 2 files, and 1 are enough".to_owned())
+        );
+        let more = |bytes: &[u8]| judge(&[&plain[..], bytes].concat(), 2).unwrap_err();
+        assert!(more(&[0]).contains("1 bytes behind its end"));
+        assert!(more(&[0; 70_000]).contains("its end is missing"));
+        assert!(more(&plain).contains("belong to no file"));
+        assert!(
+            judge(&archive("hello"), 2)
+                .unwrap_err()
+                .contains("5 bytes behind its end")
+        );
+        for length in 0..plain.len() {
+            judge(&plain[..length], 2).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_file_and_the_list_say_the_same_of_it() {
+        let plain = archive("");
+        // Version, flags, method, time, digest and whole size of the first file, and what the end says of
+        // the list.
+        let end = plain.len() - END.1;
+        for at in [4, 6, 8, 10, 14, 22, end + 8, end + 12] {
+            let mut other = plain.clone();
+            other[at] ^= 1;
+            let error = judge(&other, 3).unwrap_err();
+            assert!(error.contains("belong to no file"), "{at}: {error}");
+        }
+    }
+
+    #[test]
+    fn whatever_its_tables_say_they_are_only_read() {
+        let plain = archive("");
+        for at in 0..plain.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut other = plain.clone();
+                other[at] = value;
+                let _ = judge(&other, 2);
+            }
+        }
+    }
+}

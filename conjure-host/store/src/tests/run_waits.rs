@@ -1,0 +1,48 @@
+//! Turns that wait for a person, as another process reads it.
+
+use crate::tests::{Bed, cases, id};
+use crate::{Run, RunState};
+
+cases! {
+    another_process_reads_whether_a_run_waits_for_a_person
+    a_run_whose_process_ended_while_it_waited_waits_no_more
+}
+
+async fn another_process_reads_whether_a_run_waits_for_a_person(bed: Bed) {
+    let (store, other) = (bed.open().await, bed.open().await);
+    store.create_thread(&id("t"), "").await.unwrap();
+    let run = Run {
+        state: RunState::Running,
+        ..Run::new("r", None, id("t"))
+    };
+    let begun = store.begin_run(run).await.unwrap();
+    assert_eq!(begun.waiting_since_ms, None);
+    store.run_waits("r", true).await.unwrap();
+    let since = other.run("r").await.unwrap().waiting_since_ms;
+    assert!(since >= begun.started_at_ms, "{since:?}");
+    store.run_waits("r", false).await.unwrap();
+    assert_eq!(other.run("r").await.unwrap().waiting_since_ms, None);
+    // What is over waits for nobody, also where it ended while it waited.
+    store.run_waits("r", true).await.unwrap();
+    let ended = store.end_run("r", RunState::Completed, None, None);
+    assert!(ended.await.unwrap());
+    assert_eq!(other.run("r").await.unwrap().waiting_since_ms, None);
+    store.run_waits("r", true).await.unwrap();
+    assert_eq!(other.run("r").await.unwrap().waiting_since_ms, None);
+}
+
+async fn a_run_whose_process_ended_while_it_waited_waits_no_more(bed: Bed) {
+    let (store, other) = (bed.open().await, bed.open().await);
+    store.create_thread(&id("t"), "").await.unwrap();
+    let run = Run {
+        state: RunState::Running,
+        ..Run::new("r", None, id("t"))
+    };
+    other.begin_run(run).await.unwrap();
+    other.run_waits("r", true).await.unwrap();
+    other.close().await;
+    let taken = store.take_over_runs().await.unwrap();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(taken[0].waiting_since_ms, None);
+    assert_eq!(store.run("r").await.unwrap(), taken[0]);
+}
