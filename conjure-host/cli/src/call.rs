@@ -195,7 +195,7 @@ mod tests {
             file("file-4", "output.txt"),
             file("file-5", "made.txt"),
         ];
-        files[3].path = Some(PathBuf::from("/work/made.txt"));
+        files[3].path = Some(PathBuf::from("/srv/made.txt"));
         let [image, plot, ..] = files.each_ref().map(Artifact::reference);
         let away = ArtifactRef {
             id: "file-3".to_owned(),

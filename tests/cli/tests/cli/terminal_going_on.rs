@@ -254,7 +254,9 @@ fn the_models_that_a_server_lists_can_be_picked() {
     let model = Model::start().unwrap();
     let start = |base_url: &str| {
         let args = format!("chat --provider openai-compatible --model m --base-url {base_url}");
-        let tmux = Tmux::start(crate::stage::conjure(&workspace, &args), 100, 30).unwrap();
+        let cli = crate::stage::conjure(&workspace, &args)
+            .env("OPENAI_COMPATIBLE_API_KEY", "a-key-of-nobody");
+        let tmux = Tmux::start(cli, 100, 30).unwrap();
         tmux.wait_for("/ for commands").unwrap();
         tmux.types("/model").unwrap();
         tmux.press(&["Enter"]).unwrap();

@@ -83,7 +83,12 @@ async fn a_command_in_a_sandbox_shares_nothing_by_number_with_another() {
     let session = session(&stage, sandbox()).await;
     for (kind, make) in [("-m", "-M 4096"), ("-q", "-Q"), ("-s", "-S 1")] {
         let count = format!("ipcs {kind} | grep -c ^0x");
-        let made = works(&stage, &session, &format!("ipcmk {make} >made && {count}")).await;
+        let made = works(
+            &stage,
+            &session,
+            &format!("ipcmk {make} >/dev/null && {count}"),
+        )
+        .await;
         assert_eq!(made.trim(), "1", "{kind}");
         let after = works(&stage, &session, &format!("{count} || true")).await;
         assert_eq!(after.trim(), "0", "{kind}");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -122,17 +123,18 @@ fn a_registry_keeps_packages_and_upgrades_come_from_it() {
     let author = Publisher::new();
     let team = Team::new();
     let place = registry.place("toucher");
-    let publish = |version: &str| {
-        let package = author.package(version).display().to_string();
+    let publish = |package: &Path| {
+        let package = package.display().to_string();
         team.does(["publish", &package, &place])
     };
-    let said = publish("0.1.0");
+    let said = publish(&author.package("0.1.0"));
     assert!(said.contains(&format!("{place}:0.1.0")), "{said}");
     let at = format!("{place}:0.1.0");
     team.does(["verify", &at, "--signer", &author.key()]);
     team.does(["install", &at, "--signer", &author.key()]);
     assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
-    publish("0.2.0");
+    let newest = author.package("0.2.0");
+    publish(&newest);
     let upgraded = team.does(["upgrade", "--yes"]);
     assert!(upgraded.contains("0.1.0 → 0.2.0"), "{upgraded}");
     let lock = fs::read_to_string(team.lock()).unwrap();
@@ -158,8 +160,7 @@ fn a_registry_keeps_packages_and_upgrades_come_from_it() {
         unknown.snapshot()
     );
     // What locks of others name stays what it is; the very same may come again.
-    let same = author.path("toucher-0.2.0.conjure-plugin");
-    team.does(["publish", &same.display().to_string(), &place]);
+    publish(&newest);
     let other = Publisher::new().package("0.2.0").display().to_string();
     let refused = team.run(["publish", &other, &place]);
     assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
