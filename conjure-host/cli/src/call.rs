@@ -224,7 +224,7 @@ mod tests {
              fetch it",
             "[file] file-4 `output.txt` (image/png, 8 bytes) at /files/output.txt",
         ];
-        let working_dir = Some(Path::new("/work"));
+        let working_dir = Some(Path::new("/srv"));
         assert_eq!(readable(&output, &files, working_dir), expected.join("\n"));
     }
 }

@@ -161,7 +161,8 @@ fn a_registry_keeps_packages_and_upgrades_come_from_it() {
     );
     // What locks of others name stays what it is; the very same may come again.
     publish(&newest);
-    let other = Publisher::new().package("0.2.0").display().to_string();
+    let stranger = Publisher::new();
+    let other = stranger.package("0.2.0").display().to_string();
     let refused = team.run(["publish", &other, &place]);
     assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
     assert!(
