@@ -15,7 +15,7 @@ use super::error::invalid;
 use super::unsaved;
 
 /// The blocks that a prompt may have, for people.
-const TAKEN: &str = "A prompt may have text, image, resource_link and resource";
+const SUPPORTED_BLOCKS: &str = "A prompt may have text, image, resource_link and resource";
 
 /// The message that the person's blocks make. Files are handed to the host, which shows them to a
 /// model as far as that can look at them.
@@ -104,7 +104,7 @@ impl PromptContent {
                 ContentBlock::Audio(_) => {
                     return Err(invalid(format!(
                         "audio is not taken in a prompt, as `initialize` says: no model listens here. \
-                         {TAKEN}; a recording can be linked to, for tools to open"
+                         {SUPPORTED_BLOCKS}; a recording can be linked to, for tools to open"
                     )));
                 }
                 _ => return Err(unknown()),
@@ -131,7 +131,9 @@ impl PromptContent {
 }
 
 fn unknown() -> Error {
-    invalid(format!("the prompt has a block that is not known. {TAKEN}"))
+    invalid(format!(
+        "the prompt has a block that is not known. {SUPPORTED_BLOCKS}"
+    ))
 }
 
 /// An address as tools take it: the path of a file, and anything else as it is.

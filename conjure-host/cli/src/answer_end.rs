@@ -21,6 +21,9 @@ pub(crate) fn note_nothing(event: &Event) {
     }
 }
 
+/// Why an answer was cut short of whose end nothing was seen.
+pub(crate) const CUT_SHORT: &str = "the answer was cut short by the provider";
+
 /// Why an answer was cut short: by the provider's stop reason, with the text that came.
 pub(crate) fn cut_short(stop_reason: Option<&str>, text: &str) -> String {
     let reason = stop_reason.unwrap_or_default();
@@ -29,8 +32,8 @@ pub(crate) fn cut_short(stop_reason: Option<&str>, text: &str) -> String {
         .any(|word| word.eq_ignore_ascii_case(reason));
     let what = match reason {
         _ if refuses => "the model refused to answer".to_owned(),
-        "" => "the answer was cut short by the provider".to_owned(),
-        reason => format!("the answer was cut short by the provider ({reason})"),
+        "" => CUT_SHORT.to_owned(),
+        reason => format!("{CUT_SHORT} ({reason})"),
     };
     let came = match text.trim().is_empty() {
         true => "no text came",

@@ -444,7 +444,7 @@ impl<'a> FacedChat<'a> {
             biased;
             // A provider may take its time to list its models.
             listed = picker(&self.chat, line) => listed?,
-            is_there = person::stops(requests) => {
+            is_there = person::wait_for_stop(requests) => {
                 if is_there {
                     aside(format_args!("{DIM}Nothing changes.{RESET}"));
                 }

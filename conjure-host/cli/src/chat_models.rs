@@ -17,7 +17,7 @@ use super::chat_session::ChatSession;
 use super::error::CliError;
 
 /// How long a provider may take to list its models: somebody waits for it.
-const LISTING: Duration = Duration::from_secs(4);
+const LISTING_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The models of the providers that there is a credential for, provider by provider. Says of which
 /// provider nothing is known, and why.
@@ -92,11 +92,11 @@ async fn listed_in_time(
     spec: SessionSpec,
 ) -> Result<Vec<ListedModel>, CliError> {
     let listed = Box::pin(listed(auths, provider, spec));
-    match tokio::time::timeout(LISTING, listed).await {
+    match tokio::time::timeout(LISTING_TIMEOUT, listed).await {
         Ok(listed) => listed,
         Err(_) => Err(CliError::usage(format!(
             "it gave none within {} seconds",
-            LISTING.as_secs()
+            LISTING_TIMEOUT.as_secs()
         ))),
     }
 }

@@ -7,7 +7,7 @@ use conjure_runtime::session::{ChatError, TurnSummary};
 use conjure_store::{Run, RunState};
 use tokio::task::JoinHandle;
 
-use super::answer_end::cut_short;
+use super::answer_end::{CUT_SHORT, cut_short};
 use super::attachments::AttachedMessage;
 use super::chat_session::{ChatSession, OwnChat, SavedChat};
 use super::error::CliError;
@@ -215,7 +215,7 @@ impl SavedTurn {
             (Some(error), _) => Err(CliError::new(Exit::Host, error.clone())),
             (None, RunState::CutShort) => {
                 let why = self.cut_short.clone();
-                let why = why.unwrap_or_else(|| cut_short(None, ""));
+                let why = why.unwrap_or_else(|| CUT_SHORT.to_owned());
                 Err(CliError::new(Exit::Limit, why))
             }
             (None, state) => {

@@ -143,7 +143,7 @@ pub(crate) fn answer_in_face(id: &str, content: Option<serde_json::Map<String, V
 
 /// Waits until the person in a face stops what runs: whether they did, or the face is gone. A plugin
 /// may ask while it is loaded, so that their answers go where they belong meanwhile.
-pub(crate) async fn stops(requests: &mut mpsc::Receiver<PersonRequest>) -> bool {
+pub(crate) async fn wait_for_stop(requests: &mut mpsc::Receiver<PersonRequest>) -> bool {
     while let Some(request) = requests.recv().await {
         match request {
             PersonRequest::Stop => return true,
@@ -298,10 +298,10 @@ mod tests {
             .try_send(PersonRequest::Answer { id, content })
             .unwrap();
         person.try_send(PersonRequest::Stop).unwrap();
-        assert!(stops(&mut requests).await);
+        assert!(wait_for_stop(&mut requests).await);
         assert_eq!(answered.await.unwrap().action, "decline");
         drop(person);
-        assert!(!stops(&mut requests).await);
+        assert!(!wait_for_stop(&mut requests).await);
     }
 
     #[test]

@@ -49,8 +49,10 @@ impl From<PackageError> for FetchFailure {
 pub(crate) struct FetchReport {
     installed: Vec<Value>,
     refused: Vec<Value>,
-    is_missing: bool,
-    is_host: bool,
+    /// Whether one could not be had.
+    has_missing: bool,
+    /// Whether this host could not do one.
+    has_host_failure: bool,
 }
 
 impl FetchReport {
@@ -66,8 +68,8 @@ impl FetchReport {
             FetchFailure::Missing(reason) => ("failed", reason.clone()),
             FetchFailure::Host(reason) => ("failed", format!("{place}: {reason}")),
         };
-        self.is_missing |= matches!(failure, FetchFailure::Missing(_));
-        self.is_host |= matches!(failure, FetchFailure::Host(_));
+        self.has_missing |= matches!(failure, FetchFailure::Missing(_));
+        self.has_host_failure |= matches!(failure, FetchFailure::Host(_));
         self.refused
             .push(json!({ "source": place, "reason": reason }));
         if !global.json {
@@ -85,8 +87,8 @@ impl FetchReport {
         }
         match self.refused.is_empty() {
             true => Exit::Fine,
-            false if self.is_host => Exit::Host,
-            false if self.is_missing => Exit::Usage,
+            false if self.has_host_failure => Exit::Host,
+            false if self.has_missing => Exit::Usage,
             false => Exit::No,
         }
     }

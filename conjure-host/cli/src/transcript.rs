@@ -4,7 +4,7 @@ use conjure_core::chat::{CallAnnounced, Event};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::session::ChatError;
 
-use super::answer_end::{cut_short, note_nothing};
+use super::answer_end::{CUT_SHORT, cut_short, note_nothing};
 use super::args::shown;
 use super::output::{
     self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, clean_line, duration, size,
@@ -28,8 +28,8 @@ pub(crate) struct Transcript {
     calls: Vec<(String, String)>,
     /// The error that was shown last.
     error: Option<String>,
-    /// The stop reason and the text of the turn that ended last.
-    ended: Option<(Option<String>, String)>,
+    /// Why the answer of the turn that ended last would be one that was cut short.
+    cut_short: Option<String>,
 }
 
 impl Transcript {
@@ -40,7 +40,7 @@ impl Transcript {
             thought: String::new(),
             calls: Vec::new(),
             error: None,
-            ended: None,
+            cut_short: None,
         }
     }
 
@@ -53,7 +53,7 @@ impl Transcript {
             stop_reason, text, ..
         } = event
         {
-            self.ended = Some((stop_reason.clone(), text.clone()));
+            self.cut_short = Some(cut_short(stop_reason.as_deref(), text));
         }
         if self.json {
             output::json_line(event);
@@ -152,11 +152,8 @@ impl Transcript {
 
     /// Why the answer of the turn that ended last was cut short.
     pub(crate) fn cut_short(&self) -> String {
-        match &self.ended {
-            Some((stop_reason, text)) => cut_short(stop_reason.as_deref(), text),
-            // Nothing of its end was shown.
-            None => "the answer was cut short by the provider".to_owned(),
-        }
+        let why = self.cut_short.clone();
+        why.unwrap_or_else(|| CUT_SHORT.to_owned())
     }
 
     /// Lists the files that were made.

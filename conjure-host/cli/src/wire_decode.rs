@@ -14,9 +14,9 @@ use super::output;
 use super::wire::{Whose, input, unreadable};
 
 pub(crate) const AFTER: &str = "The object has: `parts` (canonical), `tool_calls` (`id`, `name`, and `arguments` or, when the model
-wrote no JSON object or was cut off, `arguments_text`), `text`, `reasoning`, `stop_reason` (the
-provider's word), `stop`, `usage`, `complete`, `events`, `error`, and `id`, `model`, `fields` of the
-reply. conjure-host/docs/wires.md has the schema.
+wrote no JSON object, a whole number that 64 bits do not hold, or was cut off, `arguments_text`),
+`text`, `reasoning`, `stop_reason` (the provider's word), `stop`, `usage`, `complete`, `events`,
+`error`, and `id`, `model`, `fields` of the reply. conjure-host/docs/wires.md has the schema.
 
 Exit code: 0 when the input was read, whatever it says; 2 when there is none.
 

@@ -20,7 +20,7 @@ const FILE: &str = "ended-cookies.json";
 /// What is locked while it is changed.
 const LOCK: &str = "ended-cookies.lock";
 /// How often whoever waits for the end of a cookie looks at the file: other servers tell nobody.
-const LOOK: Duration = Duration::from_secs(15);
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The cookies that were ended, by their hashes, with when they end by themselves, in milliseconds
 /// since 1970.
@@ -66,7 +66,7 @@ impl EndedCookies {
         // From before it is looked at: what is added meanwhile is not missed.
         let mut added = self.added.subscribe();
         while !self.has(cookie) {
-            let _ = timeout(LOOK, added.changed()).await;
+            let _ = timeout(POLL_INTERVAL, added.changed()).await;
         }
     }
 

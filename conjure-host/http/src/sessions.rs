@@ -16,10 +16,8 @@ use super::state::App;
 use super::threads::Tokens;
 use super::versions::{IfMatch, Tagged, VersionCondition};
 use conjure_config::json::object_with_kind;
-use conjure_config::mcp_settings::check_servers;
 use conjure_runtime::describe::tool_preview_json;
 use conjure_runtime::manager::{self, SessionState, SessionView};
-use conjure_runtime::mcp_status::KIND;
 use conjure_store::ThreadId;
 
 /// The most characters of a name.
@@ -320,7 +318,6 @@ async fn create(
     State(app): State<App>,
     JsonBody(body): JsonBody<NewSessionBody>,
 ) -> Result<Response, Problem> {
-    check_mcp_servers(body.tools.as_ref(), body.mcps.as_ref())?;
     let new = manager::NewSession {
         name: name(body.name)?,
         auth: text("auth", &body.auth)?.to_owned(),
@@ -367,11 +364,10 @@ async fn change(
         Some(Apply::NextTurn) | None => When::NextTurn,
     };
     let mut patch = body.read()?;
-    let stored = app.manager.get(&id).await?;
-    check_changed_servers(&patch, &stored.tools, &stored.mcps)?;
     if wanted != VersionCondition::Any {
-        wanted.check(stored.updated_at_ms)?;
-        patch.seen_ms = Some(stored.updated_at_ms);
+        let now = app.manager.get(&id).await?.updated_at_ms;
+        wanted.check(now)?;
+        patch.seen_ms = Some(now);
     }
     let changed = app.manager.update(&id, patch, when).await;
     let changed = changed.map_err(|error| wanted.refused(error.into()))?;
@@ -415,8 +411,6 @@ async fn check(
     JsonBody(body): JsonBody<ChangeSession>,
 ) -> Result<Response, Problem> {
     let patch = body.read()?;
-    let stored = app.manager.get(&id).await?;
-    check_changed_servers(&patch, &stored.tools, &stored.mcps)?;
     let _trial = app.trial().await?;
     let report = app.manager.check(&id, &patch).await?;
     Ok(Json(report).into_response())
@@ -507,40 +501,6 @@ impl ThreadChoiceBody {
     }
 }
 
-/// Looks at the MCP servers of a change before it is made. What is stored may go back as it is, whatever
-/// it is: whoever changes something else has read it here.
-fn check_changed_servers(
-    patch: &manager::SessionPatch,
-    tools: &Map<String, Value>,
-    mcps: &Map<String, Value>,
-) -> Result<(), Problem> {
-    check_mcp_servers(
-        patch.tools.as_ref().filter(|given| *given != tools),
-        patch.mcps.as_ref().filter(|given| *given != mcps),
-    )
-}
-
-/// Looks at MCP servers before they are saved, in the session's own list and in its backends.
-fn check_mcp_servers(
-    tools: Option<&Map<String, Value>>,
-    mcps: Option<&Map<String, Value>>,
-) -> Result<(), Problem> {
-    if let Some(mcps) = mcps {
-        check_servers(mcps).map_err(|unfit| unfit.below("mcps"))?;
-    }
-    let backends = tools.and_then(|tools| tools.get("backend")?.as_array());
-    for (at, backend) in backends.into_iter().flatten().enumerate() {
-        let servers = backend
-            .pointer("/config/servers")
-            .and_then(Value::as_object);
-        if let (Some(KIND), Some(servers)) = (backend["kind"].as_str(), servers) {
-            let place = format!("tools.backend[{at}].config.servers");
-            check_servers(servers).map_err(|unfit| unfit.below(&place))?;
-        }
-    }
-    Ok(())
-}
-
 fn name(given: Option<String>) -> Result<Option<String>, Problem> {
     match given {
         Some(given) => Ok(Some(line("name", &given, LONGEST)?.to_owned())),
@@ -553,25 +513,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn settings_that_were_stored_before_they_were_looked_at_go_back_as_they_are() {
-        let object = |value: Value| value.as_object().cloned().unwrap();
-        let servers = object(json!({ "notes": { "command": 5 } }));
-        let mcp = json!({ "kind": KIND, "config": { "servers": servers } });
-        let tools = object(json!({ "backend": [mcp] }));
-        let mut patch = manager::SessionPatch {
-            tools: Some(tools.clone()),
-            mcps: Some(servers.clone()),
-            ..manager::SessionPatch::default()
-        };
-        assert!(check_changed_servers(&patch, &tools, &servers).is_ok());
-        let none = Map::new();
-        assert!(check_changed_servers(&patch, &none, &servers).is_err());
-        assert!(check_changed_servers(&patch, &tools, &none).is_err());
-        patch.mcps = Some(object(json!({ "notes": { "command": 6 } })));
-        assert!(check_changed_servers(&patch, &tools, &servers).is_err());
-    }
 
     #[test]
     fn a_choice_takes_no_member_that_it_does_not_know() {

@@ -1,4 +1,4 @@
-//! What is wrong with a body, and in which member of it.
+//! Reads a body, and says what is wrong with it and in which member, or with a parameter of a query.
 
 use serde::de::DeserializeOwned;
 

@@ -66,7 +66,7 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
     let opened = files.open_inside(path)?;
     let bytes = opened.bytes(MOST).map_err(|error| error.to_string())?;
     let bytes = bytes.ok_or_else(|| format!("it has more than {MOST} bytes"))?;
-    conjure_config::fs::remove_same(path);
+    conjure_config::fs::remove_same(&opened.path);
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 

@@ -5,9 +5,11 @@
 //! may take it for an archive of its own. So a package has none of it, as [`crate::PackageBuilder`]
 //! makes it. Looks at the layout only; what is in the files is read elsewhere.
 
-/// What a file begins with, its entry in the list, and the end of the archive; their sizes without names.
+/// Signature and size without names (PKWARE's APPNOTE.TXT) of the local file header (4.3.7), …
 const FILE: (&[u8], usize) = (b"PK\x03\x04", 30);
+/// … of a header in the central directory, which is the list of files (4.3.12), …
 const ENTRY: (&[u8], usize) = (b"PK\x01\x02", 46);
+/// … and of the end of central directory record (4.3.16).
 const END: (&[u8], usize) = (b"PK\x05\x06", 22);
 
 /// The longest comment at the end of an archive.
@@ -134,13 +136,13 @@ fn has_mark(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(mark))
 }
 
-/// The number of two bytes at a place.
+/// The little-endian `u16` at a place.
 fn short(bytes: &[u8], at: usize) -> Option<usize> {
     let two = bytes.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_le_bytes(*two).into())
 }
 
-/// The number of four bytes at a place.
+/// The little-endian `u32` at a place.
 fn long(bytes: &[u8], at: usize) -> Option<usize> {
     let four = bytes.get(at..)?.first_chunk::<4>()?;
     usize::try_from(u32::from_le_bytes(*four)).ok()

@@ -39,7 +39,7 @@ pub(crate) fn shown(url: &Url) -> String {
 /// A place as people may see it: a path, a name, or an address without the name and the password that
 /// may be in it, also one that cannot be read as an address.
 pub(crate) fn shown_text(place: &str) -> String {
-    let Some((scheme @ ("http" | "https"), rest)) = place.split_once("://") else {
+    let Some((scheme, rest)) = place.split_once("://") else {
         return place.to_owned();
     };
     match (rest.rsplit_once('@'), Url::parse(place)) {
@@ -127,6 +127,8 @@ mod tests {
             ("https://ada:se/cret@h.example/p", "https://h.example/p"),
             ("http://ada:se@cret@h.example:x/", "http://h.example:x/"),
             ("https://h.example", "https://h.example"),
+            ("ftp://ada:secret@h.example/p", "ftp://h.example/p"),
+            ("HTTPS://ada:secret@h.example/p", "https://h.example/p"),
             ("./packages", "./packages"),
             ("weather@1.0.0", "weather@1.0.0"),
         ] {

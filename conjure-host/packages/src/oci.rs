@@ -130,7 +130,10 @@ impl RegistryPlace {
     /// That nothing is there, and what is.
     async fn missing(&self) -> PackageError {
         let place = self.to_string();
-        let versions = self.versions().await.unwrap_or_default();
+        let versions = match self.versions().await {
+            Ok(versions) => versions,
+            Err(error) => return error,
+        };
         let mut newest = newest_first(&versions);
         newest.truncate(SHOWN);
         match newest.is_empty() {
@@ -242,7 +245,7 @@ impl std::fmt::Display for RegistryPlace {
 
 fn unreadable(text: &str, reason: &str) -> PackageError {
     PackageError::Fetch {
-        place: text.to_owned(),
+        place: super::http::shown_text(text),
         reason: format!("{reason}; write `oci://HOST/NAME:VERSION`"),
     }
 }

@@ -46,7 +46,8 @@ pub struct InstallChange {
     /// What is there since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<InstalledVersion>,
-    /// What was there before was not what its package had, or was lost, so it is not kept.
+    /// Of a removal: what was there was not what its package had, or was lost, so it is not kept; `from`
+    /// is then what the lock named. Whatever else replaces such a build has no `from`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub altered: bool,
 }

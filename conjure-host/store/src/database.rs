@@ -73,10 +73,11 @@ impl Database {
         let (backend, read, write) = match location {
             Location::File(path) => {
                 access = FileAccess::prepare(path)?;
-                let options = access.options(path);
                 if access == FileAccess::ReadOnly {
                     read_only = Some(Arc::new(ReadOnlyFile::new(path, ACQUIRE)));
                 }
+                // Behind the first look: what changes in between is found by the next one.
+                let options = access.options(path);
                 let readers = whole(SqlitePoolOptions::new(), read_only.clone())
                     .max_connections(READERS)
                     .idle_timeout(IDLE)

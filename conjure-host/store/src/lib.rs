@@ -69,7 +69,9 @@ pub use record::{Committed, Log, Record, ThreadLog};
 pub use requests::{Owner, ProcessRequest, RequestReply};
 pub use runs::{Run, RunState, RunUsage, RunsOf, SessionTotals};
 pub use salvage::UnreadRows;
-pub use saved::{JsonText, McpServer, Persona, Plugin, SavedAuth, SavedSession, SessionCursor};
+pub use saved::{
+    JsonText, MCP_SECRETS, McpServer, Persona, Plugin, SavedAuth, SavedSession, SessionCursor,
+};
 pub use search::{Excerpt, SearchHit};
 pub use signals::{StoreSignal, StoreSignals};
 pub use store::{Options, Store};

@@ -42,12 +42,13 @@ impl ReadOnlyFile {
 
     /// Has the next connections read the file as it is to be read now.
     pub(crate) fn look_again(&self, pool: &SqlitePool) {
-        let is_left_alone = is_left_alone(&self.path);
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_left_alone = is_left_alone(&self.path);
         if reading.is_left_alone == is_left_alone {
             return;
         }
-        pool.set_connect_options(for_reading(FileAccess::ReadOnly.options(&self.path)));
+        let options = FileAccess::ReadOnly.options(&self.path);
+        pool.set_connect_options(for_reading(options.immutable(is_left_alone)));
         *reading = FileReading {
             is_left_alone,
             since: Some(Instant::now()),

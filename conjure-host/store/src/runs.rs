@@ -22,9 +22,10 @@ const LONGEST_ID: usize = 128;
 const AT_ONCE: usize = 10_000;
 /// Which runs are over when their process is gone.
 const INTERRUPTIBLE: &str = "ended_at_ms IS NULL AND (state <> 'queued' OR session_id IS NULL)";
-/// Why a run is over whose process is gone, and one that did not begin there.
+/// Why a run is over whose process is gone.
 const GONE: &str =
     "the process that ran it is gone; what came so far is kept, and nothing of it is repeated";
+/// The same of one that waited, and was no session's.
 const GONE_BEFORE: &str = "the host ended before it began";
 
 /// A turn that runs, waits to, or did.

@@ -72,11 +72,12 @@ impl Store {
         self.index_all().await?;
         let backend = self.db().backend();
         let values = [question(&words, backend).into(), limit.into()];
-        let rows = self.all(&search_sql(backend, ""), values).await?;
+        let within = "AND h.removed = FALSE AND t.seq > h.cleared_upto";
+        let rows = self.all(&search_sql(backend, within), values).await?;
         rows.iter().map(|row| found(row, &words)).collect()
     }
 
-    /// The same in what one thread shows, which is also what it was forked from.
+    /// The same in what one thread shows, also what it keeps of ancestors that are cleared or removed.
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
@@ -142,7 +143,7 @@ impl Store {
     async fn index_more(&self) -> Result<bool, StoreError> {
         let behind = "SELECT t.id, t.last_seq, COALESCE(s.upto, 0) AS upto FROM threads t \
                       LEFT JOIN searched_threads s ON s.thread_id = t.id \
-                      WHERE t.removed = FALSE AND t.last_seq > COALESCE(s.upto, 0) \
+                      WHERE t.last_seq > COALESCE(s.upto, 0) \
                       ORDER BY t.id LIMIT $1";
         // Most searches find nothing new, and write nothing.
         let some = self.all(behind, [1u64.into()]).await?;
@@ -181,7 +182,7 @@ fn search_sql(backend: DatabaseKind, within: &str) -> String {
          AS session_id \
          FROM {hits} JOIN threads h ON h.id = t.thread_id \
          JOIN entries e ON e.thread_id = t.thread_id AND e.seq = t.seq \
-         WHERE {has_words} {within} AND h.removed = FALSE \
+         WHERE {has_words} {within} \
          ORDER BY t.at_ms DESC, t.thread_id, t.seq DESC LIMIT $2"
     )
 }
@@ -290,7 +291,8 @@ fn is_accent(letter: char) -> bool {
     ('\u{300}'..='\u{36f}').contains(&letter)
 }
 
-/// A word as the index of SQLite has it: in small letters, those of the Latin alphabet without accents.
+/// A word as the index of SQLite has it: in small letters, those of the Latin alphabet without
+/// accents. That of PostgreSQL keeps accents: there more is marked than was looked for.
 fn folded(word: &str) -> String {
     let small = word.to_lowercase();
     let letters = small.chars().filter(|letter| !is_accent(*letter));
@@ -310,7 +312,8 @@ fn words_of(question: &str) -> Vec<String> {
     words.take(MOST_WORDS).collect()
 }
 
-/// The words as the database asks for them. They are letters and digits, so nothing else is said.
+/// The words as the database asks for them. They are letters, digits and accents, so
+/// nothing else is said.
 fn question(words: &[String], backend: DatabaseKind) -> String {
     let (between, last) = match backend {
         DatabaseKind::Sqlite => (" ", "*"),

@@ -294,6 +294,15 @@ impl Face {
         let Some(paste) = self.paste.take() else {
             return Ok(());
         };
+        if !self.modes.is_empty() {
+            // Something came up meanwhile: what was written before that is no answer to it.
+            let text = paste.text + &letters(&paste.behind);
+            self.draft = Some(match self.draft.take() {
+                Some(draft) => format!("{draft}\n{text}"),
+                None => text,
+            });
+            return Ok(());
+        }
         match self.before_mention().zip(mentions) {
             Some((space, mentions)) => self.put_in(&format!("{space}{mentions}")),
             None => self.put_in(&paste.text),
@@ -520,6 +529,20 @@ impl Face {
         }
         done
     }
+}
+
+/// The letters among what was typed.
+fn letters(inputs: &[Input]) -> String {
+    let typed = inputs.iter().filter_map(|input| match input {
+        Input::Key(key)
+            if key.kind != KeyEventKind::Release
+                && !key.modifiers.contains(KeyModifiers::CONTROL) =>
+        {
+            key.code.as_char()
+        }
+        _ => None,
+    });
+    typed.collect()
 }
 
 /// What a task gives, and that it is over; for ever where there is none.

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 32 * 1024 * 1024;
 /// How long a program may take to give it.
 const LIMIT: Duration = Duration::from_secs(3);
 /// How long a disk may take to tell what pasted paths are: what is typed waits for it.
-const LOOKING: Duration = Duration::from_secs(2);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes of a paste that may be paths.
 const MOST_TEXT: usize = 16 * 1024;
 
@@ -79,7 +79,7 @@ impl PathPaste {
         let paths = text.clone();
         Self {
             mentions: tokio::task::spawn_blocking(move || mentions(&paths)),
-            until: Instant::now() + LOOKING,
+            until: Instant::now() + LOOKUP_TIMEOUT,
             behind: Vec::new(),
             text,
         }

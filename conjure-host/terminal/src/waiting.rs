@@ -428,6 +428,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_paste_that_is_looked_at_is_no_answer_to_what_comes_up_meanwhile() {
+        let (mut face, _asked) = face();
+        let none = "/none/of/this.gif".to_owned();
+        face.input(Input::Paste(none.clone())).await.unwrap();
+        for code in [KeyCode::Char('W'), KeyCode::Char('?'), KeyCode::Enter] {
+            let key = KeyEvent::new(code, KeyModifiers::NONE);
+            face.input(Input::Key(key)).await.unwrap();
+        }
+        let question = QuestionAsked {
+            id: "q1".to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "m".to_owned(),
+            schema: None,
+            url: None,
+        };
+        face.update(Update::Question(question)).await;
+        let mentions = looked_at(&mut face.paste).await;
+        face.path_pasted(mentions).await.unwrap();
+        assert_eq!(face.editor.whole(), "");
+        assert_eq!(face.draft, Some(format!("{none}W?")));
+    }
+
+    #[tokio::test]
     async fn who_asked_is_told_that_there_will_be_no_answer() {
         let (mut face, mut asked) = face();
         let question = QuestionAsked {

@@ -187,8 +187,8 @@ impl Commands {
         let lacks = [
             (
                 gaps.files,
-                "they can read the host's own files, its key among them (the kernel lets this \
-                 user make no user namespace)",
+                "they can read the host's own files, its key among them, or reach the machine's devices \
+                 from a sandbox (most often because the kernel lets this user make no user namespace)",
             ),
             (
                 gaps.processes,

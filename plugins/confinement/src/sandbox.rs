@@ -33,7 +33,8 @@ pub struct SandboxGaps {
     pub writes: bool,
     /// Signals to other processes, or some kinds of writing: its Landlock is old.
     pub signals: bool,
-    /// Connections and the kernel's own settings: it has no seccomp.
+    /// Connections, the kernel's own settings, other processes' share of the machine, and what processes
+    /// share by number: it has no seccomp.
     pub network: bool,
 }
 

@@ -7,7 +7,8 @@ pub struct Gaps {
     pub processes: bool,
     /// Other processes can be signalled.
     pub signals: bool,
-    /// The files that should be hidden can be reached.
+    /// The files that should be hidden can be reached, or are not hidden again once they are replaced;
+    /// of a sandbox, the devices of the machine as well.
     pub files: bool,
     /// Of a sandbox: files elsewhere can be changed.
     pub writes: bool,

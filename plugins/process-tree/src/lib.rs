@@ -1,9 +1,9 @@
 //! Process trees: a program is started under a supervisor, which ends everything that the program
 //! starts when it is told to, when the program has ended, and when whoever started it is gone.
 //!
-//! The one owner of processes for all plugins. A supervisor is a process of its own: the agent's
-//! program, which plugins bring along, with the verb `supervise`. Outside it, [`Supervisor`] is what
-//! the agent has of it, and [`Supervised`] what a plugin has whose program runs for long. On Linux a
+//! The one owner of processes for all plugins, and for the host's workers that may start programs. A
+//! supervisor is a process of its own: the agent's program, which plugins bring along, with the verb
+//! `supervise`, or the host's program. Outside it, [`Supervisor`] is what agent and host have of it, and [`Supervised`] what a plugin has whose program runs for long. On Linux a
 //! supervisor adopts what its program starts, so that nothing gets away, and can confine it;
 //! elsewhere it has the program's process group.
 //!

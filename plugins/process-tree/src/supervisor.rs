@@ -45,8 +45,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts one with its program. `supervisor` is the agent's program with the verb `supervise`.
-    /// `input` is the standard input of a program to which that is sent.
+    /// Starts one with its program. `supervisor` is a program with the verb that runs one: the agent's
+    /// `supervise`, or that of the host for its workers. `input` is the standard input of a program to which that is sent.
     ///
     /// # Errors
     /// The system's.

@@ -46,6 +46,23 @@ where
     command
 }
 
+/// The same command with the lowest priority for processor time.
+pub(crate) fn aside(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program());
+    nice.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    nice
+}
+
 /// Prints the command line and runs it to its end, with this program's terminal.
 ///
 /// # Errors

@@ -2,12 +2,14 @@
 //!
 //! One build of libraries, programs and tests together, so that features are resolved once
 //! and the plugins that tests load are there. Then the runner, then the examples in the
-//! documentation, which cargo-nextest does not run, then what `cargo xtask check` checks.
+//! documentation, which cargo-nextest does not run, then what `cargo xtask check` checks. In CI the
+//! release program is built while tests run, since most of those wait for other programs.
 
 use std::{
     fmt,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -36,31 +38,41 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    repo::run(repo::cargo(["build"]).args(TARGETS))?;
-    let mut outcome = Outcome::default();
-    if repo::succeeds(&mut repo::cargo(["nextest", "--version"])) {
-        nextest(&args.runner, &mut outcome)?;
-    } else {
-        eprintln!("cargo-nextest is not installed; running `cargo test`, which is slower");
-        let mut command = repo::cargo(["test", "--no-fail-fast"]);
-        command
-            .args(TARGETS)
-            .args(&args.runner)
-            .args(["--", "--show-output"]);
-        cargo_test(&mut command, &mut outcome)?;
-    }
-    if args.runner.is_empty() {
-        let mut command = repo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
-        command.args(["--", "--show-output"]);
-        cargo_test(&mut command, &mut outcome)?;
+    let mut outcome = Outcome {
+        picked: !args.runner.is_empty(),
+        ..Outcome::default()
+    };
+    outcome.timed("build", |_| repo::run(repo::cargo(["build"]).args(TARGETS)))?;
+    let is_ci = repo::in_ci() && !outcome.picked;
+    let release = is_ci.then(builds::begin).transpose()?;
+    outcome.timed("tests", |outcome| tests(&args.runner, outcome))?;
+    if !outcome.picked {
+        outcome.timed("examples in the documentation", |outcome| {
+            let mut command = repo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
+            command.args(["--", "--show-output"]);
+            cargo_test(&mut command, outcome)
+        })?;
         outcome.take_checks();
-        outcome.take_builds();
-        outcome.take_fuzzing();
-        outcome.take_sanitizer();
-    } else {
-        outcome.picked = true;
+        outcome.timed("budget of the build", Outcome::take_builds);
+        outcome.timed("fuzz targets", Outcome::take_fuzzing);
+        outcome.timed("address sanitizer", Outcome::take_sanitizer);
     }
+    drop(release);
     outcome.report()
+}
+
+/// Runs the tests but for the examples in the documentation.
+fn tests(args: &[String], outcome: &mut Outcome) -> Result<()> {
+    if repo::succeeds(&mut repo::cargo(["nextest", "--version"])) {
+        return nextest(args, outcome);
+    }
+    eprintln!("cargo-nextest is not installed; running `cargo test`, which is slower");
+    let mut command = repo::cargo(["test", "--no-fail-fast"]);
+    command
+        .args(TARGETS)
+        .args(args)
+        .args(["--", "--show-output"]);
+    cargo_test(&mut command, outcome)
 }
 
 /// What the runners said, added up.
@@ -80,6 +92,8 @@ struct Outcome {
     checks: usize,
     /// Only what the command line picked was asked for.
     picked: bool,
+    /// How long each part took.
+    times: Vec<(&'static str, Duration)>,
 }
 
 /// A test that failed.
@@ -114,8 +128,11 @@ impl Outcome {
         for failure in &self.failures {
             println!("\n{failure}");
         }
+        let seconds = |(part, time): &(&str, Duration)| format!("{part} {} s", time.as_secs());
+        let times: Vec<String> = self.times.iter().map(seconds).collect();
+        println!("\ntime: {}", times.join(", "));
         println!(
-            "\ntests: {} passed, {} failed, {} skipped; checks: {} of {} passed",
+            "tests: {} passed, {} failed, {} skipped; checks: {} of {} passed",
             self.passed,
             self.failed,
             self.skipped,
@@ -154,12 +171,22 @@ impl Outcome {
         lines
     }
 
+    /// Does a part and notes how long it took.
+    fn timed<T>(&mut self, part: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
+        let begun = Instant::now();
+        let result = work(self);
+        self.times.push((part, begun.elapsed()));
+        result
+    }
+
     /// Runs the checks, all of them, and takes in what came of them.
     fn take_checks(&mut self) {
         for check in &CHECKS {
             if let Some(why) = check.missing() {
                 self.left_out.note(check.name, &why);
-            } else if let Err(error) = check.run() {
+                continue;
+            }
+            if let Err(error) = self.timed(check.name, |_| check.run()) {
                 eprintln!("{}: {error:#}", check.name);
                 self.broken.push(format!("{}: {error:#}", check.name));
             } else {

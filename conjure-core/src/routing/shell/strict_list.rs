@@ -75,8 +75,9 @@ pub(super) static STRICT: &[KnownProgram] = &[
     ),
     strict(
         &["rustc", "rustdoc", "javac", "ld", "as", "ar", "jar"],
-        &["--test", "--edition", "--version", "--help", "-V", "-O"],
-        &["@"],
+        &["--edition", "--version", "--help", "-V", "-O"],
+        // Some write where a word says that is no option.
+        &["@", "/"],
         &[],
         "rustc main.rs *",
     ),

@@ -267,9 +267,10 @@ fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<CallRefusal> 
 
 /// What is said of arguments with a number that would be another one for the tool.
 fn unkept(arguments: &str) -> Option<String> {
-    let read = serde_json::from_str::<serde_json::Value>(arguments);
-    let is_object = read.is_ok_and(|value| value.is_object());
-    let number = unkept_number(arguments).filter(|_| is_object)?;
+    // Gemini's arguments may come as a list of their pieces.
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
+        && arguments.trim_start().starts_with(['{', '[']);
+    let number = unkept_number(arguments).filter(|_| is_json)?;
     let number: String = number.chars().take(SHOWN).collect();
     Some(format!(
         "the number {number} in its arguments has more digits than a number can keep; send it as a \

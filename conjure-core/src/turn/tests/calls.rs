@@ -109,17 +109,25 @@ fn b5_malformed_arguments_are_an_error_result_that_shows_them() {
 
 #[test]
 fn a_number_that_cannot_be_kept_refuses_its_call_and_says_what_to_do() {
-    let mut bench = Bench::asked();
-    let mut bad = call("1", "a");
-    let Content::FunctionCall(function_call) = &mut bad.content else {
-        panic!("no call");
-    };
-    function_call.arguments_text = Some("{\"id\":123456789012345678901}".to_owned());
-    bench.reply(1, vec![bad], "tool_use");
-    let ends = bench.ends();
-    assert_eq!(ends[0].1, CallEnd::Refused);
-    assert!(ends[0].2.contains("123456789012345678901"), "{ends:?}");
-    assert!(ends[0].2.contains("send it as a string"), "{ends:?}");
+    let too_long_for_any = format!("{{\"id\":{}}}", "123".repeat(110));
+    for arguments in [
+        "{\"id\":123456789012345678901}",
+        // Pieces, as Gemini sends them.
+        "[{\"jsonPath\":\"$.id\",\"numberValue\":123456789012345678901}]",
+        &too_long_for_any,
+    ] {
+        let mut bench = Bench::asked();
+        let mut bad = call("1", "a");
+        let Content::FunctionCall(function_call) = &mut bad.content else {
+            panic!("no call");
+        };
+        function_call.arguments_text = Some(arguments.to_owned());
+        bench.reply(1, vec![bad], "tool_use");
+        let ends = bench.ends();
+        assert_eq!(ends[0].1, CallEnd::Refused);
+        assert!(ends[0].2.contains("the number 123"), "{ends:?}");
+        assert!(ends[0].2.contains("send it as a string"), "{ends:?}");
+    }
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub fn remove_same(path: impl AsRef<Path>) {
 ///
 /// # Errors
 /// The system's, with the path; also when it is no regular file, or a link is on the way to it now.
-/// The file is where it was then.
+/// The file is where it was then; what was put in its place while it was moved is removed.
 pub fn move_same(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     let (from, to) = (from.as_ref(), to.as_ref());
     move_from(from, to).map_err(|e| named("move", from, &e))

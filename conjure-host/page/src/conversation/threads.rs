@@ -130,7 +130,12 @@ async fn of_session(app: &PageState, talk: &Talk) -> Result<(Vec<Thread>, bool),
         }
         known.insert(id, thread);
     }
-    for thread in only_named(store).await? {
+    let named = match known.len() < MOST {
+        true => only_named(store).await?,
+        false => Vec::new(),
+    };
+    are_all &= known.len() < MOST;
+    for thread in named {
         if known.contains_key(&thread.id) {
             continue;
         }

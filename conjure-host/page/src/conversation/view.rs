@@ -69,7 +69,8 @@ async fn around(app: &PageState, talk: &Talk, at: u64) -> Result<Option<u64>, Pa
     let is_shown = page.entries.iter().any(|entry| entry.seq == at);
     // A page begins with a turn where it can: of one that is long, and another behind it, it would
     // show the other.
-    let is_left_out = !is_shown && at <= thread.last_seq;
+    // What was cleared is on no page.
+    let is_left_out = !is_shown && at > thread.cleared_upto && at <= thread.last_seq;
     Ok(if is_left_out {
         Some(at.saturating_add(1))
     } else {

@@ -12,7 +12,7 @@ use conjure_import::typed_secrets;
 use conjure_store::{SavedAuth, StoreError};
 
 /// The provider under which they are saved.
-pub const MCP: &str = "mcp";
+pub const MCP: &str = conjure_store::MCP_SECRETS;
 /// How their names begin: what the plugin for MCP servers may ask for.
 pub const MCP_SECRET: &str = "MCP_";
 /// Names that are tried until one is free.

@@ -438,9 +438,11 @@ impl Answering {
                     "the body's file is outside the session's directories",
                 ));
             };
-            let bytes = range_of(&opened.file, 0, u64::MAX);
-            let unread =
-                |error: std::io::Error| failed(format!("the body's file cannot be read: {error}"));
+            let read = tokio::task::spawn_blocking(move || range_of(&opened.file, 0, u64::MAX));
+            let bytes = read
+                .await
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            let unread = |e: std::io::Error| failed(format!("the body's file cannot be read: {e}"));
             builder = builder.body(bytes.map_err(unread)?);
         } else if let Some(body) = request.body {
             builder = builder.body(body);

@@ -43,6 +43,7 @@ mod running;
 mod runs;
 mod saving;
 mod sealing;
+mod server_settings;
 mod session_names;
 mod session_row;
 mod signals;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::changes::{ActorStatus, SessionChange};
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
+use super::server_settings;
 use super::session_names::check_name;
 use super::spec::{object, persona};
 use super::view::{ChatRetention, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
@@ -31,6 +32,7 @@ impl Manager {
     pub async fn create(&self, new: NewSession) -> Result<SessionView, ManagerError> {
         let name = new.name.filter(|name| !name.is_empty());
         name.as_deref().map_or(Ok(()), check_name)?;
+        server_settings::check(&new.tools, &new.mcps)?;
         let auth = self.inner.auth_of(&new.auth).await?;
         let mut row = Row::new(&auth.id, new.model, directory(&new.working_dir)?);
         row.name = name;
@@ -373,6 +375,7 @@ impl ManagerState {
                 *old = JsonText(new.clone().into());
             }
         };
+        server_settings::check_changed(patch, &row.tools.0, &row.mcps.0)?;
         replace(&mut row.memory, &patch.memory);
         replace(&mut row.tools, &patch.tools);
         replace(&mut row.mcps, &patch.mcps);

@@ -114,11 +114,11 @@ impl Recorder {
     }
 
     /// The event behind which comes what is shown of this opening, and not of a turn that an earlier
-    /// one left open.
+    /// one left open. Asked before anything else is shown, before or after [`Recorder::recover`].
     pub(crate) fn opening(&self) -> EventId {
         EventId {
             epoch: self.next_event.epoch,
-            seq: self.told.len() as u64,
+            seq: self.next_event.seq - 1 + self.told.len() as u64,
         }
     }
 

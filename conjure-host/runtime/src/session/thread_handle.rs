@@ -65,9 +65,10 @@ impl ThreadHandle {
             .subscribe(after, Arc::clone(&self.log), self.thread.clone())
     }
 
-    /// The last event before the turn that runs, or before now where none does.
+    /// The last event before the turn that runs, or before now where none does: never before those
+    /// that end a turn whose host was gone.
     pub(crate) fn before_turn(&self) -> Option<EventId> {
-        self.hub.before_turn()
+        self.hub.before_turn().max(Some(self.opening))
     }
 
     /// Follows the thread's events since it was opened, without those that end a turn whose host was

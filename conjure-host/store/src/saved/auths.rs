@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The provider under which secrets of MCP servers are saved, which settings name by their names.
-const MCP: &str = "mcp";
+pub const MCP_SECRETS: &str = "mcp";
 
 /// A saved authentication. Unique by provider, kind and name.
 #[derive(Clone, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Store {
         let used: Result<Vec<SavedSession>, StoreError> = used.iter().map(super::read).collect();
         let mut used = used?;
         let mut servers = Vec::new();
-        if auth.provider == MCP {
+        if auth.provider == MCP_SECRETS {
             let mut sessions = naming::<SavedSession>(&tx, "tools || mcps", &auth.name).await?;
             sessions.retain(|session| {
                 let settings = [&session.tools.0, &session.mcps.0];

@@ -20,7 +20,7 @@ use crate::database::{for_update, places};
 use crate::sql::{DatabaseRow, FromColumn, SqlError, Value};
 use crate::{Store, StoreError};
 
-pub use auths::SavedAuth;
+pub use auths::{MCP_SECRETS, SavedAuth};
 pub use mcp_servers::McpServer;
 pub use personas::Persona;
 pub use plugins::Plugin;

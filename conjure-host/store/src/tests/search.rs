@@ -10,6 +10,7 @@ use super::{Bed, cases, event, id};
 cases! {
     what_was_said_is_found_by_its_words_the_newest_first
     what_is_cleared_or_removed_is_not_found_and_a_fork_keeps_what_it_shows
+    what_a_fork_keeps_is_found_also_where_nobody_searched_before
     questions_are_words_whatever_stands_in_them
     ten_who_search_at_once_find_the_same
 }
@@ -116,7 +117,24 @@ async fn what_is_cleared_or_removed_is_not_found_and_a_fork_keeps_what_it_shows(
     let words = "SELECT COUNT(*) AS number FROM entry_texts";
     let rows = store.all(words, []).await.unwrap();
     assert_eq!(crate::row::number(&rows[0], "number").unwrap(), 1);
+    let in_fork = async || store.search_in(&id("f"), "lamp", 10).await.unwrap().len();
+    assert_eq!(in_fork().await, 1);
+    store.clear_thread(&id("c")).await.unwrap();
+    assert_eq!(found(&store, "lamp").await, []);
+    assert_eq!(in_fork().await, 1);
+    store.remove_thread(&id("c")).await.unwrap();
+    assert_eq!(in_fork().await, 1);
     assert!(store.check().await.unwrap().is_sound());
+}
+
+async fn what_a_fork_keeps_is_found_also_where_nobody_searched_before(bed: Bed) {
+    let store = bed.open().await;
+    talk(&store, "c", &["a lamp of c"]).await;
+    store.fork(&id("c"), 1, &id("f")).await.unwrap();
+    store.remove_thread(&id("c")).await.unwrap();
+    let hits = store.search_in(&id("f"), "lamp", 10).await.unwrap();
+    assert_eq!(hits.len(), 1);
+    assert_eq!(found(&store, "lamp").await, []);
 }
 
 async fn questions_are_words_whatever_stands_in_them(bed: Bed) {

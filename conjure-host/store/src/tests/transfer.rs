@@ -385,6 +385,10 @@ async fn an_exported_thread_with_a_hole_is_refused_with_the_line(bed: Bed) {
             vec![entry(1), event(1, 2), event(2, 2)],
             "line 5: event 2 is the first of epoch 2",
         ),
+        (
+            vec![entry(1), event(1_000_000, 1)],
+            "epoch 1000000 is more often than a thread is opened",
+        ),
     ] {
         std::fs::write(&path, crate::json_lines(&records).unwrap()).unwrap();
         let error = store.import_whole_thread(&path, &id("t")).await;

@@ -4,6 +4,9 @@ use conjure_core::chat::EventId;
 
 use crate::Record;
 
+/// How often a thread may have been opened: it is opened as often when it is taken in.
+const MOST_EPOCHS: u64 = 100_000;
+
 /// Where a file of records has come to.
 #[derive(Debug)]
 pub(super) struct RecordSequence {
@@ -43,6 +46,9 @@ impl RecordSequence {
                 Ok(())
             }
             Record::Event { id, .. } => self.event(id),
+            Record::Opened { epoch } if *epoch > MOST_EPOCHS => Err(format!(
+                "epoch {epoch} is more often than a thread is opened, {MOST_EPOCHS} times at most"
+            )),
             Record::Opened { epoch } => {
                 if *epoch > self.epoch {
                     self.epoch = *epoch;

@@ -7,7 +7,8 @@
 //!
 //! Root has ways around both that are capabilities of their own: newer kernels let who may measure
 //! the whole system (`CAP_PERFMON`) read the memory of every process, and `CAP_SYS_ADMIN` takes a
-//! mount away from what it hides. A confined command is root without these two.
+//! mount away from what it hides. A confined command is root without these two; in a sandbox it keeps
+//! only what `conjure_confinement` lists.
 
 use std::io;
 use std::path::PathBuf;
