@@ -13,13 +13,14 @@ use crate::cx::Cx;
 use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
+use crate::plugin_common::{ManifestKind, PluginCommon};
 use crate::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Complete, Completions, Contribute, Contribution,
-    Empty, Example, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
-    PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead, ResourceWatch,
+    Empty, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
+    PromptGet, PromptText, Prompts as PromptList, ResourceRead, ResourceWatch,
     Resources as ResourceList, State, StateScope, ToolResult, op,
 };
-use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, THREADS};
+use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, RuntimeOptions};
 use crate::setup::Setup;
 
 /// Offers tools to many sessions at once ([`Cx::session`] tells which).
@@ -91,10 +92,10 @@ pub trait Files: Send + Sync + 'static {
 
 /// A backend with resources.
 pub trait Resources: Backend {
-    /// Lists them.
+    /// Lists the resources.
     fn list(&self, cx: Cx) -> impl Future<Output = Result<ResourceList>> + Send;
 
-    /// Reads one.
+    /// Reads a resource.
     fn read(
         &self,
         cx: Cx,
@@ -128,10 +129,10 @@ pub trait Subscriptions: Resources {
 
 /// A backend with prompts.
 pub trait Prompts: Backend {
-    /// Lists them.
+    /// Lists the prompts.
     fn list(&self, cx: Cx) -> impl Future<Output = Result<PromptList>> + Send;
 
-    /// Fills one in.
+    /// Fills a prompt in.
     fn get(&self, cx: Cx, request: PromptGet) -> impl Future<Output = Result<PromptText>> + Send;
 }
 
@@ -140,7 +141,7 @@ pub trait Upgrade: Send + Sync + 'static {
     /// Hands out the state of the session.
     fn export(&self, cx: Cx) -> impl Future<Output = Result<Value>> + Send;
 
-    /// Takes it.
+    /// Takes the state over that the version before has handed out.
     fn import(&self, cx: Cx, state: State) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -152,15 +153,9 @@ pub(crate) type FilesHandler<B> = BackendHandler<B>;
 
 /// Builds a backend plugin.
 pub struct BackendPlugin<B> {
-    name: String,
-    description: String,
+    common: PluginCommon,
+    runtime: RuntimeOptions,
     make: Box<dyn FnOnce(Setup) -> Result<B> + Send>,
-    config_schema: Option<Value>,
-    examples: Vec<Example>,
-    requires: Vec<String>,
-    threads: usize,
-    starts_in_place: bool,
-    permissions: Permissions,
     extras: Vec<(&'static [&'static str], BackendHandler<B>)>,
     takes_files: bool,
 }
@@ -173,15 +168,9 @@ impl<B: Backend> BackendPlugin<B> {
         make: impl FnOnce(Setup) -> Result<B> + Send + 'static,
     ) -> Self {
         Self {
-            name: name.into(),
-            description: description.into(),
+            common: PluginCommon::new(name.into(), description.into()),
+            runtime: RuntimeOptions::default(),
             make: Box::new(make),
-            config_schema: None,
-            examples: Vec::new(),
-            requires: Vec::new(),
-            threads: THREADS,
-            starts_in_place: false,
-            permissions: Permissions::default(),
             extras: Vec::new(),
             takes_files: false,
         }
@@ -190,7 +179,7 @@ impl<B: Backend> BackendPlugin<B> {
     /// JSON Schema of the configuration.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.config_schema = Some(schema);
+        self.common.config_schema = Some(schema);
         self
     }
 
@@ -198,14 +187,14 @@ impl<B: Backend> BackendPlugin<B> {
     /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.examples.push(Example::new(tool, arguments, result));
+        self.common.add_example(tool, arguments, result);
         self
     }
 
     /// An example of a call that fails: `says` is in what it says.
     #[must_use]
     pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.examples.push(Example::failing(tool, arguments, says));
+        self.common.add_failing_example(tool, arguments, says);
         self
     }
 
@@ -214,7 +203,7 @@ impl<B: Backend> BackendPlugin<B> {
     /// longer belongs into `spawn_blocking` either way.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+        self.runtime.threads = threads;
         self
     }
 
@@ -224,21 +213,21 @@ impl<B: Backend> BackendPlugin<B> {
     /// its own for the next calls where that is not so.
     #[must_use]
     pub fn starts_in_place(mut self) -> Self {
-        self.starts_in_place = true;
+        self.runtime.starts_in_place = true;
         self
     }
 
     /// A host operation that the backend cannot do without, such as `elicit/1`.
     #[must_use]
     pub fn requires(mut self, operation: &str) -> Self {
-        self.requires.push(operation.to_owned());
+        self.common.require(operation);
         self
     }
 
     /// What the backend asks to be allowed.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.permissions = permissions;
+        self.common.permissions = permissions;
         self
     }
 
@@ -409,11 +398,11 @@ pub(crate) fn same_name(builder: &str, exported: &str, macro_name: &str) -> Resu
 
 impl<B: Backend> Exported for BackendPlugin<B> {
     fn plugin_name(&self) -> String {
-        self.name.clone()
+        self.common.name.clone()
     }
 
     fn plugin_manifest(&self, name: &str, version: &str) -> Result<Manifest> {
-        same_name(&self.name, name, "export_backend")?;
+        same_name(&self.common.name, name, "export_backend")?;
         let basics = [
             op::BACKEND_OPEN,
             op::BACKEND_CATALOG,
@@ -429,45 +418,29 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             .extras
             .iter()
             .flat_map(|(operations, _)| operations.iter().copied());
-        Ok(Manifest {
-            manifest: 1,
-            kind: "backend".to_owned(),
-            name: name.to_owned(),
-            version: version.to_owned(),
-            description: self.description.clone(),
-            requires: Requires {
-                host: self.requires.clone(),
-            },
+        let kind = ManifestKind {
+            kind: "backend",
             capabilities: basics
                 .into_iter()
                 .chain(extras)
                 .chain(self.takes_files.then_some("call.files"))
                 .map(|op| format!("{op}/1"))
                 .collect(),
-            permissions: self.permissions.clone(),
-            config_schema: self.config_schema.clone(),
             state: StateScope::Shared,
             tools: Vec::new(),
-            examples: self.examples.clone(),
-        })
+        };
+        Ok(self.common.manifest(name, version, kind))
     }
 
     fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
-        let Self {
-            name,
-            make,
-            extras,
-            threads,
-            starts_in_place,
-            ..
-        } = self;
-        let instance = OnRuntime::new(&name, threads, move || {
+        let Self { make, extras, .. } = self;
+        let instance = OnRuntime::new(&self.common.name, self.runtime, move || {
             Ok(BackendDispatch {
                 backend: Arc::new(make(setup)?),
                 extras,
             })
         })?;
-        Ok(object(instance.starting_in_place(starts_in_place)))
+        Ok(object(instance))
     }
 }
 

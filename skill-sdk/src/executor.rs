@@ -15,11 +15,12 @@ use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
 use crate::guard::guard;
+use crate::plugin_common::{ManifestKind, PluginCommon};
 use crate::protocol::{
-    Bash, BashOutput, CreateFile, Empty, Example, ExecutorInit, ExecutorReady, FileRef, FilesGet,
-    FilesPut, Manifest, Permissions, Requires, StateScope, StrReplace, View, Viewed, Written, op,
+    Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, FileRef, FilesGet, FilesPut,
+    Manifest, Permissions, StateScope, StrReplace, View, Viewed, Written, op,
 };
-use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, THREADS};
+use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, RuntimeOptions};
 use crate::setup::Setup;
 
 /// Runs commands and keeps files, for many sessions at once ([`Cx::session`] tells which).
@@ -67,7 +68,7 @@ pub trait BlockingExecutor: Send + Sync + 'static {
     /// As [`Executor::init`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Executor::init`].
     fn init(&self, cx: &Cx, request: ExecutorInit) -> Result<ExecutorReady> {
         Ok(host_paths(cx, request))
     }
@@ -75,31 +76,31 @@ pub trait BlockingExecutor: Send + Sync + 'static {
     /// As [`Executor::bash`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Executor::bash`].
     fn bash(&self, cx: &Cx, request: Bash) -> Result<BashOutput>;
 
     /// As [`Executor::view`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Executor::view`].
     fn view(&self, cx: &Cx, request: View) -> Result<Viewed>;
 
     /// As [`Executor::create_file`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Executor::create_file`].
     fn create_file(&self, cx: &Cx, request: CreateFile) -> Result<Written>;
 
     /// As [`Executor::str_replace`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Executor::str_replace`].
     fn str_replace(&self, cx: &Cx, request: StrReplace) -> Result<Written>;
 
     /// As [`Executor::cleanup`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Executor::cleanup`].
     fn cleanup(&self, cx: &Cx) -> Result<()> {
         let _ = cx;
         Ok(())
@@ -118,7 +119,7 @@ fn host_paths(cx: &Cx, request: ExecutorInit) -> ExecutorReady {
 pub struct Blocking<T>(Arc<T>);
 
 impl<T> Blocking<T> {
-    /// Wraps it.
+    /// An executor whose calls block.
     pub fn new(executor: T) -> Self {
         Self(Arc::new(executor))
     }
@@ -171,13 +172,13 @@ pub trait BlockingFiles: Send + Sync + 'static {
     /// As [`Files::put`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Files::put`].
     fn put(&self, cx: &Cx, request: FilesPut) -> Result<FileRef>;
 
     /// As [`Files::get`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Files::get`].
     fn get(&self, cx: &Cx, request: FilesGet) -> Result<FileRef>;
 }
 
@@ -193,15 +194,9 @@ impl<T: BlockingFiles> Files for Blocking<T> {
 
 /// Builds an executor plugin.
 pub struct ExecutorPlugin<E> {
-    name: String,
-    description: String,
+    common: PluginCommon,
+    runtime: RuntimeOptions,
     make: Box<dyn FnOnce(Setup) -> Result<E> + Send>,
-    config_schema: Option<Value>,
-    examples: Vec<Example>,
-    requires: Vec<String>,
-    threads: usize,
-    starts_in_place: bool,
-    permissions: Permissions,
     files: Option<FilesHandler<E>>,
     sandbox: bool,
 }
@@ -214,15 +209,9 @@ impl<E: Executor> ExecutorPlugin<E> {
         make: impl FnOnce(Setup) -> Result<E> + Send + 'static,
     ) -> Self {
         Self {
-            name: name.into(),
-            description: description.into(),
+            common: PluginCommon::new(name.into(), description.into()),
+            runtime: RuntimeOptions::default(),
             make: Box::new(make),
-            config_schema: None,
-            examples: Vec::new(),
-            requires: Vec::new(),
-            threads: THREADS,
-            starts_in_place: false,
-            permissions: Permissions::default(),
             files: None,
             sandbox: false,
         }
@@ -231,7 +220,7 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// JSON Schema of the configuration.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.config_schema = Some(schema);
+        self.common.config_schema = Some(schema);
         self
     }
 
@@ -239,14 +228,14 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.examples.push(Example::new(tool, arguments, result));
+        self.common.add_example(tool, arguments, result);
         self
     }
 
     /// An example of a call that fails: `says` is in what it says.
     #[must_use]
     pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.examples.push(Example::failing(tool, arguments, says));
+        self.common.add_failing_example(tool, arguments, says);
         self
     }
 
@@ -255,7 +244,7 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// longer belongs into `spawn_blocking` either way.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+        self.runtime.threads = threads;
         self
     }
 
@@ -265,21 +254,21 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// a thread of its own for the next calls where that is not so.
     #[must_use]
     pub fn starts_in_place(mut self) -> Self {
-        self.starts_in_place = true;
+        self.runtime.starts_in_place = true;
         self
     }
 
     /// A host operation that the executor cannot do without, such as `kv.get/1`.
     #[must_use]
     pub fn requires(mut self, operation: &str) -> Self {
-        self.requires.push(operation.to_owned());
+        self.common.require(operation);
         self
     }
 
     /// What the executor asks to be allowed.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.permissions = permissions;
+        self.common.permissions = permissions;
         self
     }
 
@@ -304,11 +293,11 @@ impl<E: Executor> ExecutorPlugin<E> {
 
 impl<E: Executor> Exported for ExecutorPlugin<E> {
     fn plugin_name(&self) -> String {
-        self.name.clone()
+        self.common.name.clone()
     }
 
     fn plugin_manifest(&self, name: &str, version: &str) -> Result<Manifest> {
-        crate::backend::same_name(&self.name, name, "export_executor")?;
+        crate::backend::same_name(&self.common.name, name, "export_executor")?;
         let mut operations = vec![
             op::EXECUTOR_INIT,
             op::EXECUTOR_BASH,
@@ -327,40 +316,24 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
         if self.sandbox {
             operations.push("executor.sandbox");
         }
-        Ok(Manifest {
-            manifest: 1,
-            kind: "executor".to_owned(),
-            name: name.to_owned(),
-            version: version.to_owned(),
-            description: self.description.clone(),
-            requires: Requires {
-                host: self.requires.clone(),
-            },
+        let kind = ManifestKind {
+            kind: "executor",
             capabilities: operations.iter().map(|op| format!("{op}/1")).collect(),
-            permissions: self.permissions.clone(),
-            config_schema: self.config_schema.clone(),
             state: StateScope::Shared,
             tools: Vec::new(),
-            examples: self.examples.clone(),
-        })
+        };
+        Ok(self.common.manifest(name, version, kind))
     }
 
     fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
-        let Self {
-            name,
-            make,
-            files,
-            threads,
-            starts_in_place,
-            ..
-        } = self;
-        let instance = OnRuntime::new(&name, threads, move || {
+        let Self { make, files, .. } = self;
+        let instance = OnRuntime::new(&self.common.name, self.runtime, move || {
             Ok(ExecutorDispatch {
                 executor: Arc::new(make(setup)?),
                 files,
             })
         })?;
-        Ok(object(instance.starting_in_place(starts_in_place)))
+        Ok(object(instance))
     }
 }
 

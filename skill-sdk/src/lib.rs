@@ -46,6 +46,7 @@ mod macro_support;
 mod output;
 #[cfg(feature = "async")]
 mod parked;
+mod plugin_common;
 pub mod protocol;
 #[cfg(feature = "async")]
 mod runtime;

@@ -11,13 +11,13 @@ use crate::skill::Skill;
 pub struct SkillState<T>(Arc<OnceLock<T>>);
 
 impl<T: Send + Sync + 'static> SkillState<T> {
-    /// None yet.
+    /// An instance whose state is not made yet.
     #[expect(clippy::new_without_default, reason = "only written by the attribute")]
     pub fn new() -> Self {
         Self(Arc::default())
     }
 
-    /// Has a skill make it with each instance.
+    /// Has a skill make the state with each instance.
     #[must_use]
     pub fn made_by(
         &self,
@@ -31,7 +31,7 @@ impl<T: Send + Sync + 'static> SkillState<T> {
         })
     }
 
-    /// Calls with it.
+    /// Calls the tool with the state.
     pub fn with(&self, call: impl FnOnce(&T) -> ToolResult) -> ToolResult {
         match self.0.get() {
             Some(state) => call(state),

@@ -15,8 +15,23 @@ use crate::guard::{Caught, guard};
 use crate::parked::{OperationStart, Parked};
 use crate::protocol::op as names;
 
-/// Threads of a runtime, unless the author says otherwise.
-pub(crate) const THREADS: usize = 2;
+/// How the runtime of an instance is made, and where its calls begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RuntimeOptions {
+    /// The number of its threads.
+    pub(crate) threads: usize,
+    /// Whether calls run on the thread that starts them until they first wait.
+    pub(crate) starts_in_place: bool,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        Self {
+            threads: 2,
+            starts_in_place: false,
+        }
+    }
+}
 
 /// The reply of an operation, as JSON.
 pub(crate) type OperationFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
@@ -36,15 +51,14 @@ pub(crate) struct OnRuntime<A: AsyncDispatch> {
 }
 
 impl<A: AsyncDispatch> OnRuntime<A> {
-    /// Starts a runtime of so many threads and makes the instance on it, so that its constructor
-    /// may spawn.
+    /// Starts a runtime and makes the instance on it, so that its constructor may spawn.
     pub(crate) fn new(
         name: &str,
-        threads: usize,
+        options: RuntimeOptions,
         make: impl FnOnce() -> Result<A>,
     ) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
-            .worker_threads(threads.max(1))
+            .worker_threads(options.threads.max(1))
             .thread_name(format!("plugin-{name}"))
             .enable_all()
             .build()?;
@@ -55,8 +69,10 @@ impl<A: AsyncDispatch> OnRuntime<A> {
         match made {
             Ok(inner) => Ok(Self {
                 inner: Some(Arc::new(inner)),
+                parked: options
+                    .starts_in_place
+                    .then(|| Parked::new(runtime.handle())),
                 runtime: Some(runtime),
-                parked: None,
             }),
             Err(error) => {
                 // Dropping it would wait for whatever the constructor spawned.
@@ -64,14 +80,6 @@ impl<A: AsyncDispatch> OnRuntime<A> {
                 Err(error)
             }
         }
-    }
-
-    /// The same, whose calls run on the thread that starts them until they first wait, where
-    /// `does` says so.
-    pub(crate) fn starting_in_place(mut self, does: bool) -> Self {
-        let runtime = self.runtime.as_ref().filter(|_| does);
-        self.parked = runtime.map(|runtime| Parked::new(runtime.handle()));
-        self
     }
 
     fn answer(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Caught<Vec<u8>>> {

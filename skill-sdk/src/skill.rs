@@ -19,9 +19,10 @@ use crate::dispatch::{Dispatch, decode, encode, unsupported};
 use crate::envelope::{self, Envelope};
 use crate::error::{Error, Result};
 use crate::output::IntoToolResult;
+use crate::plugin_common::{ManifestKind, PluginCommon};
 use crate::protocol::{
-    Empty, Example, Execute, Manifest, Modify, Permissions, Read, Requires, State, StateScope,
-    ToolDecl, ToolResult, Write, op,
+    Empty, Execute, Manifest, Modify, Permissions, Read, State, StateScope, ToolDecl, ToolResult,
+    Write, op,
 };
 use crate::setup::Setup;
 use crate::spill;
@@ -40,36 +41,26 @@ type OnCreate = Box<dyn Fn(&Setup) -> Result<()> + Send + Sync>;
 /// The function that makes it runs once an instance: what its closures capture is the state of
 /// one session, or of the whole host with [`Skill::shared`].
 pub struct Skill {
-    name: String,
-    description: String,
+    common: PluginCommon,
     tools: Vec<(ToolDecl, SkillHandler)>,
     hidden: Vec<(&'static str, SkillHandler)>,
     lists: SkillLists,
     run_time: RunTime,
     on_create: Vec<OnCreate>,
-    requires: Vec<String>,
-    permissions: Permissions,
-    config_schema: Option<Value>,
     state: StateScope,
-    examples: Vec<Example>,
 }
 
 impl Skill {
     /// A skill without callbacks.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
-            name: name.into(),
-            description: description.into(),
+            common: PluginCommon::new(name.into(), description.into()),
             tools: Vec::new(),
             hidden: Vec::new(),
             lists: SkillLists::default(),
             run_time: RunTime::default(),
             on_create: Vec::new(),
-            requires: Vec::new(),
-            permissions: Permissions::default(),
-            config_schema: None,
             state: StateScope::Session,
-            examples: Vec::new(),
         }
     }
 
@@ -246,7 +237,7 @@ impl Skill {
     /// JSON Schema of the configuration.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.config_schema = Some(schema);
+        self.common.config_schema = Some(schema);
         self
     }
 
@@ -260,14 +251,14 @@ impl Skill {
     /// A host operation that the skill cannot do without, such as `http.send/1`.
     #[must_use]
     pub fn requires(mut self, operation: &str) -> Self {
-        self.requires.push(operation.to_owned());
+        self.common.require(operation);
         self
     }
 
     /// What the skill asks to be allowed.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.permissions = permissions;
+        self.common.permissions = permissions;
         self
     }
 
@@ -275,14 +266,14 @@ impl Skill {
     /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.examples.push(Example::new(tool, arguments, result));
+        self.common.add_example(tool, arguments, result);
         self
     }
 
     /// An example of a call that fails: `says` is in what it says.
     #[must_use]
     pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.examples.push(Example::failing(tool, arguments, says));
+        self.common.add_failing_example(tool, arguments, says);
         self
     }
 
@@ -362,30 +353,21 @@ impl Skill {
         let lists = self.lists.operations(&self.run_time);
         let beside = hidden.chain(lists).chain(self.run_time.operations());
         capabilities.extend(beside.map(|op| format!("{op}/1")));
-        Ok(Manifest {
-            manifest: 1,
-            kind: "skill".to_owned(),
-            name: name.to_owned(),
-            version: version.to_owned(),
-            description: self.description.clone(),
-            requires: Requires {
-                host: self.requires.clone(),
-            },
+        let kind = ManifestKind {
+            kind: "skill",
             capabilities,
-            permissions: self.permissions.clone(),
-            config_schema: self.config_schema.clone(),
             state: self.state,
             tools: self.tools.iter().map(|(tool, _)| tool.clone()).collect(),
-            examples: self.examples.clone(),
-        })
+        };
+        Ok(self.common.manifest(name, version, kind))
     }
 
     fn validate(&self, name: &str) -> Result<()> {
-        if self.name != name {
+        let own = &self.common.name;
+        if own != name {
             return Err(Error::invalid(format!(
-                "the skill calls itself `{}` and the export macro `{name}`: write \
-                 `export_skill!(…, name = \"{}\")`",
-                self.name, self.name
+                "the skill calls itself `{own}` and the export macro `{name}`: write \
+                 `export_skill!(…, name = \"{own}\")`"
             )));
         }
         for (i, (tool, _)) in self.tools.iter().enumerate() {
@@ -426,7 +408,7 @@ impl Skill {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.common.name
     }
 }
 

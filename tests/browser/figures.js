@@ -3,8 +3,8 @@
 
 import { request } from 'node:http';
 import { readFileSync } from 'node:fs';
-import { gzipSync } from 'node:zlib';
 
+import { scriptAndStyle } from './support/assets.js';
 import { longThread } from './support/long.js';
 import { test } from './support/test.js';
 
@@ -35,11 +35,7 @@ test('a long thread: first paint and nodes; bytes of script and style', async ({
   }
   print(`first paint of ${long.entries} entries`, `${percentile(paints, 0.5).toFixed(0)} ms`, 'at most 400 ms');
   print('nodes', await page.evaluate(() => document.querySelectorAll('*').length), 'at most 2,500');
-  const assets = await page.evaluate(() => performance.getEntriesByType('resource').map(({ name }) => name));
-  let bytes = 0;
-  for (const name of assets.filter((name) => /\.(js|css)$/.test(name))) {
-    bytes += gzipSync(Buffer.from(await (await page.context().request.get(name)).body())).length;
-  }
+  const bytes = (await scriptAndStyle(page)).reduce((sum, asset) => sum + asset.bytes, 0);
   print('script and style, compressed', `${(bytes / 1024).toFixed(1)} KiB`, 'at most 60 KiB');
 });
 

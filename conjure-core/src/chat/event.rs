@@ -128,7 +128,7 @@ pub enum Event {
     },
     /// Something that a person should know.
     Notice {
-        /// What.
+        /// What the person is told.
         text: String,
     },
     /// Something failed.

@@ -11,6 +11,7 @@ mod instructions;
 mod memory;
 mod missing_tool;
 pub mod notes;
+mod plugin_notes;
 mod referred;
 mod results;
 mod skill_paths;
@@ -24,6 +25,7 @@ pub use file_handles::{
 pub use instructions::{BackendInstructions, instructions};
 pub use memory::memory;
 pub use missing_tool::no_such_tool;
+pub use plugin_notes::plugin_note;
 pub use referred::{reference, referred_text};
 pub use results::{CommandEnd, cut, file_line, file_words};
 pub use skill_paths::{absolute_skill_path, absolute_skill_paths};

@@ -33,7 +33,7 @@ pub enum EntryBody {
     },
     /// Somebody said something: the person, the model, or the host.
     Message {
-        /// What.
+        /// What was said, and by whom.
         message: Message,
     },
     /// A call begins to run. With no [`EntryBody::CallEnded`] after it, nobody knows what it did.
@@ -122,7 +122,7 @@ pub enum EntryBody {
     Notice {
         /// What, in words.
         text: String,
-        /// What, as data, where the turn machine noticed it; absent in older threads.
+        /// What, as data, where a program or the model is to know it; absent in older threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<NoticeReason>,
     },

@@ -15,11 +15,12 @@ pub use entry::{CallEnd, Entry, EntryBody, Spending, TableChange, TurnOutcome};
 pub(crate) use folds::view_changed_at;
 pub use folds::{Fold, FoldState, Folded, fold, folds, is_unfolded};
 pub use limit::limit_words;
-pub use plugin_change::{PluginChange, StateHandover, VersionStep};
+pub use plugin_change::{PluginChange, StateFate, StateHandover, StateMove, VersionStep};
 pub use reason::{NotRun, NoticeReason};
 pub use used::Used;
 pub use view::{
-    call_ids, files, last_backend_states, messages, plugin_versions, removed_tools, turn_usage,
+    call_ids, files, last_backend_states, messages, noted_messages, plugin_versions, removed_tools,
+    turn_usage,
 };
 
 #[cfg(test)]

@@ -29,6 +29,42 @@ pub enum StateHandover {
     Lost,
 }
 
+/// What has become of a plugin's state, which nobody knows before the first call of another version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateMove {
+    /// The plugin.
+    pub plugin: String,
+    /// The version that held the state.
+    pub from: String,
+    /// The version that was to take it over; the same where it was built again or set up anew.
+    pub to: String,
+    /// How that went.
+    pub fate: StateFate,
+}
+
+/// How it went when a plugin's state was to move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StateFate {
+    /// The new version has it.
+    Carried,
+    /// The same build was set up anew, and has what it had.
+    Kept,
+    /// The new version could not take it over, so the version before goes on.
+    Refused {
+        /// What the new version said.
+        reason: String,
+    },
+    /// The version before is in quarantine, so the new one begins without it.
+    Lost {
+        /// Why it is in quarantine.
+        reason: String,
+    },
+    /// Something that a later version knows.
+    #[serde(other)]
+    Other,
+}
+
 /// How a version is to the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionStep {

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plugin_change::StateMove;
+
 /// Why a call was not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -46,7 +48,7 @@ pub enum NotRun {
     Other,
 }
 
-/// What the turn machine noticed.
+/// What the turn machine noticed, and what the host did that the model is told too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NoticeReason {
@@ -57,7 +59,7 @@ pub enum NoticeReason {
     },
     /// The conversation could not be summarised.
     NotSummarised {
-        /// Why.
+        /// What failed, in words.
         error: String,
     },
     /// The conversation was summarised.
@@ -70,6 +72,8 @@ pub enum NoticeReason {
         /// How many.
         messages: u64,
     },
+    /// A plugin's state was to move to another version.
+    StateMoved(StateMove),
     /// Something that a later version knows.
     #[serde(other)]
     Other,

@@ -237,6 +237,33 @@ fn a_reason_that_only_a_later_version_knows_keeps_no_thread_from_being_read() {
     assert_eq!(notice.body, other);
 }
 
+#[test]
+fn what_became_of_a_plugins_state_is_data_and_what_a_later_version_knows_of_it_is_read_over() {
+    let read = |fate: serde_json::Value| -> EntryBody {
+        let notice = json!({ "seq": 1, "turn": 1, "entry": "notice", "text": "so it is",
+            "reason": { "kind": "state_moved", "plugin": "notes", "from": "0.2.0", "to": "0.3.0",
+                "fate": fate } });
+        serde_json::from_value::<Entry>(notice).unwrap().body
+    };
+    let moved = |fate| EntryBody::Notice {
+        text: "so it is".to_owned(),
+        reason: Some(NoticeReason::StateMoved(StateMove {
+            plugin: "notes".to_owned(),
+            from: "0.2.0".to_owned(),
+            to: "0.3.0".to_owned(),
+            fate,
+        })),
+    };
+    let reason = "it cannot read that".to_owned();
+    let refused = json!({ "kind": "refused", "reason": reason });
+    assert_eq!(read(refused), moved(StateFate::Refused { reason }));
+    let unknown = json!({ "kind": "of_the_future", "why": "so" });
+    assert_eq!(read(unknown), moved(StateFate::Other));
+    let written = serde_json::to_value(moved(StateFate::Carried)).unwrap();
+    let back: EntryBody = serde_json::from_value(written).unwrap();
+    assert_eq!(back, moved(StateFate::Carried));
+}
+
 proptest! {
     #[test]
     fn after_a_crash_at_any_entry_the_thread_can_go_on(entries in any_log()) {

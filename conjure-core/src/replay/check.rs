@@ -94,7 +94,7 @@ pub struct Unreplayed {
     pub step: u64,
     /// Its turn.
     pub turn: u64,
-    /// Why.
+    /// Why it was not replayed.
     pub reason: String,
 }
 

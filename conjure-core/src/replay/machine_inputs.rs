@@ -12,7 +12,7 @@ use crate::chat::{FunctionCallOutput, Meta, Response, Role, Stop, StopReason, Us
 use crate::context::CallRefusal;
 use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason, TurnOutcome, turn_usage};
 use crate::request::view_tokens;
-use crate::turn::{ApprovalDecision, ModelFailure, TurnInput, When};
+use crate::turn::{ApprovalDecision, CompactionTrigger, ModelFailure, TurnInput, When};
 
 impl Drive<'_, '_> {
     /// Gives the machine what the next entry is the answer to.
@@ -116,7 +116,11 @@ impl Drive<'_, '_> {
             self.change_given = Some(self.at + ahead);
             self.input(TurnInput::Table(change.clone()))?;
         }
-        self.machine.settings_mut().compaction = compaction(rest);
+        let compaction = compaction(rest);
+        if matches!(compaction, CompactionTrigger::At(_)) {
+            self.machine.put_off_nothing();
+        }
+        self.machine.settings_mut().compaction = compaction;
         self.input(input)
     }
 

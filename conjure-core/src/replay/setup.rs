@@ -59,7 +59,7 @@ pub struct Recipient {
     pub model: String,
     /// The wire that it is spoken to over.
     pub wire: Wire,
-    /// How.
+    /// The address and the settings that it is reached by.
     pub endpoint: Endpoint,
     /// Whether it can look at images.
     pub images: bool,

@@ -1,6 +1,7 @@
 //! Threads that are recorded and replayed.
 
 mod answer_forms;
+mod failed_summaries;
 
 use std::collections::HashMap;
 use std::sync::Arc;

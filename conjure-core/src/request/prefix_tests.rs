@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use super::{CompileSettings, compile};
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Role};
-use crate::log::{CallEnd, Entry, EntryBody};
+use crate::log::{
+    CallEnd, Entry, EntryBody, NoticeReason, PluginChange, StateFate, StateHandover, StateMove,
+    TableChange,
+};
 use crate::repair::RepairTarget;
 use crate::routing::{Catalog, CatalogTool, EffectLevel, Naming, Prefix, RoutingTable};
 use crate::wire::{Endpoint, Wire};
@@ -144,22 +147,81 @@ fn what_was_said_stays_the_same_bytes_when_more_is_said() {
     let entries = thread();
     let table = table(1, false, "Looks.");
     for wire in Wire::ALL {
-        let said = |end: usize| -> Vec<Value> {
-            let request = compile(&entries[..end], &table, &settings(wire));
-            let body = wire.encode(&request, &Endpoint::new("p")).body;
-            let mut body: Value = serde_json::from_slice(&body).unwrap();
-            let list = ["messages", "input", "contents"]
-                .iter()
-                .find_map(|name| body.get_mut(*name).map(Value::take));
-            let mut list = list.unwrap().as_array().cloned().unwrap();
-            // Where to cache up to moves on, and is no part of what is cached.
-            list.iter_mut().for_each(without_marks);
-            list
-        };
+        let said = |end: usize| said(wire, &entries[..end], &table);
         for end in (1..entries.len()).filter(|end| end % 4 != 2 && end % 4 != 0) {
             let (before, now) = (said(end), said(end + 1));
             assert_eq!(now[..before.len()], before, "{wire}, {end} entries");
         }
+    }
+}
+
+/// What a request of these entries has of what was said, on a wire.
+fn said(wire: Wire, entries: &[Entry], table: &RoutingTable) -> Vec<Value> {
+    let request = compile(entries, table, &settings(wire));
+    let body = wire.encode(&request, &Endpoint::new("p")).body;
+    let mut body: Value = serde_json::from_slice(&body).unwrap();
+    let list = ["messages", "input", "contents"]
+        .iter()
+        .find_map(|name| body.get_mut(*name).map(Value::take));
+    let mut list = list.unwrap().as_array().cloned().unwrap();
+    // Where to cache up to moves on, and is no part of what is cached.
+    list.iter_mut().for_each(without_marks);
+    list
+}
+
+#[test]
+fn a_note_of_another_version_changes_nothing_that_was_sent_and_stays_on_every_wire() {
+    let (plugin, from, to) = ("notes".to_owned(), "0.2.0".to_owned(), "0.3.0".to_owned());
+    let change = PluginChange {
+        plugin: plugin.clone(),
+        from: from.clone(),
+        to: to.clone(),
+        state: StateHandover::Carried,
+    };
+    let changed = EntryBody::TableChanged(TableChange {
+        plugins: vec![change],
+        ..TableChange::default()
+    });
+    let moved = EntryBody::Notice {
+        text: String::new(),
+        reason: Some(NoticeReason::StateMoved(StateMove {
+            plugin,
+            from,
+            to,
+            fate: StateFate::Carried,
+        })),
+    };
+    // Between the second question and its call, and before the result of that.
+    let mut entries = thread();
+    let noted = |body, like: &Entry| Entry {
+        body,
+        ..like.clone()
+    };
+    entries.insert(5, noted(changed, &entries[4]));
+    entries.insert(7, noted(moved, &entries[4]));
+    for (seq, entry) in (1..).zip(&mut entries) {
+        entry.seq = seq;
+    }
+    let table = table(1, false, "Looks.");
+    for wire in Wire::ALL {
+        // A question with what is known by then, results, the next question.
+        let requests = [6, 9, 11].map(|end| said(wire, &entries[..end], &table));
+        for (before, now) in requests.iter().zip(&requests[1..]) {
+            assert_eq!(now[..before.len()], *before, "{wire}");
+        }
+        let last = Value::from(requests[2].clone()).to_string();
+        for words in [
+            "notes 0.2.0 → 0.3.0, state to be",
+            "0.3.0: state carried over",
+        ] {
+            assert_eq!(last.matches(words).count(), 1, "{wire}: {last}");
+        }
+        let unchanged = said(wire, &entries[..4], &table);
+        assert_eq!(
+            requests[0][..unchanged.len() - 1],
+            unchanged[..unchanged.len() - 1],
+            "{wire}"
+        );
     }
 }
 

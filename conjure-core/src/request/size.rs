@@ -7,7 +7,7 @@ use super::estimate::value_tokens;
 use super::media::MOST_TEXT;
 use super::text_tokens;
 use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Usage};
-use crate::context::notes;
+use crate::context::{notes, plugin_note};
 use crate::log::{Entry, EntryBody, fold, view_changed_at};
 use crate::wire_name::Wire;
 
@@ -33,7 +33,7 @@ pub fn entry_tokens(body: &EntryBody) -> u64 {
         EntryBody::Message { message } if superseded(message) => 0,
         EntryBody::Message { message } => message_tokens(message),
         EntryBody::CallEnded { output, .. } => output_tokens(output),
-        _ => 0,
+        other => plugin_note(other).map_or(0, |note| tokens(&note) + PART),
     }
 }
 

@@ -15,6 +15,7 @@ mod pattern;
 mod policy;
 mod resolve;
 mod shell;
+mod suggested_pattern;
 mod table;
 mod tool_policy;
 mod versions;

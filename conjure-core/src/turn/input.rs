@@ -98,7 +98,7 @@ pub enum TurnInput {
     },
     /// The log could not be compacted.
     CompactionFailed {
-        /// Why.
+        /// What failed, in words.
         error: String,
     },
     /// A person wants the model to read again what a compaction hides.
@@ -177,7 +177,7 @@ pub enum HostAction {
     },
     /// End the request; its reply so far comes back as [`TurnInput::ModelFailed`].
     StopModel {
-        /// Which.
+        /// The number of the request.
         request: u64,
     },
     /// Show a reply's server items to the backends that contributed to its request; comes back as
@@ -201,7 +201,7 @@ pub enum HostAction {
     },
     /// End a call; its result comes back as [`TurnInput::CallDone`].
     StopCall {
-        /// Which.
+        /// The id of the call.
         call_id: String,
     },
     /// Ask a person about a call.
@@ -213,7 +213,7 @@ pub enum HostAction {
     },
     /// Nobody has to decide about this call any more.
     Unask {
-        /// Which.
+        /// The id of the call.
         call_id: String,
     },
     /// Summarise the log with the session's own provider.

@@ -16,6 +16,7 @@ pub use input::{ApprovalDecision, HostAction, ModelFailure, TurnInput, When};
 pub use judge::{CallVerdict, Judge};
 pub use machine::Machine;
 pub(crate) use machine::UNFIT_ANSWER;
+pub use notice::state_words;
 pub use recover::recover;
 pub use settings::{CompactionTrigger, TurnBudget, TurnSettings};
 pub use table_judge::TableJudge;

@@ -1,6 +1,6 @@
 //! What a person is told of something that the turn machine noticed.
 
-use crate::log::NoticeReason;
+use crate::log::{NoticeReason, StateFate, StateMove};
 
 /// A notice in words.
 pub(super) fn notice_words(reason: &NoticeReason) -> String {
@@ -16,6 +16,32 @@ pub(super) fn notice_words(reason: &NoticeReason) -> String {
              about {tokens} tokens of it. Nothing is deleted."
         ),
         NoticeReason::Dropped { messages } => format!("{messages} waiting message(s) dropped."),
+        NoticeReason::StateMoved(moved) => state_words(moved),
         NoticeReason::Other => String::new(),
+    }
+}
+
+/// What a person is told of what has become of a plugin's state.
+#[must_use]
+pub fn state_words(moved: &StateMove) -> String {
+    let StateMove {
+        plugin,
+        from,
+        to,
+        fate,
+    } = moved;
+    match fate {
+        StateFate::Carried => {
+            format!("{plugin} {to} has taken over the state of {plugin} {from}.")
+        }
+        StateFate::Kept => format!("{plugin} {to} goes on with what it kept."),
+        StateFate::Refused { reason } => format!(
+            "{plugin} {to} could not take over the state of {plugin} {from}, which goes on: {reason}"
+        ),
+        StateFate::Lost { reason } => format!(
+            "{plugin} {to} begins without the state of {plugin} {from}, which is in quarantine: \
+             {reason}"
+        ),
+        StateFate::Other => String::new(),
     }
 }

@@ -6,17 +6,16 @@ use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthenticateRequest, AuthenticateResponse,
-    CancelNotification, ClientCapabilities, CloseSessionRequest, CloseSessionResponse,
-    ConfigOptionUpdate, ContentBlock, CurrentModeUpdate, DeleteSessionRequest,
-    DeleteSessionResponse, Implementation, InitializeRequest, InitializeResponse,
-    ListSessionsRequest, LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer,
-    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, ResumeSessionRequest,
-    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
-    SessionDeleteCapabilities, SessionId, SessionListCapabilities, SessionResumeCapabilities,
-    SessionSystemPromptCapabilities, SessionUpdate, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, SystemPrompt,
-    SystemPromptMode,
+    AgentCapabilities, AuthenticateRequest, CancelNotification, ClientCapabilities,
+    CloseSessionRequest, CloseSessionResponse, ConfigOptionUpdate, ContentBlock, CurrentModeUpdate,
+    DeleteSessionRequest, DeleteSessionResponse, Implementation, InitializeRequest,
+    InitializeResponse, ListSessionsRequest, LoadSessionRequest, LoadSessionResponse,
+    LogoutRequest, McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse,
+    PromptCapabilities, PromptRequest, ResumeSessionRequest, ResumeSessionResponse,
+    SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities, SessionId,
+    SessionListCapabilities, SessionResumeCapabilities, SessionSystemPromptCapabilities,
+    SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse, SystemPrompt, SystemPromptMode,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{
@@ -30,9 +29,10 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::error::{invalid, needs_auth, no_session, of_manager};
+use super::error::{invalid, no_session, of_manager};
 use super::modes::Mode;
 use super::open_session::{OpenSession, lock};
+use super::sign_in::SignIn;
 use super::too_long::{TooLongAnswer, TooLongRequest};
 use super::transport::{self, Outflow};
 use super::updates::Updates;
@@ -40,15 +40,13 @@ use super::{
     AcpCommands, AcpError, AcpOptions, defaults, history, listing, mcp_servers, prompt, settings,
 };
 
-/// The one way to have a credential: it was saved before.
-const SAVED_AUTH: &str = "saved-auth";
-
 /// The connection of one client, with what is open and what runs for it.
 pub(crate) struct AgentConnection {
     manager: Manager,
     options: AcpOptions,
     outflow: Arc<Outflow>,
     client: Mutex<ClientCapabilities>,
+    sign_in: SignIn,
     open: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
     /// The turns that the client began and that run, with their sessions.
     running: Mutex<BTreeMap<String, String>>,
@@ -76,6 +74,7 @@ where
         options,
         outflow,
         client: Mutex::default(),
+        sign_in: SignIn::default(),
         open: Mutex::default(),
         running: Mutex::default(),
     });
@@ -159,6 +158,7 @@ impl AgentConnection {
         let on = || Arc::clone(&self);
         let (one, two, three, four, five, six) = (on(), on(), on(), on(), on(), on());
         let (seven, eight, nine, ten, eleven, twelve) = (on(), on(), on(), on(), on(), on());
+        let thirteen = on();
         let agent = Agent.v1().name("conjure");
         let agent = agent.on_receive_request(
             async move |request: TooLongRequest, responder: Responder<TooLongAnswer>, _| {
@@ -179,8 +179,14 @@ impl AgentConnection {
             async move |request: AuthenticateRequest, responder, client| {
                 let on = Arc::clone(&two);
                 answer(&client, responder, async move {
-                    on.authenticate(&request).await
+                    on.sign_in.authenticate(&on.manager, &request).await
                 })
+            },
+            on_receive_request!(),
+        );
+        let agent = agent.on_receive_request(
+            async move |_: LogoutRequest, responder, _| {
+                responder.respond(thirteen.sign_in.logout())
             },
             on_receive_request!(),
         );
@@ -308,37 +314,17 @@ impl AgentConnection {
             .load_session(true)
             .prompt_capabilities(PromptCapabilities::new().embedded_context(true).image(true))
             .mcp_capabilities(McpCapabilities::new().http(true))
-            .session_capabilities(sessions);
-        let auth = AuthMethodAgent::new(SAVED_AUTH, "A saved auth of Conjure").description(
-            "`conjure auth create NAME --provider PROVIDER` saves a key, in a terminal".to_owned(),
-        );
+            .session_capabilities(sessions)
+            .auth(SignIn::capabilities());
         let version = env!("CARGO_PKG_VERSION");
         InitializeResponse::new(ProtocolVersion::V1)
             .agent_capabilities(can)
-            .auth_methods(vec![AuthMethod::Agent(auth)])
+            .auth_methods(SignIn::methods())
             .agent_info(Implementation::new("conjure", version).title("Conjure".to_owned()))
     }
 
-    async fn authenticate(
-        &self,
-        request: &AuthenticateRequest,
-    ) -> Result<AuthenticateResponse, Error> {
-        if &*request.method_id.0 != SAVED_AUTH {
-            return Err(invalid(format!(
-                "there is no way to authenticate named `{}`; there is `{SAVED_AUTH}`",
-                request.method_id
-            )));
-        }
-        if settings::auths(&self.manager).await?.is_empty() {
-            return Err(needs_auth(
-                "nothing is saved yet; run `conjure auth create NAME --provider PROVIDER` in a \
-                 terminal",
-            ));
-        }
-        Ok(AuthenticateResponse::new())
-    }
-
     async fn new_session(&self, request: NewSessionRequest) -> Result<NewSessionResponse, Error> {
+        self.sign_in.check()?;
         let mcps = mcp_servers::settings(&request.mcp_servers)?;
         let persona = persona(request.system_prompt.as_ref())?;
         only_one_root(&request.additional_directories)?;
@@ -364,6 +350,7 @@ impl AgentConnection {
         client: ConnectionTo<Client>,
         request: LoadSessionRequest,
     ) -> Result<LoadSessionResponse, Error> {
+        self.sign_in.check()?;
         persona(request.system_prompt.as_ref())?;
         only_one_root(&request.additional_directories)?;
         let id = request.session_id;
@@ -380,6 +367,7 @@ impl AgentConnection {
     }
 
     async fn resume(&self, request: ResumeSessionRequest) -> Result<ResumeSessionResponse, Error> {
+        self.sign_in.check()?;
         persona(request.system_prompt.as_ref())?;
         only_one_root(&request.additional_directories)?;
         let id = request.session_id;

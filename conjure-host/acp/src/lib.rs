@@ -23,6 +23,7 @@ mod prompt;
 mod questions;
 mod settings;
 mod shown_turn;
+mod sign_in;
 mod too_long;
 mod transport;
 mod unsaved;

@@ -4,6 +4,9 @@ use agent_client_protocol::v1::schema::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, ToolCall,
 };
+use conjure_core::chat::CallAnnounced;
+use conjure_core::foreign_text::escape_line;
+use conjure_core::routing::Pattern;
 use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::manager::DecisionScope;
 
@@ -13,6 +16,9 @@ const ALLOW_ONCE: &str = "allow-once";
 const ALLOW_ALWAYS: &str = "allow-always";
 const REJECT_ONCE: &str = "reject-once";
 const REJECT_ALWAYS: &str = "reject-always";
+/// The longest rule that is offered, in characters: an editor has one line for it, and a rule that is
+/// cut off would be agreed to unread.
+const LONGEST_RULE: usize = 200;
 
 /// What the person said about a call.
 #[derive(Debug, PartialEq)]
@@ -24,40 +30,75 @@ pub(crate) enum PermissionAnswer {
 }
 
 /// Asks about a call. A client that does not answer as the protocol says has not allowed anything.
-pub(crate) async fn ask(updates: &Updates, call: ToolCall, tool: &str) -> PermissionAnswer {
-    let request =
-        RequestPermissionRequest::new(updates.session().clone(), call.into(), options(tool));
+pub(crate) async fn ask(
+    updates: &Updates,
+    shown: ToolCall,
+    call: &CallAnnounced,
+) -> PermissionAnswer {
+    let rule = offered_rule(call);
+    let options = options(&call.name, rule.as_ref());
+    let request = RequestPermissionRequest::new(updates.session().clone(), shown.into(), options);
     let answer = updates.client().send_request(request).block_task().await;
     match answer {
-        Ok(answer) => read(&answer),
+        Ok(answer) => read(&answer, rule.as_ref()),
         Err(error) => denied(format!("the editor gave no decision: {}", error.message)),
     }
 }
 
-fn options(tool: &str) -> Vec<PermissionOption> {
-    let always = format!("Always allow `{tool}` in this session");
-    let never = format!("Never allow `{tool}` in this session");
-    vec![
-        PermissionOption::new(ALLOW_ONCE, "Allow", PermissionOptionKind::AllowOnce),
-        PermissionOption::new(ALLOW_ALWAYS, always, PermissionOptionKind::AllowAlways),
-        PermissionOption::new(REJECT_ONCE, "Reject", PermissionOptionKind::RejectOnce),
-        PermissionOption::new(REJECT_ALWAYS, never, PermissionOptionKind::RejectAlways),
-    ]
+/// The pattern of a rule for calls like this one, where one can be told in an option.
+fn offered_rule(call: &CallAnnounced) -> Option<Pattern> {
+    let rule = Pattern::for_calls_like(&call.name, &call.arguments);
+    rule.filter(|pattern| told(pattern).chars().count() <= LONGEST_RULE)
 }
 
-fn read(answer: &RequestPermissionResponse) -> PermissionAnswer {
+/// A pattern in one line.
+fn told(pattern: &Pattern) -> String {
+    escape_line(&pattern.to_string()).into_owned()
+}
+
+/// What the person can say. A rule is told whole; where none can let just calls like this one run,
+/// none is offered for that.
+fn options(tool: &str, rule: Option<&Pattern>) -> Vec<PermissionOption> {
+    let about = match rule.map(told) {
+        Some(pattern) if pattern != tool => format!("`{pattern}`"),
+        _ => format!("every call of `{tool}`"),
+    };
+    let always = format!("Always allow {about}, as a rule that stays in this session");
+    let never = format!("Never allow {about}, as a rule that stays in this session");
+    let mut options = vec![PermissionOption::new(
+        ALLOW_ONCE,
+        "Allow",
+        PermissionOptionKind::AllowOnce,
+    )];
+    if rule.is_some() {
+        let kind = PermissionOptionKind::AllowAlways;
+        options.push(PermissionOption::new(ALLOW_ALWAYS, always, kind));
+    }
+    options.extend([
+        PermissionOption::new(REJECT_ONCE, "Reject", PermissionOptionKind::RejectOnce),
+        PermissionOption::new(REJECT_ALWAYS, never, PermissionOptionKind::RejectAlways),
+    ]);
+    options
+}
+
+fn read(answer: &RequestPermissionResponse, rule: Option<&Pattern>) -> PermissionAnswer {
     let RequestPermissionOutcome::Selected(selected) = &answer.outcome else {
         return PermissionAnswer::Cancelled;
     };
     let no = || ApprovalDecision::Deny {
         reason: String::new(),
     };
-    match &*selected.option_id.0 {
-        ALLOW_ONCE => PermissionAnswer::Decided(ApprovalDecision::Allow, DecisionScope::Once),
-        ALLOW_ALWAYS => PermissionAnswer::Decided(ApprovalDecision::Allow, DecisionScope::Tool),
-        REJECT_ONCE => PermissionAnswer::Decided(no(), DecisionScope::Once),
-        REJECT_ALWAYS => PermissionAnswer::Decided(no(), DecisionScope::Tool),
-        other => denied(format!("the editor chose `{other}`, which was no option")),
+    let always = rule
+        .cloned()
+        .map(|pattern| DecisionScope::Pattern { pattern });
+    match (&*selected.option_id.0, always) {
+        (ALLOW_ONCE, _) => PermissionAnswer::Decided(ApprovalDecision::Allow, DecisionScope::Once),
+        (ALLOW_ALWAYS, Some(scope)) => PermissionAnswer::Decided(ApprovalDecision::Allow, scope),
+        (REJECT_ONCE, _) => PermissionAnswer::Decided(no(), DecisionScope::Once),
+        (REJECT_ALWAYS, scope) => {
+            PermissionAnswer::Decided(no(), scope.unwrap_or(DecisionScope::Tool))
+        }
+        (other, _) => denied(format!("the editor chose `{other}`, which was no option")),
     }
 }
 
@@ -68,27 +109,78 @@ fn denied(reason: String) -> PermissionAnswer {
 #[cfg(test)]
 mod tests {
     use agent_client_protocol::v1::schema::SelectedPermissionOutcome;
+    use serde_json::json;
 
     use super::*;
 
+    fn selected(id: &str, rule: Option<&Pattern>) -> PermissionAnswer {
+        let selected = SelectedPermissionOutcome::new(id.to_owned());
+        let outcome = RequestPermissionOutcome::Selected(selected);
+        read(&RequestPermissionResponse::new(outcome), rule)
+    }
+
     #[test]
     fn only_an_option_that_was_offered_allows() {
-        let selected = |id: &str| {
-            let selected = SelectedPermissionOutcome::new(id.to_owned());
-            read(&RequestPermissionResponse::new(
-                RequestPermissionOutcome::Selected(selected),
-            ))
-        };
+        let pattern: Pattern = "sh(cargo test *)".parse().unwrap();
+        let rule = Some(&pattern);
         let allowed = |scope| PermissionAnswer::Decided(ApprovalDecision::Allow, scope);
-        assert_eq!(selected(ALLOW_ONCE), allowed(DecisionScope::Once));
-        assert_eq!(selected(ALLOW_ALWAYS), allowed(DecisionScope::Tool));
-        for other in ["", "allow", "allow-once "] {
+        assert_eq!(selected(ALLOW_ONCE, rule), allowed(DecisionScope::Once));
+        let scope = DecisionScope::Pattern {
+            pattern: pattern.clone(),
+        };
+        assert_eq!(selected(ALLOW_ALWAYS, rule), allowed(scope));
+        for (other, rule) in [
+            ("", rule),
+            ("allow", rule),
+            ("allow-once ", rule),
+            (ALLOW_ALWAYS, None),
+        ] {
             let PermissionAnswer::Decided(ApprovalDecision::Deny { reason }, DecisionScope::Once) =
-                selected(other)
+                selected(other, rule)
             else {
                 panic!("`{other}` was taken for a decision");
             };
             assert!(reason.contains("no option"), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_rule_is_told_as_it_is_written() {
+        let names = |tool: &str, rule: Option<&str>| {
+            let rule: Option<Pattern> = rule.map(|rule| rule.parse().unwrap());
+            let options = options(tool, rule.as_ref());
+            options.into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names("sh", Some("sh(cargo test *)")),
+            [
+                "Allow",
+                "Always allow `sh(cargo test *)`, as a rule that stays in this session",
+                "Reject",
+                "Never allow `sh(cargo test *)`, as a rule that stays in this session",
+            ]
+        );
+        let wide = "Always allow every call of `view`, as a rule that stays in this session";
+        assert_eq!(names("view", Some("view"))[1], wide);
+        let never = "Never allow every call of `sh`, as a rule that stays in this session";
+        assert_eq!(names("sh", None), ["Allow", "Reject", never]);
+    }
+
+    #[test]
+    fn a_rule_that_is_offered_can_be_read() {
+        let rule = |command: &str| {
+            offered_rule(&CallAnnounced {
+                id: "c1".to_owned(),
+                name: "sh".to_owned(),
+                arguments: json!({ "command": command }),
+            })
+        };
+        let hidden = rule("rm x;\u{1b}[8m rm y").unwrap();
+        let always = options("sh", Some(&hidden)).remove(1).name;
+        assert!(always.contains("`sh(rm x;\\u{1b}[8m rm y)`"), "{always}");
+        let long = "y".repeat(LONGEST_RULE);
+        assert_eq!(rule(&format!("curl {long} | sh")), None);
+        let wide = rule(&format!("ls {long}")).unwrap();
+        assert_eq!(wide.to_string(), "sh(ls *)");
     }
 }

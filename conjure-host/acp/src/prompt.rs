@@ -71,8 +71,8 @@ pub(crate) async fn run(
     let terms = terms(manager, &session).await?;
     let turn = TurnRequest {
         message: Some(message),
-        turn_id: None,
         terms,
+        ..TurnRequest::default()
     };
     let turn = manager.begin(&session.id, turn).await.map_err(wrong)?;
     connection.runs(&session.id, &turn.id);
@@ -354,7 +354,7 @@ impl PromptTurn<'_> {
             let manager = connection.manager();
             let answer = match by_mode {
                 Some(decision) => PermissionAnswer::Decided(decision, DecisionScope::Once),
-                None => permission::ask(&updates, shown, &call.name).await,
+                None => permission::ask(&updates, shown, &call).await,
             };
             let done = match answer {
                 PermissionAnswer::Decided(decision, scope) => {

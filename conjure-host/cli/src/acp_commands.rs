@@ -8,12 +8,19 @@ use conjure_runtime::manager::{Manager, TurnTerms};
 use super::args::Global;
 use super::chat_commands::{COMMANDS, run, told};
 use super::chat_session::{ChatSession, SavedChat, models};
-use super::output;
+use super::chat_threads;
+use super::error::CliError;
+use super::output::{self, aside, clean};
 use super::sessions::SavedSessions;
 use super::transcript::Transcript;
 
 /// Those that an editor has itself, or that are of a terminal.
 const LEFT_OUT: [&str; 3] = ["/save", "/help", "/quit"];
+
+/// What a terminal answers with a list to pick from.
+const RESUME: &str = "/resume";
+/// The most conversations that are told.
+const MOST: usize = 20;
 
 /// The commands, for sessions of this manager.
 pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
@@ -38,7 +45,10 @@ pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
                 models: models.clone(),
             }));
             let running = output::captured(async move {
-                let done = run(&mut chat, &line, &mut Transcript::new(false)).await;
+                let done = match line.trim() {
+                    RESUME => tell_threads(&chat).await,
+                    line => run(&mut chat, line, &mut Transcript::new(false)).await,
+                };
                 if let Err(error) = done {
                     told(&error);
                 }
@@ -46,6 +56,34 @@ pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
             Box::pin(async move { shown(Box::pin(running).await.trim_end()) })
         }),
     }
+}
+
+/// Tells the conversations that the session could go on with: an editor has no list to pick from.
+async fn tell_threads(chat: &ChatSession) -> Result<(), CliError> {
+    let current = chat.thread().await?.to_string();
+    let picker = chat_threads::list(chat.store(), "").await?;
+    let mut threads = picker.map(|picker| picker.choices).unwrap_or_default();
+    threads.retain(|thread| thread.id != current);
+    if threads.is_empty() {
+        aside("There is no other conversation to go on with.");
+        return Ok(());
+    }
+    aside("`/resume ID` goes on with one of these, the one that grew last first:");
+    for thread in threads.iter().take(MOST) {
+        aside(format_args!(
+            "{}  {}  ({})",
+            thread.id,
+            clean(&thread.label),
+            clean(&thread.detail)
+        ));
+    }
+    if let Some(more) = threads.len().checked_sub(MOST).filter(|more| *more > 0) {
+        aside(format_args!(
+            "… {more} more: `conjure thread list` has all of them, `conjure thread search WORDS` \
+             those with these words"
+        ));
+    }
+    Ok(())
 }
 
 /// A text as it is, for an editor that reads Markdown.

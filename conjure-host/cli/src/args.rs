@@ -151,6 +151,11 @@ impl SessionArgs {
             && self.config.is_none()
     }
 
+    /// Where the provider is, where that is said.
+    pub(crate) fn base_url(&self) -> Option<&str> {
+        self.base_url.as_deref()
+    }
+
     /// Has this provider and model answer, with a saved auth where one is named.
     pub(crate) fn answered_by(&mut self, provider: String, model: String, auth: Option<AuthRef>) {
         match auth {

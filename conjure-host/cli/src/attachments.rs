@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
 use conjure_core::chat::Message;
-use conjure_core::chat::media_type::is_pdf;
-use conjure_core::request::MOST_MEDIA;
+use conjure_core::chat::media_type::{is_image, is_pdf, is_text};
+use conjure_core::numerals::thousands;
+use conjure_core::request::{MOST_MEDIA, MOST_TEXT};
 use conjure_runtime::Host;
 use conjure_runtime::artifacts::is_encrypted_pdf;
 use conjure_runtime::uploads::{self, Upload};
@@ -51,6 +52,20 @@ enum AttachSource {
     },
 }
 
+/// The pipes that were read, whatever they were called.
+#[derive(Default)]
+struct ReadPipes {
+    pipes: BTreeSet<PipeId>,
+    /// Whether standard input was, which may be a file too.
+    has_stdin: bool,
+}
+
+/// A file that was handed over, and why the model does not see what is in it.
+struct CheckedUpload {
+    upload: Upload,
+    unseen: Option<String>,
+}
+
 /// What a person says, with the files that go with it.
 pub(crate) struct AttachedMessage {
     text: String,
@@ -66,15 +81,15 @@ impl AttachArgs {
             .any(|path| is_stdin(path))
     }
 
-    /// The files, once it is known that they are there. What comes of pipes is read: before anything
-    /// is begun, and before anybody listens for signals, so that one ends the wait for a pipe of which
-    /// nothing comes.
+    /// The files, once it is known that they are there. Pipes are read now: before anything is begun,
+    /// and before signals are listened for, so that Ctrl-C still ends the program while it waits for a
+    /// pipe that nobody writes to.
     pub(crate) fn read_pipes(self) -> Result<FilesToAttach, CliError> {
-        let mut pipes = BTreeSet::new();
+        let mut read = ReadPipes::default();
         let mut sources = |paths: Vec<PathBuf>| -> Result<Vec<AttachSource>, CliError> {
             let paths = paths.into_iter();
             paths
-                .map(|path| AttachSource::of(path, &mut pipes))
+                .map(|path| AttachSource::of(path, &mut read))
                 .collect()
         };
         Ok(FilesToAttach {
@@ -89,11 +104,12 @@ impl FilesToAttach {
     pub(crate) fn said(self, host: &Host, text: String) -> Result<AttachedMessage, CliError> {
         let mut attached = Vec::new();
         for file in self.files {
-            attached.push(file.attach(host)?);
+            attached.push(file.attach(host)?.told());
         }
         for source in self.images {
             let shown = source.shown();
-            let image = source.attach(host)?;
+            // What a model cannot look at is refused, which says why.
+            let image = source.attach(host)?.upload;
             if !image.is_image {
                 return Err(CliError::usage(format!(
                     "`{shown}` is no image that a model can look at: it is {} of {}",
@@ -112,9 +128,15 @@ impl FilesToAttach {
 }
 
 impl AttachSource {
-    /// Reads it where it is a pipe; `pipes` are those that were read, whatever they were called.
-    fn of(path: PathBuf, pipes: &mut BTreeSet<PipeId>) -> Result<Self, CliError> {
+    /// Reads it where it is a pipe that was not read before.
+    fn of(path: PathBuf, read: &mut ReadPipes) -> Result<Self, CliError> {
         if is_stdin(&path) {
+            let pipe = pipe_at(Path::new("/dev/stdin"));
+            let is_known = pipe.is_some_and(|pipe| !read.pipes.insert(pipe));
+            if std::mem::replace(&mut read.has_stdin, true) || is_known {
+                return Err(CliError::usage("standard input is attached already")
+                    .hint("what comes on it can be read once: name `-` once"));
+            }
             return piped_in();
         }
         if fs::is_file(&path).map_err(CliError::usage_from)? {
@@ -123,7 +145,7 @@ impl AttachSource {
         if let Some(pipe) = pipe_at(&path) {
             let name = name_of(&path);
             // Nobody would write to it once more.
-            if !pipes.insert(pipe) {
+            if !read.pipes.insert(pipe) {
                 return Err(CliError::usage(format!(
                     "`{}` is a pipe that is attached already",
                     path.display()
@@ -157,9 +179,9 @@ impl AttachSource {
         }
     }
 
-    fn attach(self, host: &Host) -> Result<Upload, CliError> {
+    fn attach(self, host: &Host) -> Result<CheckedUpload, CliError> {
         match self {
-            Self::File(path) => attach(host, &path),
+            Self::File(path) => hand_over(host, &path),
             Self::Pipe { name, bytes } => upload(host, &name, &bytes),
         }
     }
@@ -240,8 +262,12 @@ fn read_error(error: std::io::Error, name: &str) -> CliError {
     CliError::usage_from(error).context(format_args!("`{name}` cannot be read"))
 }
 
-/// Hands a file over.
+/// Hands a file over, and says so where the model does not see what is in it.
 pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
+    Ok(hand_over(host, path)?.told())
+}
+
+fn hand_over(host: &Host, path: &Path) -> Result<CheckedUpload, CliError> {
     let name = name_of(path);
     let size = fs::size(path).map_err(CliError::usage_from)?;
     if usize::try_from(size).is_ok_and(|size| size > uploads::MOST_BYTES) {
@@ -254,32 +280,59 @@ pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
     upload(host, &name, &bytes)
 }
 
-/// Hands bytes over as a file of this name, and says so where the model does not see what is in it.
-fn upload(host: &Host, name: &str, bytes: &[u8]) -> Result<Upload, CliError> {
+/// Hands bytes over as a file of this name.
+fn upload(host: &Host, name: &str, bytes: &[u8]) -> Result<CheckedUpload, CliError> {
     let upload = host.upload(name, None, bytes);
     let upload = upload.map_err(CliError::usage_from)?;
-    if let Some(why) = unseen(&upload, bytes) {
-        aside(format_args!(
-            "{YELLOW}note:{RESET} the model reads only the name of `{}`: {why}. Tools open it",
-            clean(&upload.name)
-        ));
-    }
-    Ok(upload)
+    Ok(CheckedUpload {
+        unseen: unseen(&upload, bytes),
+        upload,
+    })
 }
 
-/// Why a PDF is not shown to the model.
+impl CheckedUpload {
+    /// It, once the person knows what the model reads of it.
+    fn told(self) -> Upload {
+        if let Some(why) = self.unseen {
+            aside(format_args!(
+                "{YELLOW}note:{RESET} the model reads only the name of `{}`: {}. Tools open it",
+                clean(&self.upload.name),
+                clean(&why)
+            ));
+        }
+        self.upload
+    }
+}
+
+/// Why no model is shown what is in a file. Whether a model can look at what is shown is another
+/// matter, and told when it is sent.
 fn unseen(upload: &Upload, bytes: &[u8]) -> Option<String> {
-    if !is_pdf(&upload.media_type) {
-        None
-    } else if is_encrypted_pdf(bytes) {
+    let media_type = upload.media_type.as_str();
+    let too_large = |what: &str, most: u64, size: String, limit: &str| {
+        (upload.size > most)
+            .then(|| format!("it has {size}, and {what} of at most {limit} is shown"))
+    };
+    let size = || output::size(upload.size);
+    // A text may be too long by less than a rounded size tells.
+    let exact = |number: u64| format!("{} bytes", thousands(number));
+    if is_pdf(media_type) && is_encrypted_pdf(bytes) {
         Some("it is encrypted, and providers refuse that".to_owned())
-    } else if upload.size > MOST_MEDIA {
-        Some(format!(
-            "it has {}, and a PDF of at most 3.75 MB is shown",
-            output::size(upload.size)
-        ))
-    } else {
+    } else if is_pdf(media_type) {
+        too_large("a PDF", MOST_MEDIA, size(), "3.75 MB")
+    } else if is_text(media_type) {
+        too_large("a text", MOST_TEXT, exact(upload.size), &exact(MOST_TEXT))
+    } else if upload.is_image {
         None
+    } else if is_image(media_type) {
+        let pixels = || {
+            "it has more than 8,000 pixels on a side, or its beginning does not say how many"
+                .to_owned()
+        };
+        Some(too_large("an image", MOST_MEDIA, size(), "3.75 MB").unwrap_or_else(pixels))
+    } else {
+        Some(format!(
+            "it is {media_type}, and models are shown PNG, JPEG, GIF and WebP images, PDFs and texts"
+        ))
     }
 }
 
@@ -300,8 +353,8 @@ mod tests {
             let pipe = std::fs::OpenOptions::new().write(true).open(to);
             pipe.unwrap().write_all(b"lamp,on").unwrap();
         });
-        let mut pipes = BTreeSet::new();
-        let source = AttachSource::of(path.clone(), &mut pipes).unwrap();
+        let mut read = ReadPipes::default();
+        let source = AttachSource::of(path.clone(), &mut read).unwrap();
         writer.join().unwrap();
         let AttachSource::Pipe { name, bytes } = source else {
             panic!("{source:?}");
@@ -311,13 +364,62 @@ mod tests {
         let other = dir.path().join("other");
         std::os::unix::fs::symlink(&path, &other).unwrap();
         for named in [path, other] {
-            let error = AttachSource::of(named, &mut pipes).unwrap_err();
+            let error = AttachSource::of(named, &mut read).unwrap_err();
             assert!(error.to_string().contains("attached already"), "{error}");
         }
-        let error = AttachSource::of("/dev/null".into(), &mut pipes).unwrap_err();
+        let error = AttachSource::of("/dev/null".into(), &mut read).unwrap_err();
         assert!(
             error.to_string().contains("neither a file nor a pipe"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn everything_that_no_model_is_shown_has_a_reason() {
+        let of = |media_type: &str, size: u64, is_image: bool| {
+            let upload = Upload {
+                id: "upload-1".to_owned(),
+                name: "a".to_owned(),
+                media_type: media_type.to_owned(),
+                size,
+                is_image,
+            };
+            unseen(&upload, b"bytes")
+        };
+        for (media_type, size, is_image) in [
+            ("image/png", 3_750_000, true),
+            ("application/pdf", 3_750_000, false),
+            ("text/csv", 256 * 1024, false),
+            ("image/svg+xml", 9, false),
+        ] {
+            assert_eq!(of(media_type, size, is_image), None, "{media_type}");
+        }
+        for (media_type, size, words) in [
+            (
+                "image/png",
+                4_000_000,
+                "an image of at most 3.75 MB is shown",
+            ),
+            ("image/jpeg", 9, "more than 8,000 pixels"),
+            (
+                "image/heic",
+                9,
+                "it is image/heic, and models are shown PNG",
+            ),
+            ("application/zip", 9, "it is application/zip"),
+            (
+                "application/pdf",
+                4_000_000,
+                "a PDF of at most 3.75 MB is shown",
+            ),
+            (
+                "text/plain",
+                256 * 1024 + 1,
+                "it has 262,145 bytes, and a text of at most 262,144 bytes is shown",
+            ),
+        ] {
+            let why = of(media_type, size, false).unwrap();
+            assert!(why.contains(words), "{media_type}: {why}");
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use conjure_core::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, OutputPart};
 use conjure_core::context::{file_line, file_words};
+use conjure_runtime::Host;
 use conjure_runtime::artifacts::Artifact;
+use conjure_runtime::session::ServerTool;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +19,10 @@ use super::plugin_args::PluginArgs;
 use super::sandbox_args::SandboxArgs;
 use super::signals::Signals;
 use conjure_config::SessionSpec;
+
+/// What a backend can do that has a share in the model's requests, such as tools that the provider
+/// runs.
+const CONTRIBUTES: &str = "backend.contribute/1";
 
 /// Calls one tool and prints its result: of all backends of a session file; without one, of the
 /// native skills, and with `--executor` its command tools too, for the skill folders named with
@@ -89,8 +95,21 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     let calling = async { Ok(calls.call(&call, &cancel).await) };
     let report = signals.cancelling(&cancel, calling).await?;
     let missing = unavailable(&calls.server_states().await, &spec);
+    let is_kept_out = calls.table().kept_out(&args.tool).is_some();
     calls.close().await;
-    let report = report.map_err(|error| hinted(error.into(), &missing))?;
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            let error = hinted(error.into(), &missing);
+            if is_kept_out {
+                return Err(error);
+            }
+            let looking = async { Ok(server_tools(&host, spec).await) };
+            let server_tools = Box::pin(signals.unless(looking)).await;
+            // Whoever does not wait for them is told what is known.
+            return Err(told_of(&server_tools.unwrap_or_default(), error));
+        }
+    };
     if global.json {
         output::json(&json!({
             "tool": args.tool,
@@ -114,6 +133,41 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
         None if report.output.is_error => Exit::No,
         None => Exit::Fine,
     })
+}
+
+/// The tools of the session that its provider runs itself, which no call reaches. No backend is opened
+/// but those that may have some.
+async fn server_tools(host: &Host, mut spec: SessionSpec) -> Vec<ServerTool> {
+    let loaded = host.registry().snapshot();
+    spec.backends.retain(|backend| {
+        let plugin = loaded.get(&backend.kind);
+        plugin.is_some_and(|plugin| plugin.manifest().has(CONTRIBUTES))
+    });
+    if spec.provider.is_none() || spec.backends.is_empty() {
+        return Vec::new();
+    }
+    let tool_preview = Box::pin(host.tool_preview(spec)).await;
+    tool_preview.map_or_else(|_| Vec::new(), |known| known.server_tools().to_vec())
+}
+
+/// An error about a tool that is not there, with those that may have been meant.
+fn told_of(server_tools: &[ServerTool], error: CliError) -> CliError {
+    if server_tools.is_empty() {
+        return error;
+    }
+    let names = server_tools.iter().map(|tool| {
+        let (name, backend) = (tool.name(), &tool.backend);
+        format!("`{name}` (of the backend `{backend}`)")
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    error
+        .hint(format!(
+            "the session's provider runs tools itself, and only in a conversation: {names}"
+        ))
+        .hint(
+            "without `provider` in the session file what such a backend offers is called from here, \
+             where it can be: `conjure routes` lists it",
+        )
 }
 
 /// What a person reads of an output: its texts, and a line for each image and file, and for each file
@@ -226,5 +280,19 @@ mod tests {
         ];
         let working_dir = Some(Path::new("/srv"));
         assert_eq!(readable(&output, &files, working_dir), expected.join("\n"));
+    }
+
+    #[test]
+    fn tools_that_the_provider_runs_are_told_of_where_there_are_some() {
+        let error = || CliError::usage("there is no tool `report_code_execution`");
+        assert!(told_of(&[], error()).hints().is_empty());
+        let tool = ServerTool {
+            backend: "anthropic".to_owned(),
+            definition: json!({ "type": "code_execution_20250825", "name": "code_execution" }),
+        };
+        let error = told_of(&[tool], error());
+        let hint = error.hints().first().unwrap().to_string();
+        let named = "only in a conversation: `code_execution` (of the backend `anthropic`)";
+        assert!(hint.ends_with(named), "{hint}");
     }
 }

@@ -1,17 +1,22 @@
 //! `conjure chat`: a conversation.
 
 use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use conjure_core::chat::Event;
 use conjure_core::log::TurnOutcome;
 use conjure_store::{Store, ThreadId};
+use conjure_terminal::InputHistory;
+use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answer_end::cut_short;
 use super::args::{Global, SessionArgs};
 use super::chat_opening::ChatToShow;
+use super::chat_picking::picked_by_number;
 use super::chat_session::{ChatSession, OwnChat, PreparedChat};
 use super::error::CliError;
 use super::exit::Exit;
@@ -19,7 +24,7 @@ use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::run::{SAVED, TurnFollower, close, ended_by};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_commands, chat_face, chat_mentions, chat_shell, chat_threads};
+use super::{chat_commands, chat_face, chat_mentions, chat_models, chat_shell, chat_threads};
 
 /// Holds a conversation. Ctrl-C ends a turn that runs, Ctrl-D ends the conversation. What a plugin
 /// directory gains or loses meanwhile is there in the next step.
@@ -85,11 +90,15 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
         }
         let answerer = match &thread {
             Some(thread) => chat_threads::answerer(&store, thread).await?,
-            None if is_on_terminal => Some(
-                chat_threads::last_answerer(&store)
-                    .await?
-                    .ok_or_else(chat_threads::no_model)?,
-            ),
+            None if is_on_terminal => match chat_threads::last_answerer(&store).await? {
+                Some(answerer) => Some(answerer),
+                None => {
+                    match Box::pin(chat_models::first_answerer(global, session.base_url())).await? {
+                        Some(answerer) => Some(answerer),
+                        None => return Ok(Exit::Fine),
+                    }
+                }
+            },
             None => None,
         };
         if let Some(answerer) = answerer {
@@ -157,7 +166,8 @@ async fn lines(
     }
     let directory = chat.directory().await?;
     let mut transcript = Transcript::new(global.json);
-    let (mut lines, mut printer) = LineReader::start(attended).await;
+    let history = attended.then(|| global.data_dir().join("history.jsonl"));
+    let (mut lines, mut printer) = LineReader::start(attended, history).await;
     // What the person's own commands said since the last message.
     let mut told: Vec<String> = Vec::new();
     let mut ended = None;
@@ -166,15 +176,11 @@ async fn lines(
             let ChatSession::Own(own) = &mut chat else {
                 break;
             };
-            let next = lines.next();
+            let next = lines.next_unless(&mut *signals);
             tokio::pin!(next);
             loop {
                 tokio::select! {
                     biased;
-                    signal = signals.next() => {
-                        ended = Some(signal);
-                        break None;
-                    }
                     line = &mut next => break line,
                     event = own.events.next() => match (&event.event, &mut printer) {
                         (Event::Notice { text }, Some(printer)) if !global.json => {
@@ -185,15 +191,35 @@ async fn lines(
                 }
             }
         };
-        let Some(line) = line else { break };
+        let line = match line {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(signal) => {
+                ended = Some(signal);
+                break;
+            }
+        };
         match line.trim() {
             "" => {}
             "/quit" | "/exit" => break,
             command if command.starts_with('/') => {
-                let done = Box::pin(chat_commands::run(&mut chat, command, &mut transcript)).await;
+                // A signal leaves the list.
+                let next = async || lines.next_unless(&mut *signals).await.unwrap_or_default();
+                let picked = if attended {
+                    Box::pin(picked_by_number(&mut chat, command, next)).await
+                } else {
+                    Ok(false)
+                };
+                let done = match picked {
+                    Ok(false) => {
+                        Box::pin(chat_commands::run(&mut chat, command, &mut transcript)).await
+                    }
+                    picked => picked.map(|_| ()),
+                };
                 if let Err(error) = done {
                     chat_commands::told(&error);
                 }
+                ended = ends_chat(signals);
             }
             "!" if attended => aside(chat_shell::USAGE),
             command if attended && command.starts_with('!') => {
@@ -259,29 +285,53 @@ async fn end(own: OwnChat, signals: &mut Signals) {
     }
 }
 
+/// Terminals that keys are not read from: what is typed there comes in lines, and Ctrl-C as a signal.
+const WITHOUT_KEYS: [&str; 3] = ["dumb", "cons25", "emacs"];
+/// How soon after another Ctrl-C one leaves: what was typed between the two was no wish to leave.
+const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+
 /// Lines from the person, read on a thread of their own, one when asked for.
 pub(super) struct LineReader {
     ask: mpsc::Sender<oneshot::Sender<Option<String>>>,
+    /// Whether Ctrl-C is a key while a line is typed, and no signal.
+    reads_keys: bool,
 }
 
 impl LineReader {
-    /// Starts reading; on a terminal there is a way to print above the line that is being typed.
-    pub(super) async fn start(on_terminal: bool) -> (Self, Option<Printer>) {
+    /// Starts reading; on a terminal there is a way to print above the line that is being typed, which
+    /// is kept in the file of a history where there is one.
+    pub(super) async fn start(
+        on_terminal: bool,
+        history: Option<PathBuf>,
+    ) -> (Self, Option<Printer>) {
         let (ask, mut asked) = mpsc::channel::<oneshot::Sender<Option<String>>>(1);
         let (made, printer) = oneshot::channel();
         std::thread::spawn(move || {
-            let (mut read, printer) = reader(on_terminal);
-            let _ = made.send(printer);
+            let (mut read, reads_keys, printer) = reader(on_terminal, history);
+            let _ = made.send((reads_keys, printer));
             while let Some(answer) = asked.blocking_recv() {
                 if answer.send(read()).is_err() {
                     break;
                 }
             }
         });
-        (Self { ask }, printer.await.ok().flatten())
+        let (reads_keys, printer) = printer.await.unwrap_or_default();
+        (Self { ask, reads_keys }, printer)
     }
 
-    pub(super) async fn next(&mut self) -> Option<String> {
+    /// The next line, nothing at the end of them.
+    ///
+    /// # Errors
+    /// The signal that came before it.
+    pub(super) async fn next_unless(
+        &mut self,
+        signals: &mut Signals,
+    ) -> Result<Option<String>, Signal> {
+        let reads_keys = self.reads_keys;
+        line_unless(self.next(), reads_keys, async || signals.next().await).await
+    }
+
+    async fn next(&mut self) -> Option<String> {
         let (answer, line) = oneshot::channel();
         self.ask.send(answer).await.ok()?;
         line.await.ok().flatten()
@@ -292,18 +342,53 @@ impl LineReader {
 pub(super) type Printer = Box<dyn ExternalPrinter + Send>;
 type ReadLine = Box<dyn FnMut() -> Option<String>>;
 
-fn reader(on_terminal: bool) -> (ReadLine, Option<Printer>) {
+/// A line, unless a signal comes first. Where Ctrl-C is a key while a line is typed, the signal is of one
+/// that came before; one more is meant, whoever sends it.
+async fn line_unless(
+    line: impl Future<Output = Option<String>>,
+    reads_keys: bool,
+    mut signal: impl AsyncFnMut() -> Signal,
+) -> Result<Option<String>, Signal> {
+    let mut forgives = reads_keys;
+    tokio::pin!(line);
+    loop {
+        tokio::select! {
+            biased;
+            signal = signal() => {
+                if signal != Signal::Interrupt || !std::mem::take(&mut forgives) {
+                    return Err(signal);
+                }
+            }
+            line = &mut line => return Ok(line),
+        }
+    }
+}
+
+/// Whether the line editor reads keys on a terminal of this name.
+fn has_keys(term: Option<&str>) -> bool {
+    let is_it = |term: &str| WITHOUT_KEYS.iter().any(|it| it.eq_ignore_ascii_case(term));
+    !term.is_some_and(is_it)
+}
+
+/// How lines are read, whether that reads keys, and what prints above a line that is typed.
+fn reader(on_terminal: bool, history: Option<PathBuf>) -> (ReadLine, bool, Option<Printer>) {
     let editor = on_terminal.then(DefaultEditor::new).and_then(Result::ok);
     match editor {
         Some(mut editor) => {
             let printer = editor.create_external_printer().ok();
+            let mut history = InputHistory::open(history);
+            for typed in history.entries() {
+                let _ = editor.add_history_entry(typed);
+            }
             let read = move || {
-                let line = editor.readline("› ").ok()?;
+                let line = typed_line(&mut editor)?;
                 let _ = editor.add_history_entry(&line);
+                history.add(&line);
                 Some(line)
             };
             (
                 Box::new(read),
+                has_keys(std::env::var("TERM").ok().as_deref()),
                 printer.map(|printer| Box::new(printer) as Printer),
             )
         }
@@ -313,7 +398,74 @@ fn reader(on_terminal: bool) -> (ReadLine, Option<Printer>) {
                 let read = std::io::stdin().lock().read_line(&mut line).ok()?;
                 (read > 0).then_some(line)
             };
-            (Box::new(read), None)
+            (Box::new(read), false, None)
         }
+    }
+}
+
+/// A line that is typed. Ctrl-C takes back what is typed so far; twice at once is the end.
+fn typed_line(editor: &mut DefaultEditor) -> Option<String> {
+    let mut pressed = None;
+    loop {
+        match editor.readline("› ") {
+            Ok(line) => return Some(line),
+            Err(ReadlineError::Interrupted) if !leaves(&mut pressed, Instant::now()) => {
+                aside("Ctrl-C once more leaves.");
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Whether a Ctrl-C leaves. `pressed` is when the one before it was, and then when this one was.
+fn leaves(pressed: &mut Option<Instant>, now: Instant) -> bool {
+    let before = pressed.replace(now);
+    before.is_some_and(|before| now.duration_since(before) <= LEAVES_WITHIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    /// What comes of a line that is still typed, with these signals.
+    async fn typed(reads_keys: bool, signals: &[Signal]) -> Result<Option<String>, Signal> {
+        let mut signals = signals.iter().copied();
+        let signal = async || match signals.next() {
+            Some(signal) => signal,
+            None => pending().await,
+        };
+        line_unless(pending(), reads_keys, signal).await
+    }
+
+    #[tokio::test]
+    async fn ctrl_c_that_is_a_signal_leaves() {
+        use Signal::{Interrupt, Terminate};
+        for term in ["dumb", "DUMB", "emacs", "cons25"] {
+            assert!(!has_keys(Some(term)), "{term}");
+        }
+        assert!(has_keys(Some("xterm")) && has_keys(None));
+        assert_eq!(typed(false, &[Interrupt]).await, Err(Interrupt));
+        // One may have come before the line was begun.
+        assert_eq!(typed(true, &[Interrupt, Interrupt]).await, Err(Interrupt));
+        assert_eq!(typed(true, &[Interrupt, Terminate]).await, Err(Terminate));
+        let mut came = [Interrupt].into_iter();
+        let once = async || match came.next() {
+            Some(signal) => signal,
+            None => pending().await,
+        };
+        let line = line_unless(ready(Some("a".to_owned())), true, once).await;
+        assert_eq!(line, Ok(Some("a".to_owned())));
+    }
+
+    #[test]
+    fn what_was_typed_between_two_ctrl_c_keeps_the_chat() {
+        let begun = Instant::now();
+        let mut pressed = None;
+        assert!(!leaves(&mut pressed, begun));
+        let later = begun + LEAVES_WITHIN * 2;
+        assert!(!leaves(&mut pressed, later));
+        assert!(leaves(&mut pressed, later + LEAVES_WITHIN / 2));
     }
 }

@@ -1,5 +1,6 @@
 //! What the person at a face decided or answered, on its way to the session.
 
+use conjure_core::chat::CallAnnounced;
 use conjure_skill_sdk::protocol::Elicited;
 use conjure_terminal::{Decision, Update};
 use serde_json::{Map, Value};
@@ -9,9 +10,22 @@ use super::chat_session::ChatSession;
 use super::error::CliError;
 use super::output::aside;
 use super::sessions::AnswerResult;
-use super::{chat_commands, chat_rules, person};
+use super::{chat_commands, chat_rules, overwritten, person};
 
 impl FacedChat<'_> {
+    /// Tells the face what a file has that a call would write, where that is in the working directory
+    /// and on this machine.
+    pub(crate) async fn tell_overwritten(&self, call: &CallAnnounced) {
+        let ChatSession::Own(own) = &self.chat else {
+            return;
+        };
+        let text = overwritten::text(&own.session, &self.directory, call);
+        if let Some(text) = text.await {
+            let call_id = call.id.clone();
+            self.tell(Update::Overwritten { call_id, text }).await;
+        }
+    }
+
     /// Lets a call run or not, as the person decided.
     pub(crate) async fn decide(
         &mut self,

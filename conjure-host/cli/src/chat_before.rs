@@ -8,6 +8,8 @@ use conjure_core::numerals::count;
 use conjure_store::{Store, StoreError, ThreadId, Window};
 use conjure_terminal::PastItem;
 
+use super::chat_shell::own_words;
+
 /// How many turns are shown.
 const TURNS: u64 = 2;
 /// Entries that are read at once.
@@ -88,7 +90,12 @@ fn said(entries: &[Entry]) -> Vec<PastItem> {
             match &part.content {
                 Content::Text { text } if text.trim().is_empty() => {}
                 Content::Text { text } if message.role == Role::User => {
-                    said.push(PastItem::Person(cut(text)));
+                    said.push(PastItem::Person(cut(own_words(text))));
+                }
+                Content::Image { artifact } | Content::File { artifact }
+                    if message.role == Role::User =>
+                {
+                    said.push(PastItem::File(artifact.name.clone()));
                 }
                 Content::Text { text } if message.role == Role::Assistant => {
                     said.push(PastItem::Model(cut(text)));
@@ -114,7 +121,7 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::{Message, Usage};
+    use conjure_core::chat::{ArtifactRef, Message, Part, Usage};
     use conjure_core::log::TurnOutcome;
     use conjure_store::{Location, Log as _, Options, Record};
 
@@ -147,6 +154,33 @@ mod tests {
         assert!(!is_settled(&[started(), notice()]));
         assert!(is_settled(&[started(), over(), notice()]));
         assert!(!is_settled(&[started(), over(), started()]));
+    }
+
+    #[test]
+    fn what_was_said_is_shown_with_the_names_of_its_files_and_without_what_commands_said() {
+        let text = "I ran `ls` (exit code 0). It said:\n\n```\na.png\n```\n\nWhat is it?";
+        let mut message = Message::user(text);
+        let artifact = ArtifactRef {
+            id: "file-1".to_owned(),
+            name: "a.png".to_owned(),
+            media_type: "image/png".to_owned(),
+            size: None,
+        };
+        message.content.push(Part {
+            content: Content::Image { artifact },
+            sidecar: None,
+        });
+        let entry = Entry {
+            seq: 1,
+            turn: 1,
+            at_ms: 0,
+            body: EntryBody::Message { message },
+        };
+        let shown = [
+            PastItem::Person("What is it?".to_owned()),
+            PastItem::File("a.png".to_owned()),
+        ];
+        assert_eq!(said(&[entry]), shown);
     }
 
     #[tokio::test]

@@ -23,8 +23,8 @@ pub(crate) const COMMANDS: [Command; 16] = [
     command("/save", "FILE [DIR]", "a copy of one of them"),
     command(
         "/model",
-        "PROVIDER/MODEL",
-        "go on with another model, of any provider",
+        "[PROVIDER/MODEL]",
+        "go on with another model, of any provider; at a terminal alone it lists them",
     ),
     command(
         "/auth",
@@ -55,9 +55,14 @@ pub(crate) const COMMANDS: [Command; 16] = [
     command(
         "/fork",
         "[ENTRY]",
-        "go on with a fork of this thread, behind an entry (its number, or text of it)",
+        "go on with a fork of this thread, behind an entry (its number, or text of it); at a terminal \
+         alone it lists what you said",
     ),
-    command("/resume", "ID", "go on with another thread"),
+    command(
+        "/resume",
+        "[ID or WORDS]",
+        "go on with another thread; at a terminal alone it lists them, with words those that have them",
+    ),
     command("/rename", "NAME", "name the thread"),
     command("/help", "", "this"),
     command("/quit", "", "end the conversation (or Ctrl-D)"),

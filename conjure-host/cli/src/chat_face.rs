@@ -10,16 +10,18 @@ use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
 use conjure_runtime::uploads;
 use conjure_terminal::{
-    ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Picker, Update, converse,
+    ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
 };
 use tokio::sync::mpsc;
 
 use super::answer_end::note_nothing;
 use super::args::Global;
 use super::chat_opening::{self, ChatToShow, OpenedChat, OpeningEnd};
+use super::chat_picking::PickOutcome;
 use super::chat_session::ChatSession;
 use super::chat_shell::{self, OwnCommand, OwnCommandEvent};
 use super::chat_turn::{ChatTurn, ChatTurnEvent};
+use super::drawn_turn::may_redraw;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RESET, aside, clean};
@@ -31,8 +33,6 @@ use super::{chat_before, chat_commands, chat_mentions, chat_picking, chat_thread
 const WAITING: usize = 4096;
 /// How long a turn may take to end when the chat is left.
 const ENDING: Duration = Duration::from_secs(5);
-/// Set where what is said is read aloud: nothing is redrawn then.
-const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
 
 /// Whether there is a terminal that the face can have.
 pub(crate) fn fits(global: &Global) -> bool {
@@ -46,11 +46,7 @@ pub(crate) fn has_terminal() -> bool {
 
 /// The same where the result may go elsewhere.
 pub(crate) fn redraws() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    std::io::stdin().is_terminal()
-        && std::io::stderr().is_terminal()
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-        && !is_set(SCREEN_READER)
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && may_redraw()
 }
 
 /// Whether there are colours.
@@ -113,10 +109,7 @@ pub(crate) async fn run(
         Err(error) => Err(CliError::host_from(error)),
     };
     if let Some(chat) = chat.as_ref().filter(|_| used && left.is_ok()) {
-        let again = match chat {
-            ChatSession::Own(own) => format!("conjure chat --thread {}", own.session.thread()),
-            ChatSession::Saved(saved) => format!("conjure chat --session {}", saved.name),
-        };
+        let again = chat.command_to_come_back();
         aside(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
     }
     let exit = left.and(ended);
@@ -225,6 +218,7 @@ impl<'a> FacedChat<'a> {
         } else if let Err(error) = self.asked(request).await {
             chat_commands::told(&error);
             if !self.turn.runs() && self.command.is_none() {
+                self.tell(Update::Halted).await;
                 self.tell(Update::Ready).await;
             }
         }
@@ -325,6 +319,7 @@ impl<'a> FacedChat<'a> {
                 self.status.usd = thread.cost.usd;
                 self.tell(Update::Status(self.status.clone())).await;
             }
+            Event::Approval { call, .. } => self.tell_overwritten(call).await,
             Event::Question(asked) => {
                 self.questions.insert(asked.id.clone(), asked.clone());
             }
@@ -366,6 +361,7 @@ impl<'a> FacedChat<'a> {
         }
         if let Err(error) = done {
             output::error_aside(&error);
+            self.tell(Update::Halted).await;
         }
         self.questions.clear();
         self.measure().await;
@@ -397,6 +393,10 @@ impl<'a> FacedChat<'a> {
             PersonRequest::Decide { call_id, decision } => self.decide(&call_id, decision).await,
             PersonRequest::Answer { id, content } => self.answer(&id, content).await,
             PersonRequest::Command(_) => Ok(()),
+            PersonRequest::Search { list, words } => {
+                self.search(list, words).await;
+                Ok(())
+            }
             PersonRequest::Picked { list, id } => {
                 self.picked(&list, id).await?;
                 self.tell(Update::Ready).await;
@@ -428,6 +428,7 @@ impl<'a> FacedChat<'a> {
             Err(error) => {
                 self.command = None;
                 chat_commands::told(&error);
+                self.tell(Update::Halted).await;
                 self.tell(Update::Ready).await;
             }
         }
@@ -443,7 +444,7 @@ impl<'a> FacedChat<'a> {
         let picker = tokio::select! {
             biased;
             // A provider may take its time to list its models.
-            listed = picker(&self.chat, line) => listed?,
+            listed = chat_picking::of_command(&self.chat, line) => listed?,
             is_there = person::wait_for_stop(requests) => {
                 if is_there {
                     aside(format_args!("{DIM}Nothing changes.{RESET}"));
@@ -464,28 +465,31 @@ impl<'a> FacedChat<'a> {
             aside(format_args!("{DIM}Nothing changes.{RESET}"));
             return Ok(());
         };
-        match list {
-            chat_picking::MODELS => {
-                let picker = chat_picking::confirmed(&self.chat, &id).await?;
+        match chat_picking::go_on(&mut self.chat, list, &id).await? {
+            PickOutcome::Next(picker) => {
                 self.tell(Update::Pick(picker)).await;
                 return Ok(());
             }
-            chat_picking::CONFIRMED => {
-                let line = format!("/model {id}");
-                chat_commands::run(&mut self.chat, &line, &mut Transcript::new(false)).await?;
-                return self.status_now().await;
-            }
-            chat_picking::MESSAGES => {
-                let text = chat_picking::fork_before(&mut self.chat, &id).await?;
-                aside(format_args!(
-                    "{DIM}A fork that ends before it. Both branches stay.{RESET}"
-                ));
-                self.tell(Update::Edit(text)).await;
-            }
-            chat_threads::THREADS => self.chat.go_to(super::thread::id(&id)?).await?,
-            _ => return Ok(()),
+            PickOutcome::Model => return self.status_now().await,
+            PickOutcome::Fork(said) => self.tell(Update::Edit(said)).await,
+            PickOutcome::Thread => {}
         }
         self.show_anew().await
+    }
+
+    /// Looks for more that a list can have.
+    async fn search(&self, list: String, words: String) {
+        let found = Box::pin(chat_threads::found(self.chat.store(), &words)).await;
+        let choices = found.unwrap_or_else(|error| {
+            chat_commands::told(&error);
+            Vec::new()
+        });
+        let found = Update::Found {
+            list,
+            words,
+            choices,
+        };
+        self.tell(found).await;
     }
 
     /// Shows the thread that the chat has gone to.
@@ -504,12 +508,14 @@ impl<'a> FacedChat<'a> {
             Ok(true) => return self.tell(Update::Ready).await,
             Err(error) => {
                 chat_commands::told(&error);
+                self.tell(Update::Halted).await;
                 return self.tell(Update::Ready).await;
             }
         }
         let thread = self.chat.thread().await.ok();
         let stops = self.chat.stopper();
         let mut transcript = Transcript::new(false);
+        let mut has_failed = false;
         {
             let running = chat_commands::run(&mut self.chat, line, &mut transcript);
             let mut running = std::pin::pin!(running);
@@ -519,6 +525,7 @@ impl<'a> FacedChat<'a> {
                     biased;
                     done = &mut running => {
                         if let Err(error) = done {
+                            has_failed = true;
                             chat_commands::told(&error);
                         }
                         break;
@@ -545,7 +552,11 @@ impl<'a> FacedChat<'a> {
             self.show_anew().await
         };
         if let Err(error) = shown {
+            has_failed = true;
             chat_commands::told(&error);
+        }
+        if has_failed {
+            self.tell(Update::Halted).await;
         }
         self.tell(Update::Ready).await;
     }
@@ -569,16 +580,6 @@ fn home_relative(dir: &std::path::Path) -> String {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
         Some(below) => format!("~/{}", below.display()),
         None => dir.display().to_string(),
-    }
-}
-
-/// The list of a command that is given nothing to choose; nothing where it has none.
-async fn picker(chat: &ChatSession, line: &str) -> Result<Option<Picker>, CliError> {
-    match line {
-        "/model" => chat_picking::models(chat).await,
-        "/fork" => chat_picking::messages(chat).await,
-        "/resume" => chat_threads::list(chat.store(), "").await,
-        _ => Ok(None),
     }
 }
 

@@ -86,7 +86,7 @@ impl MentionedFiles {
     fn of(text: &str, dir: &Path) -> Self {
         let mut found = Self::default();
         for name in mentions(text) {
-            let path = dir.join(name);
+            let path = path_of(name, dir);
             match check(name, &path) {
                 Ok(()) if !found.files.contains(&path) => found.files.push(path),
                 Err(Some(notice)) if !found.notices.contains(&notice) => {
@@ -96,6 +96,16 @@ impl MentionedFiles {
             }
         }
         found
+    }
+}
+
+/// Where a name leads: `~` is the home of whoever writes.
+fn path_of(name: &str, dir: &Path) -> PathBuf {
+    let below_home = name.strip_prefix("~/");
+    let home = below_home.and_then(|_| std::env::var_os("HOME"));
+    match (below_home, home) {
+        (Some(name), Some(home)) => Path::new(&home).join(name),
+        _ => dir.join(name),
     }
 }
 
@@ -160,6 +170,15 @@ mod tests {
                     me@notes.txt; but @src/main.rs.";
         let wanted = ["notes.txt", "a b.txt", "src/main.rs"].map(|name| dir.path().join(name));
         assert_eq!(MentionedFiles::of(text, dir.path()).files, wanted);
+    }
+
+    #[test]
+    fn a_name_below_the_home_leads_there() {
+        let home = std::env::var_os("HOME").unwrap();
+        let dir = Path::new("/work");
+        assert_eq!(path_of("~/x", dir), Path::new(&home).join("x"));
+        assert_eq!(path_of("~x", dir), dir.join("~x"));
+        assert_eq!(path_of("/a", dir), Path::new("/a"));
     }
 
     #[test]

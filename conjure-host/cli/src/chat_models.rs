@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conjure_config::SessionSpec;
+use conjure_config::{AuthName, SessionSpec};
 use conjure_core::numerals::thousands;
 use conjure_providers::auths::{Auths, MCP_SECRETS};
 use conjure_providers::{BUILT_IN, HttpProvider, KNOWN, ListedModel, ModelBook};
 use conjure_runtime::session::SessionError;
-use conjure_terminal::PickerItem;
+use conjure_terminal::{Picker, PickerItem, pick};
 use futures_util::future::join_all;
 
-use super::chat_commands::told;
-use super::chat_session::ChatSession;
+use super::args::Global;
+use super::chat_commands::{named, told};
+use super::chat_face::has_colors;
+use super::chat_session::{ChatSession, models};
+use super::chat_threads::{Answerer, no_model};
 use super::error::CliError;
 
 /// How long a provider may take to list its models: somebody waits for it.
@@ -27,6 +30,77 @@ pub(crate) async fn choices(chat: &ChatSession) -> Result<Vec<PickerItem>, CliEr
         ChatSession::Saved(saved) => (saved.models.as_ref(), &saved.auths),
     };
     let providers = providers(chat, auths).await?;
+    Ok(listed_by(&providers, auths, book).await)
+}
+
+/// Who is to answer where nothing says that and nobody has answered before: a model that the person
+/// picks, of the providers that there is a credential for; nothing where the list is left. `base_url` is
+/// where the provider is, when not at its usual place.
+///
+/// # Errors
+/// When there is no credential, no model is known of those that there is one for, or nothing says which
+/// of several is at that address.
+pub(crate) async fn first_answerer(
+    global: &Global,
+    base_url: Option<&str>,
+) -> Result<Option<Answerer>, CliError> {
+    let (auths, book) = (global.auths(), models(global));
+    let mut providers = of_environment(&SessionSpec::default());
+    add_saved(&mut providers, &auths, None).await?;
+    if let Some(base_url) = base_url {
+        at_address(&mut providers, base_url)?;
+    }
+    let Some(provider) = providers.keys().next().cloned() else {
+        return Err(no_model());
+    };
+    let choices = listed_by(&providers, &auths, book.as_ref()).await;
+    if choices.is_empty() {
+        let example = format!("`conjure chat --provider {provider} --model MODEL` names one");
+        return Err(no_model().hint(example));
+    }
+    let picker = Picker::new("models", "Which model is to answer?", choices);
+    let picked = pick(picker, has_colors(), |_| std::future::ready(Vec::new())).await;
+    let Some(picked) = picked.map_err(CliError::host_from)? else {
+        return Ok(None);
+    };
+    let (provider, model) = named(&picked).unwrap_or_default();
+    let auth = providers.get(provider).and_then(|spec| spec.auth.as_ref());
+    Ok(Some(Answerer {
+        provider: provider.to_owned(),
+        model: model.to_owned(),
+        auth: auth.map(|auth| auth.as_str().to_owned()),
+    }))
+}
+
+/// Has the only provider be asked at this address.
+///
+/// # Errors
+/// When there are several: the key of one is nothing that the server of another is to see.
+fn at_address(
+    providers: &mut BTreeMap<String, SessionSpec>,
+    base_url: &str,
+) -> Result<(), CliError> {
+    if providers.len() > 1 {
+        let names: Vec<&str> = providers.keys().map(String::as_str).collect();
+        let message = format!(
+            "`--base-url` is where one provider is, and there are credentials for {}",
+            names.join(", ")
+        );
+        return Err(CliError::usage(message).hint("`--provider NAME` says which of them is there"));
+    }
+    for (name, spec) in providers {
+        let at = spec.providers.entry(name.clone()).or_default();
+        at.base_url = Some(base_url.to_owned());
+    }
+    Ok(())
+}
+
+/// The models of these providers. Says of which nothing is known, and why.
+async fn listed_by(
+    providers: &BTreeMap<String, SessionSpec>,
+    auths: &Auths,
+    book: Option<&ModelBook>,
+) -> Vec<PickerItem> {
     let asked = providers
         .iter()
         .map(|(name, spec)| listed_in_time(auths, name, spec.clone()));
@@ -40,7 +114,7 @@ pub(crate) async fn choices(chat: &ChatSession) -> Result<Vec<PickerItem>, CliEr
         models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         choices.extend(models.iter().map(|model| choice(provider, model, book)));
     }
-    Ok(choices)
+    choices
 }
 
 /// The providers that there is a credential for, each with what asks it.
@@ -48,24 +122,39 @@ async fn providers(
     chat: &ChatSession,
     auths: &Auths,
 ) -> Result<BTreeMap<String, SessionSpec>, CliError> {
-    let mut providers = BTreeMap::new();
-    let chosen = match chat {
+    let (mut providers, chosen) = match chat {
         ChatSession::Own(own) => {
-            let with_key = KNOWN.iter().filter(|known| known.has_key());
-            let names = with_key.map(|known| known.name);
-            for name in own.spec.provider.as_deref().into_iter().chain(names) {
+            let mut providers = of_environment(&own.spec);
+            if let Some(name) = own.spec.provider.as_deref() {
                 providers.insert(name.to_owned(), alone(own.spec.clone(), name));
             }
-            None
+            (providers, None)
         }
         ChatSession::Saved(saved) => {
             let view = saved.sessions.manager().get(&saved.id).await?;
-            Some(view.auth)
+            (BTreeMap::new(), Some(view.auth))
         }
     };
+    add_saved(&mut providers, auths, chosen.as_ref()).await?;
+    Ok(providers)
+}
+
+/// Those that the environment has a key for.
+fn of_environment(spec: &SessionSpec) -> BTreeMap<String, SessionSpec> {
+    let with_key = KNOWN.iter().filter(|known| known.has_key());
+    let asked = with_key.map(|known| (known.name.to_owned(), alone(spec.clone(), known.name)));
+    asked.collect()
+}
+
+/// Adds those that there is a saved auth for; `chosen` goes before others of its provider.
+async fn add_saved(
+    providers: &mut BTreeMap<String, SessionSpec>,
+    auths: &Auths,
+    chosen: Option<&AuthName>,
+) -> Result<(), CliError> {
     for auth in auths.list().await? {
         let name = auth.full_name();
-        let is_chosen = chosen.as_ref() == Some(&name);
+        let is_chosen = chosen == Some(&name);
         if is_chosen || !providers.contains_key(&auth.provider) {
             let spec = SessionSpec {
                 auth: Some(name.into()),
@@ -76,7 +165,7 @@ async fn providers(
     }
     // They are asked nothing, and the secrets of MCP servers are sent to nobody else.
     providers.retain(|name, _| name != MCP_SECRETS && !BUILT_IN.contains(&name.as_str()));
-    Ok(providers)
+    Ok(())
 }
 
 /// A session's description without what it says of other providers: their credentials are not needed.
@@ -193,6 +282,23 @@ mod tests {
 
     fn names_one(models: Result<Vec<ListedModel>, CliError>) -> ListedModel {
         models.unwrap().remove(0)
+    }
+
+    #[test]
+    fn an_address_is_that_of_the_only_provider() {
+        let of = |names: &[&str]| -> BTreeMap<String, SessionSpec> {
+            let specs = names
+                .iter()
+                .map(|name| ((*name).to_owned(), SessionSpec::default()));
+            specs.collect()
+        };
+        let mut one = of(&["openai"]);
+        at_address(&mut one, "http://10.0.0.7").unwrap();
+        let base_url = one["openai"].providers["openai"].base_url.as_deref();
+        assert_eq!(base_url, Some("http://10.0.0.7"));
+        let error = at_address(&mut of(&["anthropic", "openai"]), "http://10.0.0.7").unwrap_err();
+        assert!(error.to_string().contains("anthropic, openai"), "{error}");
+        at_address(&mut of(&[]), "http://10.0.0.7").unwrap();
     }
 
     #[test]

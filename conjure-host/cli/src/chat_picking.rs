@@ -1,4 +1,5 @@
-//! What a chat on a terminal lets the person pick: a model, and a message to fork at.
+//! What a chat lets the person pick: a model, a message to fork at, another conversation; and what
+//! becomes of what is picked.
 
 use conjure_core::chat::{Content, Role};
 use conjure_core::log::EntryBody;
@@ -6,28 +7,166 @@ use conjure_store::Log as _;
 use conjure_terminal::{Picker, PickerItem};
 
 use super::chat_commands::{checked, named};
-use super::chat_models;
 use super::chat_session::ChatSession;
+use super::chat_shell::own_words;
 use super::error::CliError;
-use super::output::{BOLD, RESET, aside, clean};
-use super::transcript::one_line;
+use super::output::{BOLD, DIM, RESET, aside, clean, clean_line};
+use super::transcript::{Transcript, one_line};
+use super::{chat_commands, chat_models, chat_threads};
 
 /// The list of models.
 pub(crate) const MODELS: &str = "models";
 /// The list that asks whether the model that was picked is meant.
-pub(crate) const CONFIRMED: &str = "confirmed";
+const CONFIRMED: &str = "confirmed";
 /// The list of messages.
-pub(crate) const MESSAGES: &str = "messages";
+const MESSAGES: &str = "messages";
+/// The most choices that are told with numbers: they are read one after the other.
+const MOST_NUMBERED: usize = 40;
+
+/// What became of what was picked.
+pub(crate) enum PickOutcome {
+    /// Another list is to be picked from.
+    Next(Picker),
+    /// Another model answers.
+    Model,
+    /// A fork goes on that ends before this message.
+    Fork(String),
+    /// Another thread goes on.
+    Thread,
+}
+
+/// The list of a command that is given nothing to choose; nothing where it has none, or was given it.
+///
+/// # Errors
+/// When no conversation has the words that stand behind the command.
+pub(crate) async fn of_command(chat: &ChatSession, line: &str) -> Result<Option<Picker>, CliError> {
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (name, rest.trim()) {
+        ("/model", "") => models(chat).await,
+        ("/fork", "") => messages(chat).await,
+        ("/resume", "") => chat_threads::list(chat.store(), "").await,
+        ("/resume", words) => {
+            if chat_threads::of_id(chat.store(), words).await?.is_some() {
+                return Ok(None);
+            }
+            let list = chat_threads::list(chat.store(), words).await?;
+            let none = || chat_threads::none_with(words).hint("`/resume` lists all of them");
+            list.ok_or_else(none).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Goes on with what was picked of a list.
+///
+/// # Errors
+/// What stood in the way; the conversation goes on as it was.
+pub(crate) async fn go_on(
+    chat: &mut ChatSession,
+    list: &str,
+    id: &str,
+) -> Result<PickOutcome, CliError> {
+    Ok(match list {
+        MODELS => PickOutcome::Next(confirmed(chat, id).await?),
+        CONFIRMED => {
+            let line = format!("/model {id}");
+            let mut transcript = Transcript::new(false);
+            Box::pin(chat_commands::run(chat, &line, &mut transcript)).await?;
+            PickOutcome::Model
+        }
+        MESSAGES => {
+            let said = fork_before(chat, id).await?;
+            aside(format_args!(
+                "{DIM}A fork that ends before it. Both branches stay.{RESET}"
+            ));
+            PickOutcome::Fork(said)
+        }
+        _ => {
+            chat.go_to(super::thread::id(id)?).await?;
+            PickOutcome::Thread
+        }
+    })
+}
+
+/// Lets the person pick where a command is given nothing to choose and nothing is redrawn: each choice
+/// has a number, which is typed. Whether the command is done with that. `next` is the next line that
+/// is typed.
+///
+/// # Errors
+/// What stood in the way; the conversation goes on.
+pub(crate) async fn picked_by_number(
+    chat: &mut ChatSession,
+    line: &str,
+    mut next: impl AsyncFnMut() -> Option<String>,
+) -> Result<bool, CliError> {
+    let Some(mut picker) = of_command(chat, line).await? else {
+        return Ok(false);
+    };
+    loop {
+        tell(&picker);
+        let Some(id) = choice(&picker, &mut next).await else {
+            aside(format_args!("{DIM}Nothing changes.{RESET}"));
+            return Ok(true);
+        };
+        match go_on(chat, &picker.list, &id).await? {
+            PickOutcome::Next(another) => {
+                picker = another;
+                continue;
+            }
+            PickOutcome::Fork(said) => aside(format_args!("You said: {}", clean_line(&said))),
+            PickOutcome::Thread => aside(format_args!("{DIM}Now that thread goes on.{RESET}")),
+            PickOutcome::Model => {}
+        }
+        return Ok(true);
+    }
+}
+
+fn tell(picker: &Picker) {
+    aside(format_args!("{BOLD}{}{RESET}", clean_line(&picker.title)));
+    for (number, choice) in (1..).zip(picker.choices.iter().take(MOST_NUMBERED)) {
+        let detail = match choice.detail.as_str() {
+            "" => String::new(),
+            detail => format!("  ({detail})"),
+        };
+        let said = format!("{number}. {}{detail}", choice.label);
+        aside(format_args!("  {}", clean_line(&said)));
+    }
+    let more = picker.choices.len().saturating_sub(MOST_NUMBERED);
+    if more > 0 {
+        aside(format_args!("  … {more} more"));
+    }
+    aside("Type a number, or nothing to leave the list.");
+}
+
+/// What is picked; nothing where the list is left.
+async fn choice(picker: &Picker, next: &mut impl AsyncFnMut() -> Option<String>) -> Option<String> {
+    while let Some(line) = next().await {
+        let line = line.trim();
+        if line.is_empty() {
+            return None;
+        }
+        let number = line.parse::<usize>().ok();
+        let at = number.and_then(|number| number.checked_sub(1));
+        if let Some(choice) = at.and_then(|at| picker.choices.get(at)) {
+            return Some(choice.id.clone());
+        }
+        aside(format_args!(
+            "That is no number of the list: 1 to {}.",
+            picker.choices.len()
+        ));
+    }
+    None
+}
 
 /// The models that the chat can go on with; nothing where none is known.
-pub(crate) async fn models(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
+async fn models(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
     let choices = Box::pin(chat_models::choices(chat)).await?;
     let picker = Picker::new(MODELS, "Go on with the model", choices);
     Ok((!picker.choices.is_empty()).then_some(picker))
 }
 
 /// Says what a model would get of the conversation, and asks whether it is meant.
-pub(crate) async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError> {
+async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError> {
     let (provider, model) = named(wanted).unwrap_or_default();
     aside(format_args!(
         "{BOLD}What {} would get{RESET}",
@@ -49,7 +188,7 @@ pub(crate) async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker
 }
 
 /// What the person said in the thread, the newest first.
-pub(crate) async fn messages(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
+async fn messages(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
     let thread = chat.thread().await?;
     let entries = chat.store().read_entries(&thread).await?;
     let mut choices = Vec::new();
@@ -61,6 +200,7 @@ pub(crate) async fn messages(chat: &ChatSession) -> Result<Option<Picker>, CliEr
                 .content
                 .iter()
                 .filter_map(|part| text(&part.content))
+                .map(own_words)
                 .collect();
             choices.push(PickerItem {
                 id: entry.seq.to_string(),
@@ -78,7 +218,7 @@ pub(crate) async fn messages(chat: &ChatSession) -> Result<Option<Picker>, CliEr
 }
 
 /// Goes on with a fork that ends before a message, and gives back its text.
-pub(crate) async fn fork_before(chat: &mut ChatSession, seq: &str) -> Result<String, CliError> {
+async fn fork_before(chat: &mut ChatSession, seq: &str) -> Result<String, CliError> {
     let thread = chat.thread().await?;
     let entries = chat.store().read_entries(&thread).await?;
     let chosen = entries.iter().find(|entry| entry.seq.to_string() == seq);
@@ -90,7 +230,8 @@ pub(crate) async fn fork_before(chat: &mut ChatSession, seq: &str) -> Result<Str
             let texts = message
                 .content
                 .iter()
-                .filter_map(|part| text(&part.content));
+                .filter_map(|part| text(&part.content))
+                .map(own_words);
             texts.collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),
@@ -108,5 +249,31 @@ fn text(content: &Content) -> Option<&str> {
     match content {
         Content::Text { text } => Some(text),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_terminal::PickerItem;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_number_of_the_list_picks() {
+        let item = |id: &str| PickerItem {
+            id: id.to_owned(),
+            label: id.to_owned(),
+            detail: String::new(),
+        };
+        let picker = Picker::new("list", "Which?", vec![item("one"), item("two")]);
+        for (typed, picked) in [
+            (&["0", "3", "two", " 2 "][..], Some("two")),
+            (&["3", ""], None),
+            (&["x"], None),
+        ] {
+            let mut lines = typed.iter().map(|line| (*line).to_owned());
+            let mut next = async || lines.next();
+            assert_eq!(choice(&picker, &mut next).await.as_deref(), picked);
+        }
     }
 }

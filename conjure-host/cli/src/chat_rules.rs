@@ -67,7 +67,14 @@ pub(crate) fn apply(global: &Global, spec: &mut SessionSpec) -> Result<(), CliEr
 /// When the file is not right, or cannot be written.
 fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<PathBuf, CliError> {
     let file = file(global);
-    let mut rules = read(&file)?;
+    add_to(&file, dir, pattern)?;
+    Ok(file)
+}
+
+fn add_to(file: &Path, dir: &Path, pattern: &Pattern) -> Result<(), CliError> {
+    // Another chat may be adding one.
+    let _lock = fs::lock(file.with_extension("lock")).map_err(CliError::host_from)?;
+    let mut rules = read(file)?;
     let rule = rules
         .directories
         .entry(dir.display().to_string())
@@ -76,8 +83,7 @@ fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<PathBuf, CliErr
         rule.allow.push(pattern.clone());
     }
     let text = toml::to_string(&rules).map_err(CliError::host_from)?;
-    fs::write_atomic(&file, text.as_bytes()).map_err(CliError::host_from)?;
-    Ok(file)
+    fs::write_atomic(file, text.as_bytes()).map_err(CliError::host_from)
 }
 
 /// What a decision comes to: the pattern of a rule for the session, whether it is written to stay,
@@ -173,5 +179,24 @@ mod tests {
         assert_eq!(rules.directories["/work"].allow, [pattern]);
         std::fs::write(&file, "[\"/work\"]\nallow = [\"a b\"]\n").unwrap();
         assert!(read(&file).is_err());
+    }
+
+    #[test]
+    fn rules_that_are_added_at_once_are_all_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("always.toml");
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let file = &file;
+                scope.spawn(move || {
+                    for m in 0..5 {
+                        let pattern = format!("tool_{n}_{m}").parse().unwrap();
+                        add_to(file, Path::new("/work"), &pattern).unwrap();
+                    }
+                });
+            }
+        });
+        let rules = read(&file).unwrap();
+        assert_eq!(rules.directories["/work"].allow.len(), 40);
     }
 }

@@ -23,6 +23,41 @@ use super::exit::Exit;
 use super::run::{known_thread, open_host};
 use super::sessions::SavedSessions;
 
+/// The options that are said again, each with a value: what is looked for where, and what calls may do.
+const SAID_AGAIN: [&str; 7] = [
+    "--data-dir",
+    "--plugin",
+    "--plugin-dir",
+    "--isolation",
+    "--allow",
+    "--ask",
+    "--deny",
+];
+/// Those that are said again besides of a session of the chat's own: a saved one has them itself, and
+/// takes none.
+const OF_OWN: [&str; 15] = [
+    "--config",
+    "-c",
+    "--base-url",
+    "--wire",
+    "--dialect",
+    "--script",
+    "--set",
+    "--persona",
+    "--max-iterations",
+    "--skill",
+    "--executor",
+    "--working-dir",
+    "--sandbox",
+    "--allow-write",
+    "--allow-read",
+];
+/// Of those the ones without a value.
+const FLAGS_OF_OWN: [&str; 1] = ["--allow-network"];
+/// Who answers: that is known of the thread, and said again where one of the files would choose another.
+const ANSWERER: [&str; 3] = ["--provider", "--auth", "--model"];
+const FILES: [&str; 3] = ["--config", "-c", "--script"];
+
 /// What a chat talks in.
 pub(crate) enum ChatSession {
     /// A session from options and a session file.
@@ -266,6 +301,23 @@ impl ChatSession {
         }
     }
 
+    /// The command that comes back to it, as a shell reads it: what the chat was begun with is said
+    /// again as far as neither the thread nor the saved session has it.
+    pub(crate) fn command_to_come_back(&self) -> String {
+        let (begun_with, value, is_saved) = match self {
+            Self::Own(own) => ("--thread", own.session.thread().to_string(), false),
+            Self::Saved(saved) => ("--session", saved.name.clone(), true),
+        };
+        let given = std::env::args_os().skip(1);
+        let given = given.map(|word| word.to_string_lossy().into_owned());
+        let mut command = format!("conjure chat {begun_with} {}", quoted(&value));
+        for word in said_again(given, is_saved) {
+            command.push(' ');
+            command.push_str(&quoted(&word));
+        }
+        command
+    }
+
     /// The files that calls made.
     pub(crate) async fn files(&self) -> Result<Vec<Artifact>, CliError> {
         match self {
@@ -361,6 +413,105 @@ impl ChatStopper {
             Self::Own(session) => session.cancel(true).await,
             // Nothing may run any more.
             Self::Saved(manager, id) => drop(manager.cancel(id, false).await),
+        }
+    }
+}
+
+/// Of the words of a command line those that are said again.
+fn said_again(words: impl Iterator<Item = String>, is_saved: bool) -> Vec<String> {
+    let words: Vec<String> = words.take_while(|word| word != "--").collect();
+    let has_file = words.iter().any(|word| FILES.contains(&option(word)));
+    let is_meant = |name: &str| {
+        let is_of_own = OF_OWN.contains(&name) || (has_file && ANSWERER.contains(&name));
+        SAID_AGAIN.contains(&name) || (!is_saved && is_of_own)
+    };
+    let mut again = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let name = option(&word);
+        if is_meant(name) {
+            // Its value may be in the same word.
+            let is_alone = word == name;
+            again.push(word);
+            if is_alone {
+                again.extend(words.next());
+            }
+        } else if !is_saved && FLAGS_OF_OWN.contains(&name) {
+            again.push(word);
+        }
+    }
+    again
+}
+
+/// The option that a word begins with.
+fn option(word: &str) -> &str {
+    match word.get(..2) {
+        // `-cFILE` is one word.
+        Some("-c") => "-c",
+        _ => word.split_once('=').map_or(word, |(name, _)| name),
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@,+%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn again(given: &str, is_saved: bool) -> String {
+        let words = given.split_whitespace().map(str::to_owned);
+        said_again(words, is_saved).join(" ")
+    }
+
+    #[test]
+    fn what_a_thread_does_not_know_is_said_again() {
+        let given = "--data-dir /a chat --provider p --model m --base-url=http://x:1 --continue \
+                     --executor none --persona x --working-dir /b --thread t --json";
+        let said =
+            "--data-dir /a --base-url=http://x:1 --executor none --persona x --working-dir /b";
+        assert_eq!(again(given, false), said);
+        // The thread knows who answered, and the file would choose another.
+        for file in [
+            "-c s.toml",
+            "-cs.toml",
+            "--config=s.toml",
+            "--script s.json",
+        ] {
+            let given =
+                format!("chat {file} --provider p --auth=a --model m --continue -- --deny x");
+            let said = format!("{file} --provider p --auth=a --model m");
+            assert_eq!(again(&given, false), said);
+        }
+    }
+
+    #[test]
+    fn what_is_forbidden_is_forbidden_again() {
+        let rules = "--isolation process --allow a --ask=b --deny c";
+        let of_own = "--sandbox working-dir --allow-network --allow-write /w --allow-read /r \
+                      --set a=b --max-iterations 3";
+        let given = format!("chat {rules} {of_own}");
+        assert_eq!(again(&given, false), format!("{rules} {of_own}"));
+        // A saved session has the others itself.
+        assert_eq!(again(&given, true), rules);
+    }
+
+    #[test]
+    fn a_shell_reads_what_was_meant() {
+        for (word, wanted) in [
+            ("a/b.toml", "a/b.toml"),
+            ("two words", "'two words'"),
+            ("it's", "'it'\\''s'"),
+            ("$x", "'$x'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), wanted);
         }
     }
 }

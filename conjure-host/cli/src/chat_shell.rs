@@ -110,6 +110,27 @@ pub(crate) fn show_status(status: &str) {
     ));
 }
 
+/// What the person wrote of a message, without what commands of their own said before it.
+pub(crate) fn own_words(message: &str) -> &str {
+    let mut words = message;
+    while let Some(rest) = behind_own_command(words) {
+        words = rest;
+    }
+    words
+}
+
+/// What follows what one command said, as [`OwnCommand`] tells it.
+fn behind_own_command(text: &str) -> Option<&str> {
+    let (_, said) = text
+        .strip_prefix("I ran `")?
+        .split_once("). It said:\n\n```")?;
+    let more = said.len() - said.trim_start_matches('`').len();
+    // No line of what it said has as many backticks.
+    let end = format!("\n```{}\n\n", "`".repeat(more));
+    let (_, rest) = said.split_once(&end)?;
+    Some(rest)
+}
+
 impl OwnCommand {
     /// Starts a command in a directory, in a session of its own: there is no terminal that it could
     /// read from, and no key that is pressed here reaches it.
@@ -380,6 +401,16 @@ mod tests {
         assert_eq!(lines.len(), 20000);
         assert!(told.len() < 31_000 && told.contains(" lines left out) …\n"));
         assert!(told.ends_with("\n20000\n```"), "the end is told too");
+    }
+
+    #[tokio::test]
+    async fn what_commands_said_are_no_words_of_the_person() {
+        let (.., first) = all("echo one; exit 3").await;
+        // What it says has a fence of its own.
+        let (.., second) = all("printf '```\\n\\nx\\n'; : '`'").await;
+        for own in ["And?", "I ran `ls` too.\n\n```\nx\n```\n\nSee?"] {
+            assert_eq!(own_words(&format!("{first}\n\n{second}\n\n{own}")), own);
+        }
     }
 
     #[tokio::test]

@@ -33,10 +33,7 @@ pub(crate) struct Answerer {
 
 /// The threads in which something was said, the one that grew last first.
 async fn threads(store: &Store) -> Result<Vec<Thread>, CliError> {
-    let mut threads = store.thread_page(None, MOST).await?;
-    threads.retain(|thread| thread.last_seq > 0);
-    threads.sort_by_key(|thread| std::cmp::Reverse(thread.updated_at_ms));
-    Ok(threads)
+    Ok(store.latest_threads(MOST).await?)
 }
 
 /// The thread that grew last.
@@ -44,7 +41,7 @@ async fn threads(store: &Store) -> Result<Vec<Thread>, CliError> {
 /// # Errors
 /// When there is none.
 pub(crate) async fn newest(store: &Store) -> Result<ThreadId, CliError> {
-    let newest = threads(store).await?.into_iter().next();
+    let newest = store.latest_threads(1).await?.into_iter().next();
     newest.map(|thread| thread.id).ok_or_else(none)
 }
 
@@ -72,18 +69,24 @@ pub(crate) async fn picked(store: &Store, letters: &str) -> Result<Option<Thread
     let Some(picker) = list(store, letters).await? else {
         return Err(match letters {
             "" => none(),
-            words => CliError::usage(format!(
-                "no conversation has `{}` in its name or its texts",
-                clean(words)
-            ))
-            .hint("`conjure --resume` lists all of them"),
+            words => none_with(words).hint("`conjure --resume` lists all of them"),
         });
     };
-    let picked = pick(picker, has_colors()).await;
+    // Those with it in their names are there also where what was said cannot be searched.
+    let search = move |words: String| async move { found(store, &words).await.unwrap_or_default() };
+    let picked = pick(picker, has_colors(), search).await;
     match picked.map_err(CliError::host_from)? {
         Some(id) => Ok(Some(super::thread::id(&id)?)),
         None => Ok(None),
     }
+}
+
+/// That no conversation has these words.
+pub(crate) fn none_with(words: &str) -> CliError {
+    CliError::usage(format!(
+        "no conversation has `{}` in its name or its texts",
+        clean(words)
+    ))
 }
 
 /// The list of them, or of those with these words in their names or in what was said; nothing where
@@ -91,13 +94,9 @@ pub(crate) async fn picked(store: &Store, letters: &str) -> Result<Option<Thread
 pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, CliError> {
     let words = words.trim();
     let mut threads = threads(store).await?;
-    let mut excerpts: BTreeMap<ThreadId, String> = BTreeMap::new();
+    let mut excerpts = BTreeMap::new();
     if !words.is_empty() {
-        for found in store.search(words, MOST_FOUND).await? {
-            let excerpt = found.excerpt.iter().map(|piece| piece.text.as_str());
-            let excerpt = excerpt.collect::<String>();
-            excerpts.entry(found.thread).or_insert(excerpt);
-        }
+        excerpts = self::excerpts(store, words).await?;
         let letters = words.to_lowercase();
         threads.retain(|thread| {
             excerpts.contains_key(&thread.id) || thread.label.to_lowercase().contains(&letters)
@@ -106,7 +105,35 @@ pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, C
     if threads.is_empty() {
         return Ok(None);
     }
-    let choices = threads.iter().map(|thread| {
+    let title = match words {
+        "" => "Go on with".to_owned(),
+        words => format!("Go on with (those with `{}`)", clean(words)),
+    };
+    let picker = Picker::new(THREADS, title, items(&threads, &excerpts));
+    Ok(Some(picker.searched()))
+}
+
+/// Those in which these words were said.
+pub(crate) async fn found(store: &Store, words: &str) -> Result<Vec<PickerItem>, CliError> {
+    let excerpts = excerpts(store, words).await?;
+    let mut threads = threads(store).await?;
+    threads.retain(|thread| excerpts.contains_key(&thread.id));
+    Ok(items(&threads, &excerpts))
+}
+
+/// Where these words were said, in each thread once.
+async fn excerpts(store: &Store, words: &str) -> Result<BTreeMap<ThreadId, String>, CliError> {
+    let mut excerpts = BTreeMap::new();
+    for found in store.search(words, MOST_FOUND).await? {
+        let excerpt = found.excerpt.iter().map(|piece| piece.text.as_str());
+        let excerpt = excerpt.collect::<String>();
+        excerpts.entry(found.thread).or_insert(excerpt);
+    }
+    Ok(excerpts)
+}
+
+fn items(threads: &[Thread], excerpts: &BTreeMap<ThreadId, String>) -> Vec<PickerItem> {
+    let item = |thread: &Thread| {
         let turns = count(thread.last_turn, "turn");
         let mut detail = format!("{}, {turns}", time(thread.updated_at_ms));
         if let Some(excerpt) = excerpts.get(&thread.id) {
@@ -120,12 +147,8 @@ pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, C
             },
             detail,
         }
-    });
-    let title = match words {
-        "" => "Go on with".to_owned(),
-        words => format!("Go on with (those with `{}`)", clean(words)),
     };
-    Ok(Some(Picker::new(THREADS, title, choices.collect())))
+    threads.iter().map(item).collect()
 }
 
 /// The id of the saved session that goes on with a thread.
@@ -189,7 +212,7 @@ pub(crate) fn no_model() -> CliError {
         "nothing says which model is to answer, and none has answered before",
     )
     .hint("name one: `conjure chat --provider anthropic --model claude-sonnet-4-5`")
-    .hint("`conjure auth add` saves a key, `conjure models` lists what there is")
+    .hint("`conjure auth create` saves a key, `conjure models` lists what there is")
 }
 
 #[cfg(test)]

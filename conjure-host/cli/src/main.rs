@@ -33,6 +33,7 @@ mod deferred_args;
 mod diagnosis;
 mod docker;
 mod doctor;
+mod drawn_turn;
 mod early_options;
 mod entry_at;
 mod error;
@@ -50,6 +51,7 @@ mod mcp_serve;
 mod mcp_servers;
 mod models;
 mod output;
+mod overwritten;
 mod person;
 mod persona;
 mod plugin;
@@ -187,7 +189,7 @@ Environment:
   HTTPS_PROXY          the proxy for requests to providers; also HTTP_PROXY, ALL_PROXY, NO_PROXY
   NO_COLOR             no colours
   CONJURE_SCREEN_READER
-                       a chat on a terminal prints line by line, and redraws nothing
+                       a chat or a run on a terminal prints line by line, and redraws nothing
   CONJURE_IMAGES       how a chat shows images: kitty, iterm2 or off; else as the terminal says
                        itself
   VISUAL, EDITOR       the editor that Ctrl-G gives a message to";

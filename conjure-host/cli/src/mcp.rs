@@ -55,7 +55,9 @@ enum McpVerb {
     /// Whoever adds a server approves the tools that it has then. A tool whose description, schema,
     /// annotations or name is another one later is held: no session offers it, and the model reads
     /// nothing of it, until it is approved again. The same goes for what a server says about its
-    /// use, and for every backend whose tools may change while it runs.
+    /// use, for every backend whose tools may change while it runs, and for tools that a native skill
+    /// has at run time only: the same build with the same settings defines a tool alike in every
+    /// session and directory, or the other definition is held.
     Held,
     /// Approve tools that changed, as they are now
     ///

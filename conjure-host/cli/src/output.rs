@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::drawn_turn;
 use super::error::CliError;
 pub(crate) use super::table::Table;
 pub(crate) use conjure_core::foreign_text::{clean, clean_line};
@@ -87,6 +88,7 @@ pub(crate) fn log(text: &str) -> std::io::Result<()> {
     if faced(text) {
         return Ok(());
     }
+    drawn_turn::make_room();
     std::io::stderr().write_all(text.as_bytes())
 }
 
@@ -96,6 +98,7 @@ pub(crate) fn line(text: impl Display) {
     if is_captured(&text) || faced(&text) {
         return;
     }
+    drawn_turn::make_room();
     written(writeln!(anstream::stdout(), "{}", for_terminal(&text)));
 }
 
@@ -127,6 +130,7 @@ pub(crate) fn finish() -> Option<CliError> {
 /// Prints a piece of the result, at once.
 pub(crate) fn piece(text: impl Display) {
     let text = text.to_string();
+    drawn_turn::make_room();
     let mut stdout = anstream::stdout();
     written(write!(stdout, "{}", for_terminal(&text)).and_then(|()| stdout.flush()));
 }
@@ -137,6 +141,7 @@ pub(crate) fn aside(text: impl Display) {
     if is_captured(&text) || faced(&text) {
         return;
     }
+    drawn_turn::make_room();
     let _ = writeln!(anstream::stderr(), "{}", for_terminal(&text));
 }
 

@@ -19,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::chat_face;
+use super::drawn_turn;
 use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::transcript::CallForApproval;
@@ -30,14 +31,17 @@ static ASKING: Mutex<()> = Mutex::const_new(());
 /// Where nobody answers any more it may not.
 pub(crate) async fn ask(asked: &CallForApproval) -> Decision {
     let _asking = ASKING.lock().await;
+    let _held = drawn_turn::hold();
     let nobody = || Decision::No(String::new());
+    let before = asked.overwritten.as_deref();
     if chat_face::redraws() {
-        let decided = decide(&asked.call, &asked.reason, chat_face::has_colors()).await;
+        let has_colors = chat_face::has_colors();
+        let decided = decide(&asked.call, &asked.reason, before, has_colors).await;
         return decided.ok().flatten().unwrap_or_else(nobody);
     }
     // A line that was typed before the question was meant for something else.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
-    let mut question = ApprovalLines::new(&asked.call, &asked.reason);
+    let mut question = ApprovalLines::new(&asked.call, &asked.reason, before);
     aside(format_args!("\n{}", question.question()));
     let typed_at = format!("  Allow it? {}: ", question.keys());
     while let Some(line) = prompt(&typed_at).await {
@@ -90,6 +94,7 @@ pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
         return Err(nobody());
     }
     let _asking = ASKING.lock().await;
+    let _held = drawn_turn::hold();
     aside(question);
     let answer = prompt("  [y]es, [n]o: ").await.ok_or_else(nobody)?;
     Ok(matches!(answer.trim(), "y" | "yes"))
@@ -169,6 +174,7 @@ impl Asker for Terminal {
                 return answered("cancel", BTreeMap::new());
             }
             let _asking = ASKING.lock().await;
+            let _held = drawn_turn::hold();
             aside(format_args!(
                 "\n{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}",
                 clean(&plugin),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_plugins::{
-    CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginFile,
-    PluginSnapshot,
+    ConfinementGaps, CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins,
+    PluginFile, PluginSnapshot, confinement_gaps,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
 use conjure_runtime::{PluginTrial, try_plugin};
@@ -67,15 +67,16 @@ enum PluginVerb {
     /// Exit code 0: all of it holds; 1: something does not, and it is said what was expected and what
     /// was there.
     Test(plugin_test::PluginTestArgs),
-    /// Build a crate at every save, try it, and load it into a session or into running hosts
+    /// Build a plugin at every save, try it, and load it into a session or into running hosts
     ///
     /// What the compiler and hosts say is shown at each round, with how long it took. Ctrl-C ends it.
     Dev(plugin_dev::PluginDevArgs),
     /// Install a plugin in the data directory, or upgrade the one that is there
     ///
-    /// Loads it and makes an instance first, as `plugin check` does, and says what another build
-    /// changes. Every host that watches the data directory has it at once, and sessions move to it
-    /// between two steps. One that asks to be allowed more than the build before needs `--yes`.
+    /// Loads it and makes an instance first, as `plugin check` does. What it asks to be allowed, and
+    /// tools that are new or look otherwise than those of the build before, are shown first: at a
+    /// terminal it asks, elsewhere `--yes` says that they may. Every host that watches the data
+    /// directory then has it at once, and sessions move to it between two steps.
     Add(plugin_install::PluginAddArgs),
     /// Remove an installed plugin; it is kept and can be put back
     Remove {
@@ -125,7 +126,6 @@ impl PluginCommandArgs {
                 | PluginVerb::Remove { .. }
                 | PluginVerb::Reload { .. }
                 | PluginVerb::History { .. }
-                | PluginVerb::Rollback(_)
                 | PluginVerb::Trust(_)
                 | PluginVerb::Untrust { .. }
         )
@@ -144,11 +144,11 @@ pub(crate) fn run_without_host(
         PluginVerb::Remove { name } => plugin_install::remove(global, name),
         PluginVerb::Reload { name } => plugin_install::reload(global, name),
         PluginVerb::History { name } => plugin_install::history(global, name.as_deref()),
-        PluginVerb::Rollback(args) => plugin_install::rollback(global, args),
         PluginVerb::List(_)
         | PluginVerb::Show { .. }
         | PluginVerb::Check { .. }
         | PluginVerb::Add(_)
+        | PluginVerb::Rollback(_)
         | PluginVerb::Test(_)
         | PluginVerb::Dev(_)
         | PluginVerb::Package(_) => Ok(Exit::Fine),
@@ -162,7 +162,8 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
         PluginVerb::Check { file } => plugin_check::check(global, file).await,
         PluginVerb::Dev(args) => Box::pin(plugin_dev::run(global, args)).await,
         PluginVerb::Test(args) => Box::pin(plugin_test::run(global, args)).await,
-        PluginVerb::Add(args) => plugin_install::add(global, args).await,
+        PluginVerb::Add(args) => Box::pin(plugin_install::add(global, args)).await,
+        PluginVerb::Rollback(args) => plugin_install::rollback(global, args).await,
         PluginVerb::Package(verb) => plugin_package::run(global, verb).await,
         _ => run_without_host(global, &args),
     }
@@ -172,6 +173,14 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
     let host = plugins.host(global).build().await?;
     let snapshot = host.registry().snapshot();
     let tried = tried(global, &snapshot).await;
+    let unconfined = match confinement_gaps() {
+        Ok(gaps) => unconfined(gaps),
+        // Nobody can say that it confines anything.
+        Err(_) => unconfined(ConfinementGaps {
+            files: true,
+            calls: true,
+        }),
+    };
     if global.json {
         let good: Vec<Value> = tried.good.iter().map(|p| tried.json(p)).collect();
         let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
@@ -183,7 +192,11 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
                 "kept": Value::Null,
             })
         }));
-        output::json(&json!({ "plugins": good, "failed": failed }));
+        output::json(&json!({
+            "plugins": good,
+            "failed": failed,
+            "unconfined": unconfined,
+        }));
         return Ok(Exit::Fine);
     }
     let search = plugins.search_path(global);
@@ -249,6 +262,14 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         ]);
     }
     rows.print();
+    let is_apart = |plugin: &Arc<LoadedPlugin>| plugin.isolation() == Isolation::Process;
+    if !unconfined.is_empty() && tried.good.iter().any(is_apart) {
+        output::line(format_args!(
+            "\n{YELLOW}not confined:{RESET} this kernel cannot keep plugins that run in a `process` from \
+             {}; `conjure doctor` says what to do",
+            unconfined.join(", nor from ")
+        ));
+    }
     for (plugin, settings) in &tried.unconfigured {
         output::line(format_args!(
             "\n{YELLOW}needs configuration:{RESET} {}: {}",
@@ -269,6 +290,16 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         ));
     }
     Ok(Exit::Fine)
+}
+
+/// What the kernel cannot keep a plugin in a process of its own from.
+fn unconfined(gaps: ConfinementGaps) -> Vec<&'static str> {
+    let all = [
+        (gaps.files, "files that are not its own"),
+        (gaps.calls, "programs and sockets"),
+    ];
+    let open = all.into_iter().filter(|(is_open, _)| *is_open);
+    open.map(|(_, what)| what).collect()
 }
 
 /// Settings, for people.
@@ -452,6 +483,8 @@ pub(crate) async fn load_and_try(
     isolation: Option<Isolation>,
 ) -> Result<Result<Arc<LoadedPlugin>, String>, CliError> {
     let loader = loader_in(global, isolation)?;
+    // Whoever names it wants to know, however long it takes.
+    loader.forget_hang(path);
     let loading = path.to_owned();
     let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
     let plugin = match loaded {
@@ -509,5 +542,18 @@ fn tools(manifest: &Manifest) -> String {
     match manifest.tools.len() {
         0 => "-".to_owned(),
         number => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_kernel_leaves_open_is_told() {
+        let gaps = |files, calls| unconfined(ConfinementGaps { files, calls });
+        assert_eq!(gaps(false, false), [""; 0]);
+        assert_eq!(gaps(true, false), ["files that are not its own"]);
+        assert_eq!(gaps(true, true).len(), 2);
     }
 }

@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_config::fs;
-use conjure_core::log::VersionStep;
 use conjure_packages::{FetchedPackage, Package, PackageError, PackageSource, SignerKey};
 use conjure_plugins::{
     InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock, Sha256,
 };
-use conjure_runtime::{PluginDifference, version_step};
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
@@ -20,8 +18,8 @@ use super::person::agrees;
 use super::plugin::{load_and_try, loader};
 use super::plugin_args::signers;
 use super::plugin_fetch_report::{FetchFailure, FetchReport};
-use super::plugin_install::{elsewhere, told};
-use super::plugin_package::{IndexArgs, public_key, who};
+use super::plugin_install::{OfferedBuild, elsewhere, told};
+use super::plugin_package::{IndexArgs, public_key, tell_unread, who};
 use super::plugin_skill;
 
 /// What to install.
@@ -272,8 +270,16 @@ pub(crate) async fn install_one(
     fetched: &FetchedPackage,
     accepted: &AcceptedPackage,
 ) -> Result<(LockedPlugin, Value), FetchFailure> {
+    tell_unread(global, &fetched.unread);
     let installed = Box::pin(one(global, fetched, accepted)).await;
-    installed.unwrap_or_else(|error| Err(FetchFailure::Host(error.to_string())))
+    let installed = installed.unwrap_or_else(|error| Err(FetchFailure::Host(error.to_string())));
+    installed.map(|(locked, mut json)| {
+        if let Some(fields) = json.as_object_mut().filter(|_| !fetched.unread.is_empty()) {
+            let unread: Vec<String> = fetched.unread.iter().map(ToString::to_string).collect();
+            fields.insert("unread".to_owned(), unread.into());
+        }
+        (locked, json)
+    })
 }
 
 /// Installs one package, or says why not; what a lock of the person's own says of it, and for programs.
@@ -290,6 +296,11 @@ async fn one(
     let before = installed.lock().plugin(name).map_err(CliError::host_from)?;
     if let Err(error) = judge_signer(global, package, before.as_ref(), accepted) {
         return Ok(Err(error.into()));
+    }
+    if !is_pinned(global, package, before.as_ref(), accepted)
+        && let Err(reason) = agreed_to_unread(global, fetched).await
+    {
+        return refused(reason);
     }
     match package.skill() {
         Ok(None) => {}
@@ -321,21 +332,15 @@ async fn one(
         None => None,
     };
     let is_there = there.as_ref().map(|there| there.sha256) == Some(library.file.sha256);
-    let step = PackageStep {
-        from: known.map(|known| known.header.version.clone()),
-        is_unknown: known.is_some() && old.is_none(),
-        difference: PluginDifference::of(old.as_ref(), &description.manifest),
-    };
+    let offered = OfferedBuild::new(known, old.as_ref(), &description.manifest);
     let is_known = is_there || accepted.is_put_back(before.as_ref(), &library.file.sha256);
-    if !is_known && !agreed(global, package, &step, accepted.yes).await {
-        let mut lines = step.difference.lines();
-        if lines.is_empty() {
-            lines.push("what the one that is there asks for and shows is not known".to_owned());
+    if !is_known {
+        if !global.json {
+            offered.tell();
         }
-        return refused(format!(
-            "what it asks for and shows was not allowed: {}. `--yes` allows it",
-            lines.join("; ")
-        ));
+        if let Err(reason) = offered.agreed(global, accepted.yes, "Install it?").await {
+            return refused(format!("{reason}. `--yes` allows it"));
+        }
     }
     // A directory of nobody else's, from which the library is judged as any other is.
     let file_name = Path::new(&library.file.path).file_name();
@@ -390,7 +395,7 @@ async fn one(
         "source": fetched.source,
         "signer": description.signer,
         "change": change,
-        "difference": step.difference.json(),
+        "difference": offered.difference().json(),
     });
     if !global.json {
         match &change {
@@ -407,6 +412,47 @@ async fn one(
         ));
     }
     Ok(Ok((locked, json)))
+}
+
+/// Whether nobody else can have made a package, whichever index named it: it is the very one that is there
+/// or that a lock names, or it has a signer whom the person named or trusts, or who signed the one before.
+fn is_pinned(
+    global: &Global,
+    package: &Package,
+    before: Option<&LockedPlugin>,
+    accepted: &AcceptedPackage,
+) -> bool {
+    let is_known = package.description().signer.as_ref().is_some_and(|found| {
+        let before = before.and_then(|before| before.signer.as_deref());
+        before == Some(found.as_str()) || signers(global).holds(found.as_str())
+    });
+    let is_same = before.is_some_and(|before| before.sha256 == package.sha256());
+    is_known || is_same || accepted.signer.is_some() || accepted.as_locked
+}
+
+/// Whether a package is taken though an index before the one that names it could not be read: that may name
+/// another one, whose place somebody else's would take. `--yes` was not said of that.
+async fn agreed_to_unread(global: &Global, fetched: &FetchedPackage) -> Result<(), String> {
+    let unread: Vec<String> = fetched.unread.iter().map(ToString::to_string).collect();
+    if unread.is_empty() {
+        return Ok(());
+    }
+    let index = fetched.index.as_deref().unwrap_or(&fetched.source);
+    let question = format!(
+        "{YELLOW}?{RESET} It may be another one there. Take {} of {} all the same?",
+        output::clean_line(&fetched.source),
+        output::clean_line(index)
+    );
+    if !global.json && matches!(agrees(&question).await, Ok(true)) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} of {index} may be another one than is meant, since an index that goes before could not be \
+         read: {}. Try again later, name its signer with `--signer`, or with `--index` only the index \
+         that it is to come from",
+        fetched.source,
+        unread.join("; ")
+    ))
 }
 
 /// Whether whoever signed a package is one whose packages are taken.
@@ -454,54 +500,4 @@ fn judge_signer(
              says, then install with `--signer {found}`"
         )),
     }
-}
-
-/// The step from the version that is installed to that of a package.
-struct PackageStep {
-    /// The version that is there.
-    from: Option<String>,
-    /// Nobody knows what that one asks for and shows.
-    is_unknown: bool,
-    difference: PluginDifference,
-}
-
-/// Whether the person allows what a package asks for and shows, which is told first.
-async fn agreed(global: &Global, package: &Package, step: &PackageStep, yes: bool) -> bool {
-    let description = package.description();
-    let difference = &step.difference;
-    let (from, to) = (step.from.as_deref(), &description.version);
-    let is_downgrade =
-        from.is_some_and(|from| VersionStep::between(from, to) == VersionStep::Downgrade);
-    let is_upgrade = from.is_some();
-    if !global.json {
-        output::aside(format_args!(
-            "{BOLD}{}{RESET} {}",
-            output::clean_line(&description.name),
-            from.map_or_else(|| to.clone(), |from| version_step(from, to))
-        ));
-        for line in difference.lines() {
-            output::aside(format_args!("  {}", output::clean_line(&line)));
-        }
-        for line in difference.details() {
-            output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
-        }
-        if !is_upgrade || step.is_unknown {
-            for tool in &description.manifest.tools {
-                output::aside(format_args!(
-                    "  tool {}: {}",
-                    output::clean_line(&tool.name),
-                    output::clean_line(&tool.description)
-                ));
-            }
-        }
-    }
-    let is_other = is_upgrade && (difference.shows_other_tools() || step.is_unknown);
-    if yes || !(difference.asks_for_more() || is_other || is_downgrade) {
-        return true;
-    }
-    if global.json {
-        return false;
-    }
-    let question = format!("{YELLOW}?{RESET} Install it?");
-    matches!(agrees(&question).await, Ok(true))
 }

@@ -1,20 +1,23 @@
 //! `conjure plugin add`, `remove`, `reload`, `history` and `rollback`: the plugins that are installed
-//! in the data directory. Every host that watches it takes a change over while it runs.
+//! in the data directory. Every host that watches it takes a change over while it runs, so what it
+//! changes is told, and allowed, before.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use conjure_plugins::{
-    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, PluginFile,
+    BuildStep, InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion,
+    Loader, LockedPlugin, PluginFile,
 };
-use conjure_runtime::{PluginDifference, rollback_asks_for, version_step};
-use conjure_skill_sdk::protocol::Manifest;
+use conjure_runtime::{PluginDifference, offered_step, rollback_step, version_step};
+use conjure_skill_sdk::protocol::{Manifest, ToolDecl};
 use serde_json::json;
 
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, RESET, Table, YELLOW};
+use super::output::{self, BOLD, DIM, RESET, Table, YELLOW};
+use super::person::agrees;
 use super::plugin::{load_and_try, loader, refused};
 use super::plugin_args::PluginArgs;
 use super::thread_list::time;
@@ -24,7 +27,7 @@ use super::thread_list::time;
 pub(crate) struct PluginAddArgs {
     /// The library, or a program's description or bundle
     file: PathBuf,
-    /// Take it also where it asks to be allowed more than the one before
+    /// Allow what it asks for, and its tools, without being asked
     #[arg(long)]
     yes: bool,
 }
@@ -37,7 +40,7 @@ pub(crate) struct PluginRollbackArgs {
     /// The newest build of this version; without it what the last change took away
     #[arg(value_name = "VERSION")]
     wanted: Option<String>,
-    /// Put it back also where it asks to be allowed more than the one that is there
+    /// Allow what it asks for, and its tools, without being asked
     #[arg(long)]
     yes: bool,
 }
@@ -71,6 +74,7 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         );
         return Ok(refused(global, &args.file, &reason));
     }
+    let state = installed.state(&name)?;
     let before = installed.file(&name)?;
     // Where none is installed, one that sessions have from elsewhere, such as with the program.
     let known = before.as_ref().or(elsewhere.first());
@@ -78,40 +82,30 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         Some(known) => loader(global)?.kept_manifest(&known.sha256),
         None => None,
     };
-    let difference = PluginDifference::of(old.as_ref(), &new);
-    if known.is_some_and(|known| known.sha256 != sha256) && difference.asks_for_more() && !args.yes
-    {
-        let more = difference.more.join(", ");
-        let reason = format!(
-            "it asks to be allowed more than the {name} that is there: {more}. Add it with `--yes` \
-             if it may"
-        );
-        return Ok(refused(global, &args.file, &reason));
-    }
     let locked = installed
         .lock()
         .plugin(&name)
         .map_err(CliError::host_from)?;
-    if let Some(locked) = locked
-        && !args.yes
-    {
-        let signed = match &locked.signer {
-            Some(signer) => format!(" that {signer} signed, and nobody signed this one"),
-            None => String::new(),
-        };
-        let reason = format!(
-            "the {name} that is there came in a package{signed}. Add it with `--yes` if it is to take \
-             its place"
-        );
-        return Ok(refused(global, &args.file, &reason));
+    let offered = OfferedBuild::new(known, old.as_ref(), &new);
+    let offered = match before.as_ref().is_some_and(|it| it.sha256 == sha256) {
+        true => offered.already_there(),
+        false => offered,
+    };
+    let offered = offered.asking(locked.map(|locked| out_of_package(&locked)));
+    if offered.has_news() && !global.json {
+        offered.tell();
+    }
+    if let Err(reason) = offered.agreed(global, args.yes, "Add it?").await {
+        let again = format!("`conjure plugin add {} --yes` allows it", shown(&args.file));
+        return Ok(refused(global, &args.file, &format!("{reason}. {again}")));
     }
     // What was judged and tried is what is installed, whatever the path holds by now.
-    let change = installed.add(&file)?;
+    let change = installed.add_agreed(&file, &state)?;
     if global.json {
         output::json(&json!({
             "plugin": name,
             "change": change,
-            "difference": difference.json(),
+            "difference": offered.difference().json(),
         }));
         return Ok(Exit::Fine);
     }
@@ -122,9 +116,6 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
             new.version
         )),
     }
-    for line in difference.lines() {
-        output::line(format_args!("  {}", output::clean_line(&line)));
-    }
     if change.is_some_and(|change| change.from.is_none()) && !new.tools.is_empty() {
         let tools: Vec<&str> = new.tools.iter().map(|tool| tool.name.as_str()).collect();
         output::line(format_args!(
@@ -133,6 +124,145 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         ));
     }
     Ok(Exit::Fine)
+}
+
+/// What a build asks for that takes the place of one out of a package.
+fn out_of_package(locked: &LockedPlugin) -> String {
+    let signed = match &locked.signer {
+        Some(signer) => format!(" that {signer} signed, and nobody signed this one"),
+        None => String::new(),
+    };
+    format!("to take the place of one that came in a package{signed}")
+}
+
+/// A build that is to be taken, beside the one that is there: what a person allows of it is told before
+/// anything is changed, whichever way it comes.
+pub(crate) struct OfferedBuild {
+    name: String,
+    /// The version that is there.
+    from: Option<String>,
+    to: String,
+    /// Its tools, where there are none to compare them with.
+    tools: Vec<ToolDecl>,
+    difference: PluginDifference,
+    step: BuildStep,
+}
+
+impl OfferedBuild {
+    /// One that comes from elsewhere. `known` is the build that is there, `old` what is known of it.
+    pub(crate) fn new(known: Option<&PluginFile>, old: Option<&Manifest>, new: &Manifest) -> Self {
+        let from = known.map(|known| known.header.version.clone());
+        let (step, difference) = offered_step(from.as_deref(), old, new);
+        Self {
+            name: new.name.clone(),
+            from,
+            to: new.version.clone(),
+            tools: match old {
+                Some(_) => Vec::new(),
+                None => new.tools.clone(),
+            },
+            difference,
+            step,
+        }
+    }
+
+    /// One that was there before.
+    pub(crate) fn put_back(
+        installed: &InstalledPlugins,
+        loader: &Loader,
+        name: &str,
+        build: &InstalledVersion,
+    ) -> Result<Self, CliError> {
+        let (step, difference) = rollback_step(installed, loader, name, build)?;
+        Ok(Self {
+            name: name.to_owned(),
+            from: installed.file(name)?.map(|there| there.header.version),
+            to: build.version.clone(),
+            tools: Vec::new(),
+            difference,
+            step,
+        })
+    }
+
+    /// The same, where the very build is there already: what it asks for and shows is nothing new.
+    pub(crate) fn already_there(mut self) -> Self {
+        self.step = BuildStep::default();
+        self
+    }
+
+    /// The same, which asks for this too.
+    pub(crate) fn asking(mut self, what: Option<String>) -> Self {
+        self.step.more.extend(what);
+        self
+    }
+
+    /// What is different, for programs.
+    pub(crate) fn difference(&self) -> &PluginDifference {
+        &self.difference
+    }
+
+    /// Whether it has something to tell: it differs, or somebody has to agree to it.
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.difference.lines().is_empty() && self.step.to_agree_to().is_empty())
+    }
+
+    /// Says what it is and how it differs.
+    pub(crate) fn tell(&self) {
+        let to = &self.to;
+        output::aside(format_args!(
+            "{BOLD}{}{RESET} {}",
+            output::clean_line(&self.name),
+            match &self.from {
+                Some(from) => version_step(from, to),
+                None => to.clone(),
+            }
+        ));
+        for line in self.difference.lines() {
+            output::aside(format_args!("  {}", output::clean_line(&line)));
+        }
+        for line in self.difference.details() {
+            output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
+        }
+        for phrase in self.step.more.iter().filter(|it| self.is_beyond(it)) {
+            output::aside(format_args!("  asks {}", output::clean_line(phrase)));
+        }
+        for tool in &self.tools {
+            output::aside(format_args!(
+                "  tool {}: {}",
+                output::clean_line(&tool.name),
+                output::clean_line(&tool.description)
+            ));
+        }
+    }
+
+    /// Whether it may be taken: nothing of it has to be agreed to, `yes` says it, or the person at the
+    /// terminal does. Else what was not allowed.
+    pub(crate) async fn agreed(
+        &self,
+        global: &Global,
+        yes: bool,
+        question: &str,
+    ) -> Result<(), String> {
+        let reasons = self.step.to_agree_to();
+        if yes || reasons.is_empty() {
+            return Ok(());
+        }
+        let question = format!("{YELLOW}?{RESET} {question}");
+        if !global.json && matches!(agrees(&question).await, Ok(true)) {
+            return Ok(());
+        }
+        let mut told = self.difference.lines();
+        told.extend(reasons.into_iter().filter(|reason| self.is_beyond(reason)));
+        Err(format!(
+            "what it asks for and shows was not allowed: {}",
+            told.join("; ")
+        ))
+    }
+
+    /// Whether the difference does not say this already.
+    fn is_beyond(&self, phrase: &str) -> bool {
+        self.difference.more.iter().all(|said| said != phrase)
+    }
 }
 
 /// The plugins of this name that hosts find in other places.
@@ -166,22 +296,24 @@ pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
 }
 
 /// Puts a build back.
-pub(crate) fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exit, CliError> {
+pub(crate) async fn rollback(global: &Global, args: &PluginRollbackArgs) -> Result<Exit, CliError> {
     let installed = InstalledPlugins::of(&global.data_dir());
     let name = &args.name;
     let wanted = args.wanted.as_deref();
+    let state = installed.state(name)?;
     let build = installed.earlier(name, wanted)?;
-    let more = rollback_asks_for(&installed, &loader(global)?, name, &build)?;
-    if !more.is_empty() && !args.yes {
+    let offered = OfferedBuild::put_back(&installed, &loader(global)?, name, &build)?;
+    if offered.has_news() && !global.json {
+        offered.tell();
+    }
+    if let Err(reason) = offered.agreed(global, args.yes, "Put it back?").await {
         let reason = format!(
-            "{name} {} asks to be allowed more than the {name} that is there: {}. Put it back with \
-             `--yes` if it may",
-            build.version,
-            more.join(", ")
+            "{reason}. `conjure plugin rollback {name} {} --yes` allows it",
+            build.version
         );
         return Ok(refused(global, installed.dir(), &reason));
     }
-    let change = installed.rollback(name, wanted)?;
+    let change = installed.rollback_agreed(name, &build, &state)?;
     report(global, &change);
     Ok(Exit::Fine)
 }

@@ -9,8 +9,8 @@ use conjure_plugins::{
     ANY_TARGET, Isolation, LibraryTarget, PluginFile, SkillArchive, is_description,
 };
 use conjure_skill_sdk::protocol::Manifest;
-use serde::Deserialize;
 use serde_json::json;
+use toml::{Table, Value};
 
 use super::args::{Global, shown};
 use super::error::CliError;
@@ -21,6 +21,19 @@ use super::plugin_package::signing_key;
 
 /// How much of what a skill folder's package leaves out is named.
 const SHOWN_LEFT_OUT: usize = 10;
+
+/// So many directories above a library are looked at: those of its profile, of its target, of all
+/// targets, of the crate, and one more.
+const LEVELS: usize = 5;
+
+/// What the text of a licence is called.
+const TEXTS: [&str; 5] = [
+    "LICENSE",
+    "LICENSE.txt",
+    "LICENSE.md",
+    "LICENSE-MIT",
+    "COPYING",
+];
 
 /// What to pack.
 #[derive(Args)]
@@ -99,7 +112,7 @@ pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliEr
     }
     let home = match is_description(&native) {
         true => native.parent().map(CrateHome::of),
-        false => native.parent().map(CrateHome::around),
+        false => Some(CrateHome::of_library(&native, &plugin.manifest().name)),
     };
     finish(global, args, package, home.unwrap_or_default(), &[]).await
 }
@@ -133,14 +146,14 @@ async fn finish(
     if let Some(path) = args.license_file.as_ref().or(home.license_file.as_ref()) {
         package.file(LICENSE_FILE, read(path)?);
     }
-    let parts = match (&args.sbom, &home.cargo_lock) {
-        (Some(path), _) => Some(read(path)?),
-        (None, Some(path)) => {
+    let parts = match (&args.sbom, &home.cargo_lock, &home.name) {
+        (Some(path), _, _) => Some(read(path)?),
+        (None, Some(path), Some(name)) => {
             let lock = String::from_utf8_lossy(&read(path)?).into_owned();
             let manifest = package.manifest();
-            sbom(&manifest.name, &manifest.version, &lock).map(String::into_bytes)
+            sbom(&manifest.name, &manifest.version, name, &lock).map(String::into_bytes)
         }
-        (None, None) => None,
+        (None, _, _) => None,
     };
     let has_sbom = parts.is_some();
     if let Some(parts) = parts {
@@ -242,54 +255,198 @@ fn described_in(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// What is found about the crate that a library was built in.
-#[derive(Default)]
+/// What is found about the crate that a library was built in. Another crate's licence is not taken,
+/// however near it is.
+#[derive(Debug, Default, PartialEq, Eq)]
 struct CrateHome {
+    /// The crate's name, as its lock has it.
+    name: Option<String>,
     license: Option<String>,
     license_file: Option<PathBuf>,
     cargo_lock: Option<PathBuf>,
 }
 
-#[derive(Deserialize)]
-struct CargoManifest {
-    package: Option<CargoPackage>,
-}
-
-#[derive(Deserialize)]
-struct CargoPackage {
-    license: Option<toml::Value>,
-}
-
 impl CrateHome {
-    /// Looks in the directories above a library for the one with `Cargo.toml`.
-    fn around(dir: &Path) -> Self {
-        let Ok(dir) = dir.canonicalize() else {
+    /// The crate whose library this is, of those around it and of their workspaces. It has the plugin's
+    /// name, or its library has the file's.
+    fn of_library(library: &Path, plugin: &str) -> Self {
+        let Ok(library) = library.canonicalize() else {
             return Self::default();
         };
-        let home = dir.ancestors().find(|dir| dir.join("Cargo.toml").is_file());
-        home.map(Self::of).unwrap_or_default()
+        let stem = library.file_stem().and_then(|stem| stem.to_str());
+        let stem = stem.unwrap_or_default();
+        let stem = stem.strip_prefix("lib").unwrap_or(stem);
+        let is_its = |dir: &PathBuf| manifest(dir).is_some_and(|it| makes(&it, plugin, stem));
+        for dir in library.ancestors().skip(1).take(LEVELS) {
+            let mut crates = vec![dir.to_owned()];
+            crates.extend(members(dir));
+            if let Some(home) = crates.into_iter().find(&is_its) {
+                return Self::of(&home);
+            }
+        }
+        Self::default()
     }
 
-    /// What there is in a directory itself.
+    /// The crate in a directory, or what else there is in it.
     fn of(home: &Path) -> Self {
-        let manifest = fs::read_to_string(home.join("Cargo.toml")).unwrap_or_default();
-        let manifest = toml::from_str::<CargoManifest>(&manifest).ok();
-        let license = manifest.and_then(|manifest| manifest.package?.license);
-        let there = |name: &&str| home.join(name).is_file();
-        let texts = [
-            "LICENSE",
-            "LICENSE.txt",
-            "LICENSE.md",
-            "LICENSE-MIT",
-            "COPYING",
-        ];
+        let own = manifest(home).unwrap_or_default();
+        let is_crate = own.contains_key("package");
+        let root = is_crate.then(|| workspace_of(home)).flatten();
+        let said = |key: &str| text(&own, &["package", key]);
+        let inherits = value(&own, &["package", "license", "workspace"]).is_some();
+        let inherited = || {
+            let root = root.as_deref().filter(|_| inherits)?;
+            text(&manifest(root)?, &["workspace", "package", "license"])
+        };
+        let dirs = || [Some(home), root.as_deref()].into_iter().flatten();
+        let first = |names: &[&str]| {
+            let mut paths = dirs().flat_map(|dir| names.iter().map(move |name| dir.join(name)));
+            paths.find(|path| path.is_file())
+        };
         Self {
-            license: license.and_then(|license| license.as_str().map(str::to_owned)),
-            license_file: texts
-                .iter()
-                .find(|name| there(name))
-                .map(|name| home.join(name)),
-            cargo_lock: there(&"Cargo.lock").then(|| home.join("Cargo.lock")),
+            name: said("name"),
+            license: said("license").or_else(inherited),
+            license_file: said("license-file")
+                .map(|file| home.join(file))
+                .or_else(|| first(&TEXTS)),
+            cargo_lock: first(&["Cargo.lock"]),
         }
+    }
+}
+
+fn manifest(dir: &Path) -> Option<Table> {
+    let text = fs::read_to_string(dir.join("Cargo.toml")).ok()?;
+    toml::from_str(&text).ok()
+}
+
+/// Whether a crate makes the library of a plugin: it is called like one of the two.
+fn makes(manifest: &Table, plugin: &str, library: &str) -> bool {
+    let name = text(manifest, &["package", "name"]);
+    let Some(name) = name else { return false };
+    let own = text(manifest, &["lib", "name"]);
+    name == plugin || own.unwrap_or_else(|| name.replace('-', "_")) == library
+}
+
+/// The directories of a workspace's crates, where there is a workspace in this one.
+fn members(dir: &Path) -> Vec<PathBuf> {
+    let manifest = manifest(dir).unwrap_or_default();
+    let members = list(&manifest, &["workspace", "members"]);
+    let dirs = members
+        .iter()
+        .flat_map(|member| match member.strip_suffix("/*") {
+            Some(parent) => fs::entries(dir.join(parent)).unwrap_or_default(),
+            None => vec![dir.join(member)],
+        });
+    dirs.collect()
+}
+
+/// The workspace that a crate is in: the nearest one above, unless that leaves it out.
+fn workspace_of(home: &Path) -> Option<PathBuf> {
+    for dir in home.ancestors() {
+        let manifest = manifest(dir).unwrap_or_default();
+        if !manifest.contains_key("workspace") {
+            continue;
+        }
+        let left_out = list(&manifest, &["workspace", "exclude"]);
+        let is_in = !left_out.iter().any(|out| home.starts_with(dir.join(out)));
+        return is_in.then(|| dir.to_owned());
+    }
+    None
+}
+
+fn value<'a>(table: &'a Table, path: &[&str]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter()
+        .try_fold(table.get(*first)?, |value, key| value.get(*key))
+}
+
+fn text(table: &Table, path: &[&str]) -> Option<String> {
+    value(table, path)?.as_str().map(str::to_owned)
+}
+
+fn list(table: &Table, path: &[&str]) -> Vec<String> {
+    let items = value(table, path).and_then(Value::as_array);
+    let texts = items.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of an author's, and a built library.
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    fn home(dir: &tempfile::TempDir, library: &str, plugin: &str) -> CrateHome {
+        CrateHome::of_library(&dir.path().join(library), plugin)
+    }
+
+    #[test]
+    fn another_crates_licence_is_not_taken() {
+        let dir = tree(&[
+            (
+                "Cargo.toml",
+                "[package]\nname = \"other\"\nlicense = \"GPL-3.0\"\n",
+            ),
+            ("Cargo.lock", "version = 4\n"),
+            ("LICENSE", "Theirs."),
+            ("target/release/libmine.so", ""),
+        ]);
+        let library = "target/release/libmine.so";
+        assert_eq!(home(&dir, library, "mine"), CrateHome::default());
+        assert_eq!(home(&dir, library, "other").license.unwrap(), "GPL-3.0");
+    }
+
+    #[test]
+    fn a_crate_of_a_workspace_inherits_what_it_says_so_of() {
+        let dir = tree(&[
+            (
+                "Cargo.toml",
+                "[workspace]\nmembers = [\"plugins/*\", \"tool\"]\n[workspace.package]\nlicense = \"MIT\"\n",
+            ),
+            ("Cargo.lock", "version = 4\n"),
+            ("LICENSE", "Ours."),
+            (
+                "tool/Cargo.toml",
+                "[package]\nname = \"tool\"\nlicense = \"GPL-3.0\"\n",
+            ),
+            (
+                "plugins/skill-mine/Cargo.toml",
+                "[package]\nname = \"skill-mine\"\nlicense.workspace = true\n",
+            ),
+            ("target/release/libskill_mine.so", ""),
+            ("target/release/libtool.so", ""),
+        ]);
+        let root = dir.path().canonicalize().unwrap();
+        let expected = CrateHome {
+            name: Some("skill-mine".to_owned()),
+            license: Some("MIT".to_owned()),
+            license_file: Some(root.join("LICENSE")),
+            cargo_lock: Some(root.join("Cargo.lock")),
+        };
+        let library = "target/release/libskill_mine.so";
+        assert_eq!(home(&dir, library, "mine"), expected);
+        let tool = home(&dir, "target/release/libtool.so", "tool");
+        assert_eq!(tool.license.as_deref(), Some("GPL-3.0"));
+    }
+
+    #[test]
+    fn a_crate_that_its_workspace_leaves_out_has_nothing_of_it() {
+        let dir = tree(&[
+            ("Cargo.toml", "[workspace]\nexclude = [\"mine\"]\n"),
+            ("LICENSE", "Theirs."),
+            ("mine/Cargo.toml", "[package]\nname = \"mine\"\n"),
+            ("mine/target/debug/libmine.so", ""),
+        ]);
+        let found = home(&dir, "mine/target/debug/libmine.so", "mine");
+        assert_eq!((found.license_file, found.cargo_lock), (None, None));
     }
 }

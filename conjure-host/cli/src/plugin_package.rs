@@ -258,6 +258,7 @@ async fn verify(
         Err(error) if is_refusal(&error) => return Ok(refused(global, place, &error)),
         Err(error) => return Err(error.into()),
     };
+    tell_unread(global, &fetched.unread);
     let package = &fetched.package;
     let signed = package.signer().and_then(|found| match &wanted {
         Some(wanted) if wanted != found => Err(PackageError::Signer {
@@ -382,9 +383,17 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
         )));
     }
     let mut found: Vec<IndexEntry> = Vec::new();
-    let mut looked = Vec::new();
+    let (mut looked, mut unread) = (Vec::new(), Vec::new());
     for place in &places {
-        let index = PluginIndex::read(place).await?;
+        let index = match PluginIndex::read(place).await {
+            Ok(index) => index,
+            // One that is down holds up no other, where there is another.
+            Err(error @ PackageError::Fetch { .. }) if places.len() > 1 => {
+                unread.push(error);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         looked.push(index.place());
         for entry in index.search(words) {
             // An index that comes first is the one that is installed from.
@@ -393,8 +402,13 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
             }
         }
     }
+    if looked.is_empty() && !unread.is_empty() {
+        return Err(unread.swap_remove(0).into());
+    }
+    tell_unread(global, &unread);
     if global.json {
-        output::json(&json!({ "plugins": found }));
+        let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
+        output::json(&json!({ "plugins": found, "unread": unread }));
         return Ok(match found.is_empty() {
             true => Exit::No,
             false => Exit::Fine,
@@ -422,6 +436,16 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     }
     rows.print();
     Ok(Exit::Fine)
+}
+
+/// Says which indexes could not be read: what they name is not among what was found.
+pub(crate) fn tell_unread(global: &Global, unread: &[PackageError]) {
+    for error in unread.iter().filter(|_| !global.json) {
+        output::aside(format_args!(
+            "{YELLOW}note:{RESET} an index was left out: {}",
+            output::clean_line(&error.to_string())
+        ));
+    }
 }
 
 /// Whether a package was there and is not taken; else it could not be had.

@@ -236,7 +236,7 @@ fn needs_worker(library: &Path) -> Option<&'static str> {
 }
 
 /// The description of the program in a directory that is no crate, where there is one and no other.
-fn description_in(dir: &Path) -> Option<PathBuf> {
+pub(crate) fn description_in(dir: &Path) -> Option<PathBuf> {
     if dir.join("Cargo.toml").is_file() {
         return None;
     }

@@ -24,7 +24,7 @@ use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
 use super::transcript::{CallForApproval, Transcript};
-use super::{chat_rules, person};
+use super::{chat_face, chat_rules, drawn_turn, overwritten, person};
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
 /// stdout, what happens on the way to stderr.
@@ -85,6 +85,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     let schema = schema.transpose()?;
     let question = question(args.question, args.files.takes_stdin())?;
     let files = args.files.read_pipes()?;
+    let _drawn = drawn_turn::begin(global.json, chat_face::has_colors());
     if let Some(session) = &args.saved {
         let thread = args.thread.as_deref();
         let asked = (question, schema.map(|(schema, _)| schema));
@@ -276,7 +277,9 @@ impl TurnFollower<'_> {
                     }
                     let asked = transcript.show(&event.event, attended);
                     // A rule that was just made may have decided it.
-                    if let Some(asked) = asked && !cancelled && waits(session, &asked).await {
+                    if let Some(mut asked) = asked && !cancelled && waits(session, &asked).await {
+                        asked.overwritten =
+                            overwritten::text(session, directory, &asked.call).await;
                         tokio::select! {
                             biased;
                             _ = signals.next() => {

@@ -7,7 +7,10 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::plugin_args::PluginArgs;
 use super::sessions::SavedSessions;
-use super::{session_change, session_memory, session_show, session_turns, session_waiting};
+use super::{
+    chat_face, drawn_turn, session_change, session_memory, session_show, session_turns,
+    session_waiting,
+};
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
 /// servers a conversation has, and with which thread it goes on.
@@ -125,6 +128,7 @@ pub(crate) async fn run(global: &Global, args: SessionCommandArgs) -> Result<Exi
             session_show::tools(global, &sessions, &session).await
         }
         SessionVerb::Follow { session } => {
+            let _drawn = drawn_turn::begin(global.json, chat_face::has_colors());
             super::session_run::follow(global, &sessions, &session).await
         }
         SessionVerb::Cancel(args) => session_waiting::cancel(global, &sessions, &args).await,

@@ -7,6 +7,7 @@ use conjure_runtime::manager::TurnTerms;
 use super::args::{Global, SessionArgs};
 use super::chat::LineReader;
 use super::chat_opening::ChatToShow;
+use super::chat_picking::picked_by_number;
 use super::chat_session::{ChatSession, SavedChat, models};
 use super::error::CliError;
 use super::exit::Exit;
@@ -80,18 +81,16 @@ async fn lines(
         ));
     }
     let mut transcript = Transcript::new(global.json);
-    let (mut lines, _printer) = LineReader::start(attended).await;
+    let history = attended.then(|| global.data_dir().join("history.jsonl"));
+    let (mut lines, _printer) = LineReader::start(attended, history).await;
     let directory = chat.directory().await?;
     // What the person's own commands said since the last message.
     let mut told: Vec<String> = Vec::new();
     loop {
-        let line = tokio::select! {
-            biased;
-            signal = signals.next() => return Ok(signal.exit()),
-            line = lines.next() => line,
-        };
-        let Some(line) = line else {
-            return Ok(Exit::Fine);
+        let line = match lines.next_unless(signals).await {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(Exit::Fine),
+            Err(signal) => return Ok(signal.exit()),
         };
         let text = line.trim();
         match text {
@@ -101,7 +100,16 @@ async fn lines(
         }
         let own_command = text.strip_prefix('!').filter(|_| attended).map(str::trim);
         let done = if text.starts_with('/') {
-            Box::pin(chat_commands::run(chat, text, &mut transcript)).await
+            // A signal leaves the list.
+            let next = async || lines.next_unless(&mut *signals).await.unwrap_or_default();
+            let picked = match attended {
+                true => Box::pin(picked_by_number(chat, text, next)).await,
+                false => Ok(false),
+            };
+            match picked {
+                Ok(false) => Box::pin(chat_commands::run(chat, text, &mut transcript)).await,
+                picked => picked.map(|_| ()),
+            }
         } else if let Some(command) = own_command {
             if command.is_empty() {
                 aside(chat_shell::USAGE);

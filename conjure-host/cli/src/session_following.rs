@@ -252,10 +252,14 @@ impl SessionFollower<'_> {
             let answered = self
                 .sessions
                 .answer(self.session, &question.id, &answer)
-                .await?;
+                .await;
             match answered {
-                AnswerResult::Taken | AnswerResult::Late => return Ok(PromptResult::Yes),
-                AnswerResult::Unfit(why) => output::aside(output::clean(&why.to_string())),
+                Ok(AnswerResult::Taken | AnswerResult::Late) => return Ok(PromptResult::Yes),
+                Ok(AnswerResult::Unfit(why)) => output::aside(output::clean(&why.to_string())),
+                Err(error) => {
+                    say_not_taken(&error, &how_to_answer(self.name, &question.id));
+                    return Ok(PromptResult::Yes);
+                }
             }
         }
     }
@@ -285,8 +289,10 @@ impl SessionFollower<'_> {
         };
         let session = (self.session, self.name);
         let call = &asked.call.id;
-        if !chat_rules::decide_saved(self.sessions, session, call, decided).await? {
-            output::aside(SETTLED);
+        match chat_rules::decide_saved(self.sessions, session, call, decided).await {
+            Ok(true) => {}
+            Ok(false) => output::aside(SETTLED),
+            Err(error) => say_not_taken(&error, &how_to_decide(self.name, call)),
         }
         Ok(PromptResult::Yes)
     }
@@ -294,6 +300,15 @@ impl SessionFollower<'_> {
 
 /// What a person reads below a prompt that is taken away: somebody else answered, or the turn ended.
 const SETTLED: &str = "\n  No answer is needed any more.";
+
+/// Says that what a person decided or answered was not taken, and how to say it again. The turn is
+/// shown all the same.
+fn say_not_taken(error: &CliError, again: &str) {
+    aside(format_args!(
+        "{YELLOW}!{RESET} {}\n  To say it again: {again}",
+        clean(&error.to_string())
+    ));
+}
 
 /// The most events that are kept while a person is asked.
 const MOST_AHEAD: usize = 4096;

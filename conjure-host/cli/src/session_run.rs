@@ -58,6 +58,7 @@ pub(crate) async fn run(
         policy: options.policy(),
         unattended: !attended,
         output_schema,
+        ..TurnTerms::default()
     };
     let asked = following.answer_to(global, &said, &terms).await;
     tokio::select! {

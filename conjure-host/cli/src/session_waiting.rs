@@ -304,8 +304,12 @@ pub(crate) async fn cancel(
     args: &CancelArgs,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
-    // Also where no turn runs: a summary may be on its way.
-    sessions.cancel(&view.id, args.queued).await?;
+    match &view.turn {
+        // The one that is meant and told about: another may have begun by now.
+        Some(turn) if !args.queued => sessions.cancel_turn(&view.id, turn).await?,
+        // Also where no turn runs: a summary may be on its way.
+        _ => sessions.cancel(&view.id, args.queued).await?,
+    }
     let Some(turn) = view.turn else {
         if global.json {
             output::json(&json!({ "turn": null }));

@@ -1,4 +1,5 @@
-//! Shows a turn as it happens: the answer to stdout, everything else to stderr.
+//! Shows a turn as it happens: the answer to stdout, everything else to stderr. Where turns
+//! are drawn, the answer, reasoning and calls are.
 
 use conjure_core::chat::{CallAnnounced, Event};
 use conjure_runtime::artifacts::Artifact;
@@ -6,6 +7,7 @@ use conjure_runtime::session::ChatError;
 
 use super::answer_end::{CUT_SHORT, cut_short, note_nothing};
 use super::args::shown;
+use super::drawn_turn;
 use super::output::{
     self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, clean_line, duration, size,
 };
@@ -15,6 +17,8 @@ use super::spent;
 pub(crate) struct CallForApproval {
     pub(crate) call: CallAnnounced,
     pub(crate) reason: String,
+    /// What the file has that the call would overwrite, where somebody looked.
+    pub(crate) overwritten: Option<String>,
 }
 
 /// Shows events.
@@ -59,6 +63,9 @@ impl Transcript {
             output::json_line(event);
             return None;
         }
+        if drawn_turn::show(event) {
+            return None;
+        }
         match event {
             Event::Content { delta } => {
                 self.end_thought();
@@ -92,6 +99,7 @@ impl Transcript {
                 return Some(CallForApproval {
                     call: call.clone(),
                     reason: reason.clone(),
+                    overwritten: None,
                 });
             }
             Event::FunctionCallOutput(result) => {
@@ -185,6 +193,7 @@ impl Transcript {
     }
 
     fn end_line(&mut self) {
+        drawn_turn::settle();
         if self.open_line {
             output::line("");
             self.open_line = false;

@@ -49,7 +49,7 @@ pub enum ServerError {
     Unreachable {
         /// Where it is.
         url: String,
-        /// Why.
+        /// What the network said.
         reason: String,
     },
     /// It is there, and is not asked: what would let this user in is not to be had.
@@ -76,7 +76,7 @@ pub enum ServerError {
     Odd {
         /// Where it is.
         url: String,
-        /// Why.
+        /// What is wrong with the answer.
         reason: String,
     },
 }

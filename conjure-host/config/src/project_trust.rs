@@ -69,7 +69,7 @@ pub enum TrustError {
     /// A pipe or a device.
     #[error("`{}` is neither a file nor a directory: remove it from the skill", path.display())]
     NoFile {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
 }

@@ -46,9 +46,9 @@ pub enum FolderError {
     /// The file system says no.
     #[error("the skill at `{}` cannot be read: {source}", path.display())]
     Io {
-        /// Where.
+        /// The folder, or what in it was read.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// There is no `SKILL.md`.
@@ -78,7 +78,7 @@ pub enum FolderError {
     Package {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with it.
         reason: String,
     },
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::patient::Patient;
-use super::places::Places;
+use super::slots::ConnectionSlots;
 
 /// What a connection too many gets.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
@@ -50,12 +50,12 @@ pub async fn serve(
     bounds: ConnectionBounds,
     end: CancellationToken,
 ) {
-    let places = Places::new(bounds.connections);
+    let slots = ConnectionSlots::new(bounds.connections);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new());
     http.header_read_timeout(bounds.headers);
     let open = TaskTracker::new();
-    let beyond = Places::new(BEYOND);
+    let beyond = ConnectionSlots::new(BEYOND);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -74,9 +74,9 @@ pub async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("a connection keeps its delay: {error}");
         }
-        let Some(place) = places.take() else {
+        let Some(slot) = slots.take() else {
             match bounds.when_full.clone().zip(beyond.take()) {
-                Some((router, place)) => {
+                Some((router, slot)) => {
                     let service = TowerToHyperService::new(router);
                     let mut once = http.clone();
                     let once = once.keep_alive(false);
@@ -84,7 +84,7 @@ pub async fn serve(
                     open.spawn(async move {
                         tokio::select! {
                             _over = tokio::time::timeout(BEYOND_TIME, connection) => {}
-                            () = place.taken_away() => {}
+                            () = slot.taken_away() => {}
                         }
                     });
                 }
@@ -92,7 +92,7 @@ pub async fn serve(
             }
             continue;
         };
-        let visitor = place.visitor();
+        let visitor = slot.visitor();
         let service = TowerToHyperService::new(router.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
             request.extensions_mut().insert(visitor.clone());
@@ -105,7 +105,7 @@ pub async fn serve(
         open.spawn(async move {
             let served = tokio::select! {
                 served = connection.as_mut() => served,
-                () = place.taken_away() => {
+                () = slot.taken_away() => {
                     tracing::debug!("a connection without a token made room");
                     return;
                 }

@@ -10,12 +10,12 @@ mod address;
 pub mod connections;
 mod hosts;
 mod patient;
-mod places;
+mod slots;
 mod user_token;
 
 pub use access::{AccessTokens, HttpAccess};
 pub use address::url;
 pub use hosts::AllowedHosts;
-pub use places::Visitor;
+pub use slots::Visitor;
 pub use user_token::read as read_user_token;
 pub use user_token::{UserTokenError, user_token, user_token_file};

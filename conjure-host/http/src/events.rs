@@ -161,7 +161,8 @@ async fn of_sessions(
     Extension(client): Extension<ClientName>,
 ) -> Result<Response, Problem> {
     let following = app.streams.follow(&client)?;
-    let changes = app.manager.changes();
+    let mut changes = app.manager.changes();
+    changes.ready().await;
     let open = (
         OpenStream::new(&app.metrics),
         present(&app, None, query.attended),

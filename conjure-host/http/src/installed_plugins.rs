@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
-use conjure_plugins::{InstallChange, InstallError, InstalledPlugins, LoadedPlugin, PluginFile};
+use conjure_plugins::{
+    BuildStep, InstallChange, InstallError, InstalledPlugins, LoadedPlugin, PluginFile,
+};
 use conjure_runtime::describe::loaded_json;
-use conjure_runtime::{PluginDifference, rollback_asks_for, try_plugin};
+use conjure_runtime::{PluginDifference, offered_step, rollback_step, try_plugin};
 use conjure_skill_sdk::protocol::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,7 +47,7 @@ impl FromRequest<App> for SentLibrary {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AddQuery {
-    /// Take it also where it asks to be allowed more than the build before.
+    /// Allow what it asks for, and its tools.
     #[serde(default)]
     yes: bool,
 }
@@ -73,7 +75,8 @@ struct Changed {
 /// Install a plugin, or upgrade the one that is there
 ///
 /// The library is judged, loaded and tried first. When this answers, sessions move to it between two
-/// steps. A build that asks to be allowed more than the one before is refused without `yes`.
+/// steps. A build that asks to be allowed more than the one before (the first of its name: anything),
+/// has tools that are new or look otherwise, or goes back in its version is refused without `yes`.
 #[utoipa::path(post, path = "/api/v1/plugins", operation_id = "add_plugin", tag = "plugins",
     params(AddQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream",
@@ -89,9 +92,10 @@ async fn add(
     let (file, plugin) = judged(&app, bytes).await?;
     let name = file.header.name.clone();
     let installed = installed(&app);
-    let before = {
+    let (state, before) = {
         let (installed, name) = (installed.clone(), name.clone());
-        blocking(move || installed.file(&name)).await??
+        let read = move || Ok::<_, InstallError>((installed.state(&name)?, installed.file(&name)?));
+        blocking(read).await??
     };
     let registry = app.host.registry();
     // Where none is installed, the one that sessions use now, such as one that came with the program.
@@ -102,26 +106,29 @@ async fn add(
             .as_ref()
             .map(|plugin| Manifest::clone(plugin.manifest())),
     };
-    let difference = PluginDifference::of(known.as_ref(), plugin.manifest());
-    let is_another = match &before {
-        Some(before) => before.sha256 != file.sha256,
-        None => in_use.is_some(),
-    };
-    if is_another && difference.asks_for_more() && !query.yes {
-        return Err(asks_for_more(&plugin.id().to_string(), difference.more));
-    }
     let locked = {
         let (installed, name) = (installed.clone(), name.clone());
         blocking(move || installed.lock().plugin(&name)).await?
     };
     let locked = locked.map_err(InstallError::from)?;
-    if locked.is_some() && !query.yes {
-        let signed = vec!["to take the place of one that came in a package".to_owned()];
-        return Err(asks_for_more(&plugin.id().to_string(), signed));
+    let is_there = before.as_ref().is_some_and(|it| it.sha256 == file.sha256);
+    let from = match &before {
+        Some(before) => Some(before.header.version.clone()),
+        None => in_use.map(|plugin| plugin.id().version.to_string()),
+    };
+    let (offered, difference) = offered_step(from.as_deref(), known.as_ref(), plugin.manifest());
+    let mut step = match is_there {
+        true => BuildStep::default(),
+        false => offered,
+    };
+    let in_package = "to take the place of one that came in a package";
+    step.more.extend(locked.map(|_| in_package.to_owned()));
+    if !query.yes {
+        agreed(&plugin.id().to_string(), &step, &difference)?;
     }
     let change = {
         let installed = installed.clone();
-        blocking(move || installed.add(&file)).await??
+        blocking(move || installed.add_agreed(&file, &state)).await??
     };
     let loaded = live(&app, installed, &name, change.as_ref()).await?;
     Ok(Json(Changed {
@@ -219,7 +226,7 @@ async fn reload(
 struct RollbackWish {
     /// The newest build of this version; without it what the last change took away.
     version: Option<String>,
-    /// Put it back also where it asks to be allowed more than the one that is there.
+    /// Allow what it asks for, and its tools.
     #[serde(default)]
     yes: bool,
 }
@@ -238,17 +245,18 @@ async fn rollback(
 ) -> Result<Json<Changed>, Problem> {
     let installed = installed(&app);
     let RollbackWish { version, yes } = wish;
-    let change = {
+    let (change, difference) = {
         let (installed, name) = (installed.clone(), name.clone());
         let registry = Arc::clone(app.host.registry());
         let rolled_back = blocking(move || {
-            let version = version.as_deref();
-            let build = installed.earlier(&name, version)?;
-            let more = rollback_asks_for(&installed, registry.loader(), &name, &build)?;
-            if !(more.is_empty() || yes) {
-                return Err(asks_for_more(&format!("{name} {}", build.version), more));
+            let state = installed.state(&name)?;
+            let build = installed.earlier(&name, version.as_deref())?;
+            let (step, difference) = rollback_step(&installed, registry.loader(), &name, &build)?;
+            if !yes {
+                agreed(&format!("{name} {}", build.version), &step, &difference)?;
             }
-            Ok(installed.rollback(&name, version)?)
+            let change = installed.rollback_agreed(&name, &build, &state)?;
+            Ok::<_, Problem>((change, difference))
         });
         rolled_back.await??
     };
@@ -256,18 +264,23 @@ async fn rollback(
     Ok(Json(Changed {
         plugin: name,
         change: Some(change),
-        difference: None,
+        difference: Some(difference.json()),
         loaded: Some(loaded),
     }))
 }
 
-/// A build asks for more than the one that is there.
-fn asks_for_more(build: &str, more: Vec<String>) -> Problem {
+/// Refuses a build that asks for what nobody has allowed yet, with all that is different.
+fn agreed(build: &str, step: &BuildStep, difference: &PluginDifference) -> Result<(), Problem> {
+    let more = step.to_agree_to();
+    if more.is_empty() {
+        return Ok(());
+    }
     let detail = format!(
-        "{build} asks to be allowed more than the build that is there: {}. Say `yes` if it may",
+        "{build} asks for what nobody has allowed yet: {}. Say `yes` if it may",
         more.join(", ")
     );
-    Problem::conflict("asks-for-more", detail).with("more", more)
+    let problem = Problem::conflict("asks-for-more", detail).with("more", more);
+    Err(problem.with("difference", difference.json()))
 }
 
 fn installed(app: &App) -> InstalledPlugins {
@@ -323,11 +336,16 @@ async fn live(
         match registry.add(&file.path, false) {
             Ok(plugin) => Ok(loaded_json(&plugin)),
             Err(error) => {
-                if let Some(change) = change {
-                    installed.undo(&change)?;
-                }
+                let is_back = match change {
+                    Some(change) => installed.undo(&change)?,
+                    None => true,
+                };
+                let outcome = match is_back {
+                    true => "so nothing was changed",
+                    false => "and somebody has changed it meanwhile, which stays",
+                };
                 Err(Problem::invalid(format!(
-                    "this host does not take it, so nothing was changed: {error}"
+                    "this host does not take it, {outcome}: {error}"
                 )))
             }
         }

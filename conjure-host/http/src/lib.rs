@@ -31,6 +31,7 @@ mod openapi;
 mod operations;
 mod page_parts;
 mod pages;
+mod passing_clients;
 mod personas;
 mod plugin_events;
 mod plugins;
@@ -122,7 +123,7 @@ pub enum ApiError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
 }
@@ -215,6 +216,7 @@ impl ApiServer {
             browsers: self.browsers,
             share: self.api.share,
             streams: Streams::new(options.max_connections),
+            open_turns: Default::default(),
         });
         let url = conjure_http_server::url(self.address);
         if let Err(error) = manager.announce(&url).await {

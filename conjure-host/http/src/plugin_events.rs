@@ -20,9 +20,9 @@ pub(super) fn router() -> Operations {
 
 /// Follow the plugins
 ///
-/// Server-sent events of the kinds `added`, `replaced`, `removed`, `failed` and `missed`, each with
-/// the `generation` that it led to. It begins with `missed`: the list of plugins is to be read anew,
-/// as whenever it comes.
+/// Server-sent events of the kinds `added`, `replaced`, `reloaded` (the very build is well again),
+/// `removed`, `failed` and `missed`, each with the `generation` that it led to. It begins with
+/// `missed`: the list of plugins is to be read anew, as whenever it comes.
 #[utoipa::path(get, path = "/api/v1/plugins/events", operation_id = "follow_plugins",
     tag = "plugins", responses((status = 200, description = "The stream", body = Streamed,
         content_type = "text/event-stream")))]
@@ -69,6 +69,7 @@ fn event(change: &RegistryChange) -> Sent {
             }
             ("replaced", said)
         }
+        RegistryEvent::Reloaded(id) => ("reloaded", named(id)),
         RegistryEvent::Removed(id) => ("removed", named(id)),
         RegistryEvent::Failed { path, reason, kept } => (
             "failed",

@@ -69,6 +69,7 @@ async fn list(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
 ) -> Result<Json<Page<QuestionView>>, Problem> {
+    let _client = app.looks_at_session(&id).await;
     let items = waiting(&app, &id).await?;
     Ok(Json(Page { items, next: None }))
 }

@@ -12,6 +12,7 @@ use super::fetching::Fetching;
 use super::mcp_logins::Logins;
 use super::metrics::Metrics;
 use super::page_parts::ShareThread;
+use super::passing_clients::OpenTurns;
 use super::problem::Problem;
 use super::streams::Streams;
 use conjure_providers::auths::Auths;
@@ -80,6 +81,8 @@ pub(super) struct AppParts {
     pub(super) share: Option<ShareThread>,
     /// Streams of events that are open.
     pub(super) streams: Streams,
+    /// Turns whose clients may be asked.
+    pub(super) open_turns: OpenTurns,
 }
 
 impl App {

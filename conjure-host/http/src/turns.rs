@@ -140,13 +140,17 @@ struct NewTurn {
     /// turn that there is.
     #[schema(min_length = 1, max_length = 100)]
     turn_id: Option<String>,
+    /// The id of the thread that it is said in, which the session goes on with from then on; without
+    /// it, the thread that the session goes on with.
+    thread: Option<String>,
     /// Rules for this turn beside those of the session.
     #[serde(default)]
     policy: TurnPolicy,
-    /// Whoever says it cannot be asked: a call that asks is denied at once and a question
-    /// cancelled, unless somebody follows events as a person who can (`attended`).
-    #[serde(default)]
-    unattended: bool,
+    /// Whether whoever says it cannot be asked. `true`: a call that asks is denied at once and a
+    /// question cancelled, unless somebody follows events as a person who can (`attended`). `false`:
+    /// both wait for somebody. Without it the client counts as one that follows for half a minute, and
+    /// again whenever it looks at the turn or lists what waits.
+    unattended: Option<bool>,
     /// JSON Schema, of an object at its top, that the answer must fit: it is one JSON value then and
     /// nothing else. Where it does not fit, the model is asked again, twice at most; then the turn
     /// is `failed`.
@@ -270,9 +274,11 @@ async fn say(
         // The same request after a crash of the host is the same turn.
         None => idempotency.map(|Extension(idempotency)| idempotency.id()),
     };
+    let thread = body.thread.as_deref().map(ThreadId::parse).transpose()?;
     let terms = TurnTerms {
         policy: body.policy.read()?,
-        unattended: body.unattended,
+        unattended: body.unattended.unwrap_or(true),
+        may_come: body.unattended.is_none(),
         output_schema: body.output_schema,
     };
     let attached = uploads::attached(&app, turn_id.as_deref(), &body.attachments)?;
@@ -280,9 +286,13 @@ async fn say(
     let request = TurnRequest {
         message,
         turn_id,
+        thread,
         terms,
     };
     let turn = app.manager.begin(&id, request).await?;
+    if body.unattended.is_none() {
+        app.may_be_asked_in(&turn, &id).await;
+    }
     let at = [(header::LOCATION, format!("/api/v1/turns/{}", turn.id))];
     let begun = BegunTurnView {
         events: format!("/api/v1/threads/{}/events", turn.thread),
@@ -331,7 +341,14 @@ async fn get(
     }
     // One that is not there is said at once.
     let run = app.manager.run(&id).await?;
-    if seconds == 0 || run.state.is_over() {
+    if run.state.is_over() {
+        app.open_turns.forget(&id);
+        return Ok(Json(view(&app, run).await));
+    }
+    // Whoever waits for longer is seen while it does: most turns are over before that.
+    let is_short = Duration::from_secs(seconds) <= 2 * LOOK;
+    let _client = is_short.then(|| app.looks_at_turn(&id));
+    if seconds == 0 {
         return Ok(Json(view(&app, run).await));
     }
     let run = tokio::select! {
@@ -346,8 +363,9 @@ async fn get(
 /// A turn with what it waits for, once it waits for something, but not at once: whoever only waits
 /// for its end does not ask again and again meanwhile.
 async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
-    let mut changes = app.manager.changes();
+    let mut changes = app.manager.own_changes();
     tokio::time::sleep(LOOK).await;
+    let _client = app.looks_at_turn(turn);
     loop {
         let view = view(app, app.manager.run(turn).await?).await;
         if !view.approvals.is_empty() || !view.questions.is_empty() {

@@ -193,7 +193,7 @@ impl McpBundle<'_> {
         }
         text = text.replace("${HOME}", "${userHome}");
         Some(match variables::of(&text) {
-            Some(found) if found.unknown.is_empty() => ConfigText::Expand(found.expand),
+            Some(found) if !found.stays() => ConfigText::Expand(found.expand),
             Some(found) => {
                 import.unknown(self.name, label, &found);
                 ConfigText::Plain(text)

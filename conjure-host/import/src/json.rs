@@ -301,13 +301,16 @@ fn plain(text: &str) -> String {
                     if last == '*' && c == '/' {
                         break;
                     }
+                    if c == '\n' {
+                        out.push(c);
+                    }
                     last = c;
                 }
             }
             ('}' | ']', _) => {
                 let end = out.trim_end().len();
                 if out.get(..end).is_some_and(|text| text.ends_with(',')) {
-                    out.truncate(end - 1);
+                    out.replace_range(end - 1..end, "");
                 }
                 out.push(c);
             }

@@ -44,13 +44,17 @@ const ARCHIVE: &[u8] = b"PK\x03\x04";
 /// # Errors
 /// Why it is none of them.
 pub fn read(text: &str) -> Result<ImportResult, String> {
-    let begin = text.trim_start();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let begin = behind_comments(text);
     let line = begin.strip_prefix("$ ").unwrap_or(begin);
     if line.starts_with("claude ") || line.starts_with("codex ") {
         return line::read(text);
     }
     if begin.starts_with(['{', '/']) {
-        return json::read(text);
+        // What stands before it has no words, so that errors name the line of the file.
+        let before = text.strip_suffix(begin).unwrap_or_default();
+        let lines = "\n".repeat(before.matches('\n').count());
+        return json::read(&(lines + begin));
     }
     codex::read(text).or_else(|toml| {
         yaml::read(text).map_err(|yaml| {
@@ -60,6 +64,16 @@ pub fn read(text: &str) -> Result<ImportResult, String> {
             )
         })
     })
+}
+
+/// A text from its first line on that is neither empty nor a comment: that says which form it has.
+fn behind_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    while rest.starts_with('#') {
+        let behind = rest.split_once('\n').map_or("", |(_, behind)| behind);
+        rest = behind.trim_start();
+    }
+    rest
 }
 
 /// Whether a file is an MCP bundle (`.mcpb`), which [`read_bundle`] reads.

@@ -8,8 +8,8 @@ use super::shell_words::split;
 /// Reads one line or several.
 pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
     let mut import = ImportResult::default();
-    // A line may go on in the next.
-    let text = text.replace("\\\n", " ");
+    // A line may go on in the next, also in a file of Windows.
+    let text = text.replace("\r\n", "\n").replace("\\\n", " ");
     for line in text.lines().map(str::trim) {
         let line = line.strip_prefix("$ ").unwrap_or(line);
         if line.is_empty() || line.starts_with('#') {

@@ -82,7 +82,7 @@ fn with_variables(name: &str, text: &str, prefix: String, found: Variables) -> V
     // What stands beside the variables is a part of it.
     let is_part = is_named && !found.is_whole && !is_path(text);
     let holds = is_part || holds_secret(&variables::stand_in(text, &|_| false));
-    if !found.unknown.is_empty() && !holds {
+    if found.stays() && !holds {
         return ValueKind::Unknown(found);
     }
     let is_of_secret = is_named || found.names.iter().any(|name| is_name(name));

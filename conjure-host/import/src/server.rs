@@ -113,7 +113,7 @@ impl ImportResult {
         ConfigText::Secret { name, prefix }
     }
 
-    /// Variables that mean nothing here, so that all of a text's stay as they are.
+    /// Variables that mean nothing here, or are none, so that all of a text's stay as they are.
     pub(crate) fn unknown(&mut self, server: &str, what: &str, found: &Variables) {
         let listed = |names: &[String]| {
             let names = names.iter().map(|name| format!("`{name}`"));
@@ -123,10 +123,17 @@ impl ImportResult {
             [] => String::new(),
             known => format!(", {} beside it too", listed(known)),
         };
+        let mut odd = Vec::new();
+        if !found.unknown.is_empty() {
+            let unknown = listed(&found.unknown);
+            odd.push(format!("{unknown}, which only the other program knows"));
+        }
+        if found.is_open {
+            odd.push("a `${` that no brace closes".to_owned());
+        }
         let text = format!(
-            "{what} has {}, which only the other program knows; it is written down as it \
-             is{beside}, so put a value in its place",
-            listed(&found.unknown),
+            "{what} has {}; it is written down as it is{beside}, so put a value in its place",
+            odd.join(", and "),
         );
         self.note(server, &text);
     }
@@ -134,7 +141,7 @@ impl ImportResult {
     /// The program of a server, or a directory: no secret, and maybe with variables.
     pub(crate) fn path(&mut self, server: &str, what: &str, value: &str) -> ConfigText {
         match variables::of(value) {
-            Some(found) if found.unknown.is_empty() => ConfigText::Expand(found.expand),
+            Some(found) if !found.stays() => ConfigText::Expand(found.expand),
             Some(found) => {
                 self.unknown(server, what, &found);
                 ConfigText::Plain(value.to_owned())

@@ -1,5 +1,7 @@
 //! Every form that is read, and what a session file gets from it.
 
+mod texts;
+
 use std::io::Write as _;
 
 use serde_json::{Value, json};
@@ -584,13 +586,4 @@ fn the_unit_of_a_timeout_is_that_of_its_program() {
         let notes = notes(&text);
         assert!(notes.contains(&format!("taken for {told}")), "{notes}");
     }
-}
-
-#[test]
-fn what_a_note_leaves_out_is_not_repeated() {
-    let text = "claude mcp add -t http -e hunter2 -H hunter2 s https://x.example/mcp -- hunter2";
-    assert_eq!(read(text).unwrap().notes.len(), 3);
-    assert!(!notes(text).contains("hunter2"));
-    let open = read("claude mcp add s -e 'TOKEN=hunter2").unwrap_err();
-    assert!(!open.contains("hunter2"), "{open}");
 }

@@ -36,6 +36,8 @@ pub(crate) struct Variables {
     /// Those that have one, as they are written.
     pub(crate) known: Vec<String>,
     pub(crate) has_default: bool,
+    /// Whether a `${` in it is closed nowhere: a session file would take it for a variable.
+    pub(crate) is_open: bool,
     /// Whether the value is one variable and nothing else.
     pub(crate) is_whole: bool,
 }
@@ -54,7 +56,10 @@ pub(crate) fn of(value: &str) -> Option<Variables> {
     let mut found = Variables::default();
     for piece in &pieces {
         match piece {
-            TextPiece::Text(text) => found.expand.push_str(text),
+            TextPiece::Text(text) => {
+                found.is_open |= text.contains("${");
+                found.expand.push_str(text);
+            }
             TextPiece::Variable(inner) => found.take(inner),
         }
     }
@@ -148,6 +153,11 @@ fn end(text: &str) -> Option<usize> {
 }
 
 impl Variables {
+    /// Whether a session file cannot say what the value means, so that it stays as it is.
+    pub(crate) fn stays(&self) -> bool {
+        self.is_open || !self.unknown.is_empty()
+    }
+
     fn take(&mut self, name: &str) {
         let (variable, default) = name_and_default(name);
         let variable = variable.strip_prefix("env:").unwrap_or(variable);
@@ -224,6 +234,9 @@ mod tests {
         }
         assert!(of("${A}").unwrap().is_whole && !of("a${A}").unwrap().is_whole);
         assert_eq!(of("$A {x} ${open"), None);
+        let open = of("${A}/${open").unwrap();
+        assert!(open.stays() && open.unknown.is_empty());
+        assert!(!of("${A}/{env:open").unwrap().stays());
         let unknown = of("${file}:${config:a.b}").unwrap().unknown;
         assert_eq!(unknown, ["${file}", "${config:a.b}"]);
     }

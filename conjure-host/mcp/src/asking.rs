@@ -1,7 +1,7 @@
 //! What plugins ask an MCP client: sampling, elicitation, roots.
 //!
 //! A question belongs to the call that asks it. It goes to the client if the client declared that
-//! it can answer such; how it travels is the flight's business, and differs by era.
+//! it can answer such; how it travels is the business of its request, and differs by era.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,14 +26,14 @@ const ROUNDS: usize = 8;
 #[derive(Default)]
 pub(super) struct SessionQuestions {
     /// What the client declared with the request that opened the session.
-    declared: OnceLock<Can>,
+    declared: OnceLock<ClientQuestionKinds>,
     /// The calls under way, by their ids.
     calls: Mutex<HashMap<Arc<str>, Arc<AskingCall>>>,
 }
 
 /// A call that may ask.
 pub(super) struct AskingCall {
-    can: Can,
+    kinds: ClientQuestionKinds,
     /// Answers that came with the first request.
     ready: Mutex<BTreeMap<String, Value>>,
     rounds: mpsc::Sender<QuestionRound>,
@@ -48,16 +48,16 @@ pub(super) struct QuestionRound {
     pub(super) reply: oneshot::Sender<Vec<Result<Value, Fault>>>,
 }
 
-/// What a client declared that it can answer.
+/// The kinds of questions that a client declared that it can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Can {
+pub(super) struct ClientQuestionKinds {
     form: bool,
     url: bool,
     sampling: bool,
     roots: bool,
 }
 
-impl Can {
+impl ClientQuestionKinds {
     pub(super) fn of(capabilities: Option<&ClientCapabilities>) -> Self {
         let Some(capabilities) = capabilities else {
             return Self::default();
@@ -103,20 +103,20 @@ fn is_page(question: &ClientQuestion) -> bool {
 
 impl SessionQuestions {
     /// Notes what the client declared; only the first time counts.
-    pub(super) fn declared(&self, can: impl FnOnce() -> Can) {
-        self.declared.get_or_init(can);
+    pub(super) fn declared(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
+        self.declared.get_or_init(kinds);
     }
 
     /// From here on the call with this id can ask.
     pub(super) fn begin(
         &self,
         id: &Arc<str>,
-        can: Can,
+        kinds: ClientQuestionKinds,
         ready: BTreeMap<String, Value>,
     ) -> (Arc<AskingCall>, mpsc::Receiver<QuestionRound>) {
         let (rounds, asked) = mpsc::channel(ROUNDS);
         let call = Arc::new(AskingCall {
-            can,
+            kinds,
             ready: Mutex::new(ready),
             rounds,
             missing: Mutex::default(),
@@ -179,7 +179,7 @@ impl AskingCall {
         let mut answers: Vec<ClientAnswer> = Vec::new();
         let mut open = Vec::new();
         for (at, question) in questions.into_iter().enumerate() {
-            if !self.can.answers(&question) {
+            if !self.kinds.answers(&question) {
                 lock(&self.missing).insert(question.kind);
                 answers.push(None);
                 continue;
@@ -363,8 +363,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn can(capabilities: Value) -> Can {
-        Can::of(serde_json::from_value(capabilities).ok().as_ref())
+    fn kinds(capabilities: Value) -> ClientQuestionKinds {
+        ClientQuestionKinds::of(serde_json::from_value(capabilities).ok().as_ref())
     }
 
     fn question(kind: QuestionKind, key: Option<&str>, body: Value) -> ClientQuestion {
@@ -390,9 +390,9 @@ mod tests {
                 true,
             ),
         ] {
-            let can = can(declared.clone());
+            let kinds = kinds(declared.clone());
             assert_eq!(
-                (can.answers(&form), can.answers(&page)),
+                (kinds.answers(&form), kinds.answers(&page)),
                 (forms, pages),
                 "{declared}"
             );
@@ -404,7 +404,7 @@ mod tests {
         let asking = SessionQuestions::default();
         let id: Arc<str> = Arc::from("c1");
         let ready = BTreeMap::from([("dirs".to_owned(), json!({ "roots": [] }))]);
-        let (call, mut rounds) = asking.begin(&id, can(json!({ "roots": {} })), ready);
+        let (call, mut rounds) = asking.begin(&id, kinds(json!({ "roots": {} })), ready);
         let by = AskedBy {
             plugin: "p".to_owned(),
             call_id: Some(Arc::clone(&id)),

@@ -14,7 +14,7 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, Tool};
 use rmcp::service::RequestContext;
 
-use super::asking::Can;
+use super::asking::ClientQuestionKinds;
 use super::session::{ClientSession, Common, lock};
 
 /// How often idle sessions are looked for.
@@ -44,7 +44,7 @@ pub(super) struct Identity {
     principal: Principal,
     /// Its name and version.
     program: Option<(String, String)>,
-    pub(super) can: Can,
+    pub(super) kinds: ClientQuestionKinds,
 }
 
 impl Identity {
@@ -54,7 +54,7 @@ impl Identity {
         Self {
             principal: principal.clone(),
             program: program.map(|program| (program.name, program.version)),
-            can: Can::of(context.client_capabilities().as_ref()),
+            kinds: ClientQuestionKinds::of(context.client_capabilities().as_ref()),
         }
     }
 }

@@ -23,16 +23,16 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
 use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
-use super::asking::Can;
+use super::asking::ClientQuestionKinds;
 use super::changes::SessionChanges;
 use super::clients::{ClientSessions, Identity, Principal};
-use super::flight::{
-    Flight, FlightOutcome, RequestTarget, ServedRequest, WorkResult, input_required,
-};
 use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, RequestWork, WorkStart, lock};
+use super::suspendable_request::{
+    DriveResult, RequestTarget, ServedRequest, SuspendableRequest, WorkResult, input_required,
+};
 use super::tools::ServedTools;
 use super::verbatim::{AnswerKind, packed};
 use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
@@ -79,11 +79,11 @@ impl McpHandler {
             })?;
             let identity = Identity::of(principal, context);
             let session = self.clients.of(&identity)?;
-            session.declared(|| identity.can);
+            session.declared(|| identity.kinds);
             return Ok(session);
         }
         let session = self.own().await;
-        session.declared(|| Can::of(context.client_capabilities().as_ref()));
+        session.declared(|| ClientQuestionKinds::of(context.client_capabilities().as_ref()));
         Ok(session)
     }
 
@@ -94,21 +94,21 @@ impl McpHandler {
 
     /// Begins a request's work, or goes on with it, and follows it. In a box of its own: it is
     /// large, and the SDK moves the future of a request several times.
-    fn fly<'a, F>(
+    fn follow<'a, F>(
         &'a self,
         session: &'a ClientSession,
         context: &'a RequestContext<RoleServer>,
         request: ResumableRequest,
         lane: Option<&'a str>,
         work: impl FnOnce(RequestWork) -> F + Send + 'a,
-    ) -> BoxFuture<'a, Result<Flown, ErrorData>>
+    ) -> BoxFuture<'a, Result<RequestOutcome, ErrorData>>
     where
         F: Future<Output = WorkResult> + Send + 'static,
     {
         Box::pin(async move {
             let modern = is_modern(context);
             let outlet = outlet(session, context, modern, &request.what.name);
-            let flight: Flight = match request.state {
+            let suspendable: SuspendableRequest = match request.state {
                 Some(state) => {
                     let responses = request.responses.unwrap_or_default();
                     let resumed = session.suspended.resume(&state, &request.what, &responses);
@@ -132,18 +132,18 @@ impl McpHandler {
                 modern,
                 answer_timeout,
             };
-            match flight.drive(served).await? {
-                FlightOutcome::Input(flight, requests) => {
-                    let state = session.suspended.keep(*flight, answer_timeout);
-                    Ok(Flown::Input(input_required(requests, state)))
+            match suspendable.drive(served).await? {
+                DriveResult::Input(suspendable, requests) => {
+                    let state = session.suspended.keep(*suspendable, answer_timeout);
+                    Ok(RequestOutcome::Input(input_required(requests, state)))
                 }
-                FlightOutcome::Done(done, call) => {
+                DriveResult::Done(done, call) => {
                     let missing = call.missing().filter(|_| modern && done.failed());
                     match missing {
                         Some(missing) => {
                             Err(ErrorData::missing_required_client_capability(missing))
                         }
-                        None => Ok(Flown::Done(done)),
+                        None => Ok(RequestOutcome::Done(done)),
                     }
                 }
             }
@@ -198,9 +198,9 @@ impl McpHandler {
         };
         let lane = served.lane.as_deref();
         let modern = is_modern(context);
-        match self.fly(session, context, request, lane, work).await? {
-            Flown::Input(input) => Ok(input.into()),
-            Flown::Done(done) => match *done {
+        match self.follow(session, context, request, lane, work).await? {
+            RequestOutcome::Input(input) => Ok(input.into()),
+            RequestOutcome::Done(done) => match *done {
                 WorkResult::Call(Ok(report)) => {
                     let calls = session.calls().await?;
                     let meta = report.said.as_ref().and_then(|said| said.meta.as_ref());
@@ -255,7 +255,7 @@ impl McpHandler {
 }
 
 /// What came of a request.
-enum Flown {
+enum RequestOutcome {
     Done(Box<WorkResult>),
     Input(InputRequiredResult),
 }
@@ -283,7 +283,7 @@ impl ServerHandler for McpHandler {
         context.peer.set_peer_info(request.clone());
         let mut info = self.negotiate_initialize(&request)?;
         let session = self.own().await;
-        session.declared(|| Can::of(Some(&request.capabilities)));
+        session.declared(|| ClientQuestionKinds::of(Some(&request.capabilities)));
         info.instructions = instructions(&session).await;
         Ok(info)
     }
@@ -398,9 +398,9 @@ impl ServerHandler for McpHandler {
             let with = work.with(&snapshot);
             WorkResult::Read(work.calls.reader(Some(&work.id), &with).read(&asked).await)
         };
-        match self.fly(&session, &context, request, None, work).await? {
-            Flown::Input(input) => Ok(input.into()),
-            Flown::Done(done) => match *done {
+        match self.follow(&session, &context, request, None, work).await? {
+            RequestOutcome::Input(input) => Ok(input.into()),
+            RequestOutcome::Done(done) => match *done {
                 WorkResult::Read(Ok(said)) => {
                     let calls = session.calls().await?;
                     if let Some(answer) = verbatim::answer(said.meta.as_ref(), calls.artifacts()) {
@@ -462,9 +462,9 @@ impl ServerHandler for McpHandler {
             let reader = work.calls.reader(Some(&work.id), &with);
             WorkResult::Prompt(reader.prompt(&served.source, prompt).await)
         };
-        match self.fly(&session, &context, request, None, work).await? {
-            Flown::Input(input) => Ok(input.into()),
-            Flown::Done(done) => match *done {
+        match self.follow(&session, &context, request, None, work).await? {
+            RequestOutcome::Input(input) => Ok(input.into()),
+            RequestOutcome::Done(done) => match *done {
                 WorkResult::Prompt(Ok(filled)) => {
                     let meta = filled.meta.as_ref().and_then(Value::as_object);
                     if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())

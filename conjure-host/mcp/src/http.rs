@@ -101,7 +101,7 @@ impl HttpServer {
             Arc::clone(&sessions),
             config,
         );
-        let door = Arc::new(Door {
+        let admission = Arc::new(AdmissionState {
             hosts,
             tokens: self.access.tokens(),
             clients: Arc::clone(&clients),
@@ -112,7 +112,7 @@ impl HttpServer {
         let router = Router::new()
             .route_service(ENDPOINT, service)
             .layer(whole)
-            .layer(axum::middleware::from_fn_with_state(door, admit));
+            .layer(axum::middleware::from_fn_with_state(admission, admit));
         let sweeping = Arc::clone(&clients);
         let sweeper = tokio::spawn(async move { sweeping.sweep().await });
         let bounds = ConnectionBounds {
@@ -139,8 +139,8 @@ impl HttpServer {
     }
 }
 
-/// What a request has to get past.
-struct Door {
+/// What decides whether a request is let in, and whose it is.
+struct AdmissionState {
     hosts: AllowedHosts,
     tokens: AccessTokens,
     clients: Arc<ClientSessions>,
@@ -149,14 +149,18 @@ struct Door {
 }
 
 /// Lets a request in that asks for this server and has a token, and says whose it is.
-async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
+async fn admit(
+    State(admission): State<Arc<AdmissionState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok());
-    if !host.is_some_and(|host| door.hosts.allows(host)) {
+    if !host.is_some_and(|host| admission.hosts.allows(host)) {
         let unknown = "this server is not known by the name in `Host`\n";
         return (StatusCode::FORBIDDEN, unknown).into_response();
     }
-    let Some(principal) = door.principal(request.headers()) else {
+    let Some(principal) = admission.principal(request.headers()) else {
         let unauthorised = (
             StatusCode::UNAUTHORIZED,
             [(header::WWW_AUTHENTICATE, "Bearer")],
@@ -164,12 +168,12 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
         );
         return unauthorised.into_response();
     };
-    if begins_session(request.headers()) && door.is_full().await {
+    if begins_session(request.headers()) && admission.is_full().await {
         let full = "the server has as many sessions as it may; try again later\n";
         return (StatusCode::SERVICE_UNAVAILABLE, full).into_response();
     }
     if let Some(session) = session_of(request.headers())
-        && door.owners.is_anothers(session, &principal)
+        && admission.owners.is_anothers(session, &principal)
     {
         let unknown = "there is no such session; begin a new one\n";
         return (StatusCode::NOT_FOUND, unknown).into_response();
@@ -184,9 +188,9 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     let is_delete = request.method() == Method::DELETE;
     let mut response = next.run(request).await;
     if let Some(opened) = session_of(response.headers()) {
-        let open = door.sessions.sessions.read().await;
+        let open = admission.sessions.sessions.read().await;
         let is_open = |session: &str| open.contains_key(session);
-        door.owners.opened(opened, &principal, is_open);
+        admission.owners.opened(opened, &principal, is_open);
     }
     // Clients take any other good answer to the end of a session for a failure.
     if is_delete && response.status() == StatusCode::ACCEPTED {
@@ -207,7 +211,7 @@ fn session_of(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION)?.to_str().ok()
 }
 
-impl Door {
+impl AdmissionState {
     /// Whether no further session may begin; one that was only begun counts too.
     async fn is_full(&self) -> bool {
         let begun = self.sessions.sessions.read().await.len();

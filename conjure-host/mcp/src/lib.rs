@@ -11,7 +11,6 @@ mod changes;
 mod clients;
 mod completion;
 mod files;
-mod flight;
 mod handler;
 mod http;
 mod instructions;
@@ -25,6 +24,7 @@ mod permission;
 mod results;
 mod session;
 mod stdio;
+mod suspendable_request;
 mod suspended;
 #[cfg(test)]
 mod tests;

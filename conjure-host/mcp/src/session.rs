@@ -11,10 +11,12 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::asking::{Can, SessionQuestions};
-use super::flight::{Flight, FlightParts, RequestTarget, WorkResult};
+use super::asking::{ClientQuestionKinds, SessionQuestions};
 use super::notes::{Wants, listener};
 use super::options::McpOptions;
+use super::suspendable_request::{
+    RequestTarget, SuspendableRequest, SuspendableRequestParts, WorkResult,
+};
 use super::suspended::Suspended;
 use super::tools::ServedTools;
 use conjure_config::SessionSpec;
@@ -113,8 +115,8 @@ impl ClientSession {
     }
 
     /// Notes what the client declares, for what is opened then; only the first time counts.
-    pub(super) fn declared(&self, can: impl FnOnce() -> Can) {
-        self.asking.declared(can);
+    pub(super) fn declared(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
+        self.asking.declared(kinds);
     }
 
     /// The host's session, opened at the first use.
@@ -196,7 +198,7 @@ impl ClientSession {
         &self,
         start: WorkStart<'_>,
         work: impl FnOnce(RequestWork) -> F,
-    ) -> Result<Flight, ErrorData>
+    ) -> Result<SuspendableRequest, ErrorData>
     where
         F: Future<Output = WorkResult> + Send + 'static,
     {
@@ -210,11 +212,11 @@ impl ClientSession {
         let id: Arc<str> = Arc::from(format!("mcp-{number}"));
         let (live, notes) = listener(&calls);
         let cancel = CancellationToken::new();
-        let can = Can::of(start.capabilities);
-        let (call, rounds) = self.asking.begin(&id, can, start.ready);
+        let kinds = ClientQuestionKinds::of(start.capabilities);
+        let (call, rounds) = self.asking.begin(&id, kinds, start.ready);
         let lane = start.lane.map(|lane| self.lane(lane));
         let work = work(RequestWork {
-            request_context: calls.around_for(can.served()),
+            request_context: calls.around_for(kinds.served()),
             calls,
             id: Arc::clone(&id),
             asking: Arc::clone(&self.asking),
@@ -233,7 +235,7 @@ impl ClientSession {
             };
             work.await
         });
-        Ok(Flight::new(FlightParts {
+        Ok(SuspendableRequest::new(SuspendableRequestParts {
             id,
             what: start.what,
             work,

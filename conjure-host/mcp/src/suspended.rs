@@ -11,16 +11,16 @@ use rmcp::model::InputResponses;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::flight::{Flight, RequestTarget};
+use super::suspendable_request::{RequestTarget, SuspendableRequest};
 
 /// Work that waits, by its state.
 #[derive(Default)]
 pub(super) struct Suspended {
-    flights: Mutex<Flights>,
+    requests: Mutex<SuspendedRequests>,
 }
 
 /// Each with what ends it when its time is up.
-type Flights = HashMap<String, (Flight, AbortOnDropHandle<()>)>;
+type SuspendedRequests = HashMap<String, (SuspendableRequest, AbortOnDropHandle<()>)>;
 
 /// Why a request cannot go on with anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ pub(super) enum ResumeError {
 
 impl Suspended {
     /// Keeps work until its state is used, for `limit` at the most. The state.
-    pub(super) fn keep(self: &Arc<Self>, flight: Flight, limit: Duration) -> String {
+    pub(super) fn keep(self: &Arc<Self>, request: SuspendableRequest, limit: Duration) -> String {
         let state = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let (kept, expiring) = (Arc::downgrade(self), state.clone());
         let expiry = tokio::spawn(async move {
@@ -51,7 +51,7 @@ impl Suspended {
             }
         });
         let expiry = AbortOnDropHandle::new(expiry);
-        self.lock().insert(state.clone(), (flight, expiry));
+        self.lock().insert(state.clone(), (request, expiry));
         state
     }
 
@@ -62,18 +62,18 @@ impl Suspended {
         state: &str,
         what: &RequestTarget,
         responses: &InputResponses,
-    ) -> Result<Flight, ResumeError> {
-        let mut flights = self.lock();
-        let (flight, _) = flights.get_mut(state).ok_or(ResumeError::Unknown)?;
-        if !flight.is_for(what) {
+    ) -> Result<SuspendableRequest, ResumeError> {
+        let mut requests = self.lock();
+        let (request, _) = requests.get_mut(state).ok_or(ResumeError::Unknown)?;
+        if !request.is_for(what) {
             return Err(ResumeError::Another);
         }
-        flight.answer(responses).map_err(ResumeError::Answer)?;
-        let (flight, _) = flights.remove(state).ok_or(ResumeError::Unknown)?;
-        Ok(flight)
+        request.answer(responses).map_err(ResumeError::Answer)?;
+        let (request, _) = requests.remove(state).ok_or(ResumeError::Unknown)?;
+        Ok(request)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Flights> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, SuspendedRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

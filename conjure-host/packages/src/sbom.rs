@@ -20,17 +20,55 @@ struct LockedCrate {
     version: String,
     source: Option<String>,
     checksum: Option<String>,
+    /// `NAME`, `NAME VERSION` or `NAME VERSION (SOURCE)`, as much as tells it from others.
+    #[serde(default)]
+    dependencies: Vec<String>,
 }
 
-/// The crates that a `Cargo.lock` names, as a CycloneDX document in version 1.5 of the form: also
-/// those that only run while the plugin is built or tested. Nothing where the text is no such file.
-pub fn sbom(name: &str, version: &str, cargo_lock: &str) -> Option<String> {
+impl LockedCrate {
+    fn is_named(&self, dependency: &str) -> bool {
+        let mut words = dependency.split(' ');
+        let is_same = |word: Option<&str>, own: &str| word.is_none_or(|word| word == own);
+        // Which revision a source came to is said with the crate, and not where it is named.
+        let own = self.source.as_deref().unwrap_or_default();
+        let source = format!(
+            "({})",
+            own.split_once('#').map_or(own, |(source, _)| source)
+        );
+        words.next() == Some(self.name.as_str())
+            && is_same(words.next(), &self.version)
+            && is_same(words.next(), &source)
+    }
+}
+
+impl CargoLock {
+    /// The other crates that one depends on, directly or not, in the order of the lock.
+    fn beneath(&self, root: &LockedCrate) -> Vec<&LockedCrate> {
+        let mut reached = vec![false; self.package.len()];
+        let mut left = vec![root];
+        while let Some(one) = left.pop() {
+            for (other, reached) in self.package.iter().zip(&mut reached) {
+                let is_next = one.dependencies.iter().any(|it| other.is_named(it));
+                if is_next && !*reached {
+                    *reached = true;
+                    left.push(other);
+                }
+            }
+        }
+        let all = self.package.iter().zip(reached);
+        let reached = all.filter_map(|(one, reached)| reached.then_some(one));
+        reached.filter(|one| !std::ptr::eq(*one, root)).collect()
+    }
+}
+
+/// What a plugin is made of, as a CycloneDX document in version 1.5 of the form: the crates of a
+/// `Cargo.lock` that its own crate depends on, also those that only run while it is built or tested.
+/// Nothing where the text is no such file, or names no crate of this name of the author's own.
+pub fn sbom(name: &str, version: &str, own: &str, cargo_lock: &str) -> Option<String> {
     let lock: CargoLock = toml::from_str(cargo_lock).ok()?;
-    let others = lock.package.iter();
-    let components: Vec<Value> = others
-        .filter(|one| (one.name.as_str(), one.version.as_str()) != (name, version))
-        .map(component)
-        .collect();
+    let mut crates = lock.package.iter();
+    let root = crates.find(|one| one.name == own && one.source.is_none())?;
+    let components: Vec<Value> = lock.beneath(root).into_iter().map(component).collect();
     let document = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -70,12 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_other_crate_is_a_component() {
-        let lock = r#"
+    fn what_its_own_crate_depends_on_is_a_component_and_nothing_else() {
+        let lock = r##"
             version = 4
             [[package]]
             name = "mine"
             version = "0.1.0"
+            dependencies = ["beside", "serde 1.0.0"]
+            [[package]]
+            name = "serde"
+            version = "0.9.0"
+            source = "registry+https://github.com/rust-lang/crates.io-index"
             [[package]]
             name = "serde"
             version = "1.0.0"
@@ -84,17 +127,36 @@ mod tests {
             [[package]]
             name = "beside"
             version = "0.2.0"
-        "#;
-        let document: Value = serde_json::from_str(&sbom("mine", "0.1.0", lock).unwrap()).unwrap();
+            dependencies = ["mine", "deep 1.0.0 (git+https://h.example/deep)"]
+            [[package]]
+            name = "deep"
+            version = "1.0.0"
+            source = "git+https://h.example/deep#0123abcd"
+            [[package]]
+            name = "neighbour"
+            version = "0.2.0"
+            dependencies = ["serde 0.9.0"]
+        "##;
+        let document = sbom("plugin", "0.1.0", "mine", lock).unwrap();
+        let document: Value = serde_json::from_str(&document).unwrap();
+        let names: Vec<&str> = document["components"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["serde", "beside", "deep"]);
         assert_eq!(
-            document["components"],
-            json!([
-                { "type": "library", "name": "serde", "version": "1.0.0",
-                  "purl": "pkg:cargo/serde@1.0.0",
-                  "hashes": [{ "alg": "SHA-256", "content": "ab" }] },
-                { "type": "library", "name": "beside", "version": "0.2.0" },
-            ])
+            document["components"][0],
+            json!({ "type": "library", "name": "serde", "version": "1.0.0",
+                "purl": "pkg:cargo/serde@1.0.0",
+                "hashes": [{ "alg": "SHA-256", "content": "ab" }] }),
         );
-        assert!(sbom("mine", "0.1.0", "= no").is_none());
+        assert_eq!(document["metadata"]["component"]["name"], "plugin");
+        assert!(
+            sbom("plugin", "0.1.0", "serde", lock).is_none(),
+            "not its own"
+        );
+        assert!(sbom("plugin", "0.1.0", "mine", "= no").is_none());
     }
 }

@@ -30,12 +30,14 @@ pub enum PackageSource {
 /// A package that was fetched.
 #[derive(Debug)]
 pub struct FetchedPackage {
-    /// It.
+    /// The package itself, read and checked.
     pub package: Package,
     /// Where it is, in the form that [`PackageSource::read`] reads: the very version.
     pub source: String,
     /// The index that named it.
     pub index: Option<String>,
+    /// Why indexes before that one could not be read: they may have named another one.
+    pub unread: Vec<PackageError>,
 }
 
 impl PackageSource {
@@ -82,6 +84,7 @@ impl PackageSource {
                     package,
                     source: whole(path),
                     index: None,
+                    unread: Vec::new(),
                 });
             }
             Self::Address(url) => at_address(url).await?,
@@ -91,6 +94,7 @@ impl PackageSource {
                     package: Box::pin(place.fetch()).await?,
                     source: place.to_string(),
                     index: None,
+                    unread: Vec::new(),
                 });
             }
             Self::Indexed { name, version } => {
@@ -101,6 +105,7 @@ impl PackageSource {
             package,
             source: self.to_string(),
             index: None,
+            unread: Vec::new(),
         })
     }
 
@@ -130,7 +135,7 @@ impl PackageSource {
                         version: Some(newest.to_owned()),
                     }));
                 }
-                Err(unknown(name.clone(), &looked))
+                Err(unknown(name.clone(), &looked, &[]))
             }
         }
     }
@@ -155,16 +160,25 @@ async fn at_address(url: &Url) -> Result<Package, PackageError> {
     Package::read(&http::shown(url), bytes)
 }
 
+/// The package of the first index that names it. One that cannot be read holds up no other.
 async fn indexed(
     name: &str,
     version: Option<&str>,
     indexes: &[String],
 ) -> Result<FetchedPackage, PackageError> {
-    let mut looked = Vec::new();
+    let (mut looked, mut unread) = (Vec::new(), Vec::new());
     for place in indexes {
-        let index = PluginIndex::read(place).await?;
+        let index = match PluginIndex::read(place).await {
+            Ok(index) => index,
+            Err(error @ PackageError::Fetch { .. }) => {
+                unread.push(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if let Some(entry) = index.find(name, version) {
-            return of_entry(&index, place, entry).await;
+            let found = of_entry(&index, place, entry).await?;
+            return Ok(FetchedPackage { unread, ..found });
         }
         looked.push(index.place());
     }
@@ -172,17 +186,29 @@ async fn indexed(
         Some(version) => format!("{name} {version}"),
         None => name.to_owned(),
     };
-    Err(unknown(wanted, &looked))
+    match unread.pop() {
+        Some(only) if looked.is_empty() && unread.is_empty() => Err(only),
+        last => {
+            unread.extend(last);
+            Err(unknown(wanted, &looked, &unread))
+        }
+    }
 }
 
-fn unknown(wanted: String, looked: &[String]) -> PackageError {
+fn unknown(wanted: String, looked: &[String], unread: &[PackageError]) -> PackageError {
+    let looked = match looked.is_empty() {
+        false => Some(format!("looked in {}", looked.join(", "))),
+        true if unread.is_empty() => Some(
+            "none is known; name one with `--index`, or a file or an address of a package"
+                .to_owned(),
+        ),
+        true => None,
+    };
+    let unread = unread.iter().map(ToString::to_string);
+    let parts: Vec<String> = looked.into_iter().chain(unread).collect();
     PackageError::Unknown {
         wanted,
-        looked: match looked.is_empty() {
-            true => "none is known; name one with `--index`, or a file or an address of a package"
-                .to_owned(),
-            false => format!("looked in {}", looked.join(", ")),
-        },
+        looked: parts.join("; "),
     }
 }
 
@@ -225,6 +251,7 @@ async fn of_entry(
             false => http::shown_text(named),
         }),
         package,
+        unread: Vec::new(),
     })
 }
 

@@ -187,9 +187,16 @@ struct DashboardStream {
     app: PageState,
     wanted: SessionFilter,
     changes: SessionChangeStream,
-    /// The sessions whose cards are on the page, with their threads.
-    shown: BTreeMap<String, Option<String>>,
+    /// The sessions whose cards are on the page, by their ids.
+    shown: BTreeMap<String, ShownSession>,
     has_begun: bool,
+}
+
+/// A session whose card is on the page.
+#[derive(Debug, Clone, PartialEq)]
+struct ShownSession {
+    thread: Option<String>,
+    used_at_ms: i64,
 }
 
 /// The sessions that changed while changes were gathered.
@@ -206,9 +213,11 @@ async fn follow(
     Query(wanted): Query<SessionFilter>,
     request: Request,
 ) -> Response {
+    let mut changes = app.manager.changes();
+    changes.ready().await;
     let following = DashboardStream {
         wanted,
-        changes: app.manager.changes(),
+        changes,
         app: app.clone(),
         shown: BTreeMap::new(),
         has_begun: false,
@@ -253,7 +262,7 @@ impl DashboardStream {
                 gathered.gone.insert(session);
             }
             SessionChange::Thread { thread, .. } => {
-                let is_its = |of: &Option<String>| of.as_deref() == Some(thread.as_str());
+                let is_its = |of: &ShownSession| of.thread.as_deref() == Some(thread.as_str());
                 let shown = self.shown.iter().filter(|(_, of)| is_its(of));
                 gathered.sessions.extend(shown.map(|(id, _)| id.clone()));
             }
@@ -270,9 +279,14 @@ impl DashboardStream {
             self.shown.remove(&id);
             pieces.push(piece(Swap::Remove, &format!("session-{id}"), &html! {}));
         }
+        let mut changed: Vec<SessionInfo> = Vec::new();
         for id in gathered.sessions {
-            pieces.push(self.one(&id).await);
+            // One that was deleted meanwhile is told of next.
+            changed.extend(session(&self.app.api, &id).await);
         }
+        // Each that was used since goes before the others: what was used last goes last.
+        changed.sort_by_key(SessionInfo::used_at_ms);
+        pieces.extend(changed.iter().map(|session| self.one(session)));
         html! { @for piece in &pieces { (piece) } }
     }
 
@@ -283,26 +297,31 @@ impl DashboardStream {
         let sessions = sessions.items;
         self.shown = sessions
             .iter()
-            .map(|it| (it.id.clone(), thread_of(it)))
+            .map(|it| (it.id.clone(), ShownSession::of(it)))
             .collect();
         piece(Swap::Inner, "sessions", &cards(&sessions))
     }
 
-    async fn one(&mut self, id: &str) -> Markup {
-        // One that was deleted meanwhile is told of next.
-        let Ok(session) = session(&self.app.api, id).await else {
-            return html! {};
-        };
-        let card = card(&session);
-        match self.shown.insert(session.id.clone(), thread_of(&session)) {
-            Some(_) => piece(Swap::Outer, &format!("session-{}", session.id), &card),
-            None => piece(Swap::Prepend, "sessions", &card),
+    fn one(&mut self, session: &SessionInfo) -> Markup {
+        let card = card(session);
+        let now = ShownSession::of(session);
+        match self.shown.insert(session.id.clone(), now.clone()) {
+            // One that was used since stands before the others.
+            Some(before) if before.used_at_ms == now.used_at_ms => {
+                piece(Swap::Outer, &format!("session-{}", session.id), &card)
+            }
+            _ => piece(Swap::Prepend, "sessions", &card),
         }
     }
 }
 
-fn thread_of(session: &SessionInfo) -> Option<String> {
-    session.thread.as_ref().map(|thread| thread.id.clone())
+impl ShownSession {
+    fn of(session: &SessionInfo) -> Self {
+        Self {
+            thread: session.thread.as_ref().map(|thread| thread.id.clone()),
+            used_at_ms: session.used_at_ms(),
+        }
+    }
 }
 
 async fn ask(

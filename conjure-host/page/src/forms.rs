@@ -122,7 +122,7 @@ impl<'a> Field<'a> {
 }
 
 /// What a dialog holds: its title, its body, and a button that closes it. The module puts it into
-/// the page's dialog and opens that; without script it is a section of a page.
+/// the page's dialog and opens that.
 pub(crate) fn dialog(title: &str, body: &Markup) -> Markup {
     html! {
         section.sheet aria-label=(title) {
@@ -135,19 +135,22 @@ pub(crate) fn dialog(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A dialog at an address of its own: pieces that open it for the module, a page without script.
-/// `view` is that page.
+/// A dialog at an address of its own: pieces that open it for the module, a page without script,
+/// whose heading is the title and which has nothing to close. `view` is that page.
 pub(crate) fn show_dialog(
     request: &PageRequest,
     view: &PageFrame<'_>,
     title: &str,
     body: &Markup,
 ) -> Response {
-    let sheet = dialog(title, body);
     if request.pieces {
-        pieces(piece(Swap::Inner, "dialog", &sheet))
+        pieces(piece(Swap::Inner, "dialog", &dialog(title, body)))
     } else {
-        layout(request, view, &sheet)
+        layout(
+            request,
+            view,
+            &html! { div.narrow { h1 { (title) } (body) } },
+        )
     }
 }
 

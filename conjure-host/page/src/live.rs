@@ -13,8 +13,15 @@ use crate::PageState;
 
 /// How long a browser waits before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
-/// After how long without a word there is a comment, so that a lost connection is noticed.
+/// After how long without a word a stream says that it lives: a connection of which nothing comes any
+/// more is lost, which a browser does not notice by itself.
 const ALIVE: Duration = Duration::from_secs(15);
+
+/// Says so; the module listens for it.
+pub(crate) fn keep_alive() -> KeepAlive {
+    let alive = Event::default().event("alive").data("alive");
+    KeepAlive::new().interval(ALIVE).event(alive)
+}
 
 /// Answers with pieces as they come, until the server ends.
 pub(crate) fn live(
@@ -35,7 +42,7 @@ pub(crate) fn live(
     });
     let told = told.take_until(ended.cancelled_owned());
     let mut response = Sse::new(begin.chain(told))
-        .keep_alive(KeepAlive::new().interval(ALIVE))
+        .keep_alive(keep_alive())
         .into_response();
     // Whatever stands between must not hold pieces back.
     response.headers_mut().insert(

@@ -15,21 +15,18 @@ function swap(html) {
   const wasAtEnd = follows() && isAtEnd();
   for (const piece of [...content.children]) if (piece.dataset.swap) put(piece);
   if (wasAtEnd) toEnd();
-  arm(document);
+  watch();
 }
 
 // A press and its release are a click on one and the same element only: what comes between waits.
 let isPressed = false, waiting = [];
-function press(is) {
-  isPressed = is;
-  if (!is) waiting.splice(0).forEach(swap);
-}
+const press = (is) => { isPressed = is; if (!is) waiting.splice(0).forEach(swap); };
 for (const begin of ["pointerdown", "keydown"]) addEventListener(begin, ({ button, ctrlKey, key, target }) => {
   if ((button === 0 || key === " ") && !ctrlKey && target.closest?.("a, button, summary, label, input")) press(true);
 });
 // The click comes right behind the release; of what is dragged, and behind a menu, there may be none.
-const ENDS = ["pointerup", "pointercancel", "keyup", "blur", "dragend", "contextmenu"];
-for (const end of ENDS) addEventListener(end, () => setTimeout(press, 0, false));
+for (const end of ["pointerup", "pointercancel", "keyup", "blur", "dragend", "contextmenu"])
+  addEventListener(end, () => setTimeout(press, 0, false));
 
 function put({ content, dataset: { swap: how, target: id } }) {
   const target = byId(id);
@@ -37,20 +34,25 @@ function put({ content, dataset: { swap: how, target: id } }) {
   if (!target || target.querySelector("[data-escape]:not([hidden], [aria-busy])")) return;
   // What is put in place is read as without script: Enter would press a button of these.
   for (const without of content.querySelectorAll("noscript")) without.remove();
-  if (how === "outer" || how === "inner") keep(target, content);
-  const focused = target.contains(document.activeElement) ? document.activeElement.id : "";
+  keep(target, content);
+  const focused = target.contains(document.activeElement) ? document.activeElement : null;
+  const card = focused?.closest(".entry")?.id;
   // What comes above the reader moves nothing of what they read.
   const mark = target.id === "older" ? target.nextElementSibling : null;
   const top = mark?.getBoundingClientRect().top;
+  // What is added is there once: what is there already moves.
+  if (how === "append" || how === "prepend") for (const fresh of content.children) byId(fresh.id)?.remove();
   target[HOW[how]]?.(content);
   if (mark) scroller.scrollTop += mark.getBoundingClientRect().top - top;
-  if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
+  // Of what was decided and is there no more, one goes on at its card, or where one writes.
+  const next = focused?.isConnected ? null : byId(focused?.id) ?? byId(card)?.querySelector("summary") ?? byId("message");
+  if (focused) next?.focus({ preventScroll: true });
   if (target.tagName === "DIALOG") target.childElementCount ? show(target) : target.close();
   if (target.id === "sheet") enter(target);
   if (target.id === "toasts") raise(target.lastElementChild);
 }
 
-// What the person opened stays open, and what they wrote stays written: in a form of the same thing.
+// What the person opened stays open, wherever it stands now, and what they wrote in a form of the same thing stays.
 function keep(target, content) {
   for (const fresh of content.querySelectorAll("details[id]")) fresh.open = byId(fresh.id)?.open ?? fresh.open;
   const form = (field) => field.closest("form")?.getAttribute("action");
@@ -61,13 +63,10 @@ function keep(target, content) {
   }
 }
 
-function say(words) {
-  const toast = Object.assign(document.createElement("p"), { className: "toast", textContent: words });
-  byId("toasts").append(toast);
-  raise(toast);
-}
-
 // Toasts are over everything, also over a dialog that is open.
+function say(textContent) {
+  raise(byId("toasts").appendChild(Object.assign(document.createElement("p"), { className: "toast", textContent })));
+}
 function raise(fresh) {
   const toasts = byId("toasts");
   if (fresh) setTimeout(() => fresh.remove(), 9000);
@@ -121,45 +120,51 @@ addEventListener("change", ({ target }) => {
   ask(`${target.dataset.change}?${new URLSearchParams(all)}`);
 });
 
-// Streams: `data-stream=URL`, `data-seen` what was seen last.
-let source, hidden;
+// Streams: `data-stream=URL`, `data-seen` what was seen last. A server that lives says so every 15 seconds.
+let source, hidden, silence;
 function follow(element) {
   const url = new URL(element.dataset.stream, location);
   if (element.dataset.seen) url.searchParams.set("after", element.dataset.seen);
   source?.close();
-  source = new EventSource(url);
-  source.onopen = () => document.body.removeAttribute("data-lost");
-  source.onmessage = (event) => {
-    swap(event.data);
-    if (event.lastEventId) element.dataset.seen = event.lastEventId;
+  const mine = source = new EventSource(url);
+  // Also while it opens: a connection may be taken, and nothing come of it.
+  const arm = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => { mine.close(); lost(); }, 40000);
   };
-  source.addEventListener("gone", () => location.reload());
-  source.onerror = ({ target: mine }) => {
+  const heard = () => { document.body.removeAttribute("data-lost"); arm(); };
+  const lost = async () => {
+    if (source !== mine) return;
     document.body.setAttribute("data-lost", "");
     if (mine.readyState !== EventSource.CLOSED) return;
-    setTimeout(async () => {
-      if (source !== mine || document.hidden) return;
-      const refused = await fetch(url, { method: "HEAD" }).then(({ status }) => status, () => 0);
-      if ([401, 403, 404, 410].includes(refused)) location.reload();
-      else if (source === mine) follow(element);
-    }, 2000);
+    const answer = await fetch(url, { signal: AbortSignal.timeout(10000) }).catch(() => {});
+    if ([401, 403, 404, 410].includes(answer?.status)) return location.reload();
+    const problem = answer?.status === 503 ? await answer.json().catch(() => {}) : answer?.body?.cancel();
+    // Where too many follow, one that asks again and again makes no room.
+    const isFull = problem?.type?.endsWith("too-many-streams");
+    if (isFull) say(problem.detail);
+    setTimeout(() => source === mine && !document.hidden && follow(element), isFull ? 30000 : 2000);
   };
+  for (const sign of ["open", "message", "alive"]) mine.addEventListener(sign, heard);
+  mine.onerror = lost;
+  mine.onmessage = ({ data, lastEventId: seen }) => { swap(data); if (seen) element.dataset.seen = seen; };
+  mine.addEventListener("gone", () => location.reload());
+  arm();
 }
-
 // A browser opens few connections to a server: a page that nobody looks at follows nothing.
 document.addEventListener("visibilitychange", () => {
   const element = document.querySelector("[data-stream]");
   clearTimeout(hidden);
-  if (document.hidden) hidden = setTimeout(() => { source?.close(); source = undefined; }, 20000);
+  if (document.hidden) hidden = setTimeout(() => { source = source?.close(); }, 20000);
   else if (element && (!source || source.readyState === EventSource.CLOSED)) follow(element);
 });
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
 // What is fetched when it comes into sight: `data-fetch=URL`.
 const sight = new IntersectionObserver((seen) => {
-  for (const { target } of seen.filter((one) => one.isIntersecting)) {
-    sight.unobserve(target);
+  for (const { target } of seen.filter((one) => one.isIntersecting && one.target.dataset.fetch)) {
     ask(target.dataset.fetch);
+    delete target.dataset.fetch;
   }
 }, { rootMargin: "600px" });
 
@@ -181,12 +186,9 @@ function bring(part) {
 // All of it is there when it is printed, and when a link leads to a part of it.
 const bringAll = () => document.querySelectorAll("[data-chunk]").forEach(bring);
 addEventListener("beforeprint", bringAll);
-
-function arm(part) {
-  for (const element of part.querySelectorAll(":is([data-fetch], [data-chunk]):not([data-armed])")) {
-    element.dataset.armed = "";
-    (element.dataset.fetch ? sight : far).observe(element);
-  }
+function watch() {
+  for (const link of document.querySelectorAll("[data-fetch]")) sight.observe(link);
+  for (const part of document.querySelectorAll("[data-chunk]")) far.observe(part);
 }
 
 function show(dialog) {
@@ -194,7 +196,6 @@ function show(dialog) {
   raise();
   enter(dialog);
 }
-
 // Goes on at what is wrong, else at the first field.
 function enter(part) {
   const wrong = [...part.querySelectorAll("[autofocus]")].find((one) => one.checkVisibility());
@@ -234,9 +235,8 @@ function closeMenus(which = () => true) {
 
 // `data-toggle="A B"`: shows what is hidden of these, and hides the rest.
 function toggle(ids) {
-  for (const element of ids.split(" ").map(byId).filter(Boolean)) {
+  for (const element of ids.split(" ").map(byId).filter(Boolean))
     if (!(element.hidden = !element.hidden)) element.querySelector("input:not([type=hidden]), textarea")?.select();
-  }
 }
 
 // Keys: `data-key="g n"` on what they press.
@@ -293,8 +293,7 @@ addEventListener("input", ({ target }) => {
   if (target.dataset?.draft) sessionStorage.setItem(target.dataset.draft, target.value);
 });
 for (const field of document.querySelectorAll("[data-draft]")) field.value ||= sessionStorage.getItem(field.dataset.draft) ?? "";
-
 addEventListener("scroll", () => document.body.toggleAttribute("data-away", follows() && !isAtEnd()), { passive: true });
 if (follows() && !location.hash) toEnd();
-arm(document);
+watch();
 document.querySelectorAll("[data-stream]").forEach((element) => follow(element));

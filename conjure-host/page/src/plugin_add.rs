@@ -64,7 +64,7 @@ pub(crate) fn allowed(problem: Option<&ApiProblem>) -> Markup {
     html! {
         @if let Some(more) = more {
             fieldset {
-                legend { "It asks for more than the build before" }
+                legend { "It asks for what nobody has allowed yet" }
                 ul { @for one in more.iter().filter_map(Value::as_str) { li { (one) } } }
                 label.choice {
                     input #plugin-yes type="checkbox" name="yes" value="yes";

@@ -256,7 +256,7 @@ fn changes(history: &[PluginChangeInfo], newest: &BTreeMap<&str, &PluginChangeIn
                 p {
                     (name) " " (version(&change.from).unwrap_or_default()) " is kept. "
                     a.button.small id={ "plugin-back-" (name) } href={ "/plugins/of/" (segment(name)) "/rollback" }
-                        data-dialog aria-label={ "Put " (name) " back" } { "Put back" }
+                        data-dialog aria-label={ "Put back " (name) } { "Put back" }
                 }
             }
         }

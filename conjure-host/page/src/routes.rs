@@ -2,6 +2,7 @@
 //! what waits for approval. Stays up to date when plugins come and go.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, Query, Request, State};
@@ -9,10 +10,13 @@ use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
 use conjure_core::foreign_text::clean;
+use conjure_runtime::manager::SessionChangeStream;
 use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::PageState;
 use crate::failure::PageFailure;
@@ -118,7 +122,7 @@ async fn show(
                 a.button #routes-config href={ (session.url()) "/config" } data-dialog { "Config" }
             }
         }
-        div data-stream={ (session.url()) "/routes/live?generation=" (generation) } {
+        div data-stream={ (session.url()) "/routes/live?generation=" (generation) "&settings=" (session.updated_at_ms) } {
             (table(&app, &session).await)
         }
     };
@@ -312,8 +316,49 @@ async fn approve(
 /// What the page shows already.
 #[derive(Deserialize)]
 struct RoutesStreamQuery {
+    /// The plugins, by their registry's generation.
     #[serde(default)]
     generation: u64,
+    /// The session's settings, by when they were changed.
+    #[serde(default)]
+    settings: i64,
+}
+
+/// For how long changes are gathered: a turn that begins or ends is several.
+const GATHERED: Duration = Duration::from_millis(100);
+
+/// What a stream of a session's routes knows.
+struct RoutesStream {
+    app: PageState,
+    session: SessionInfo,
+    generations: watch::Receiver<u64>,
+    changes: SessionChangeStream,
+    /// What the page shows is another one already.
+    is_due: bool,
+}
+
+impl RoutesStream {
+    /// The table when it may be another one next; nothing at the end.
+    async fn next(&mut self) -> Option<Markup> {
+        if !std::mem::take(&mut self.is_due) {
+            self.changed().await?;
+            let until = Instant::now() + GATHERED;
+            while let Ok(more) = timeout_at(until, self.changed()).await {
+                more?;
+            }
+        }
+        let fresh = table(&self.app, &self.session).await;
+        Some(piece(Swap::Outer, "routes", &fresh))
+    }
+
+    /// Waits until a plugin comes or goes, or something of the session changes: its settings, or a turn
+    /// of it, which may find a tool held.
+    async fn changed(&mut self) -> Option<()> {
+        tokio::select! {
+            () = self.changes.of(&self.session.id) => Some(()),
+            changed = self.generations.changed() => changed.ok(),
+        }
+    }
 }
 
 async fn follow(
@@ -322,13 +367,22 @@ async fn follow(
     Query(shown): Query<RoutesStreamQuery>,
     request: Request,
 ) -> Result<Response, PageFailure> {
+    let mut generations = app.manager.host().registry().subscribe();
+    // Before the session is read, so that no change falls between.
+    let mut changes = app.manager.changes();
+    changes.ready().await;
     let session = session(&app.api, &name).await?;
-    let generations = app.manager.host().registry().subscribe();
-    let begin = (app.clone(), session, generations, shown.generation);
-    let pieces = stream::unfold(begin, |(app, session, mut generations, seen)| async move {
-        let now = *generations.wait_for(|now| *now != seen).await.ok()?;
-        let fresh = piece(Swap::Outer, "routes", &table(&app, &session).await);
-        Some((fresh, (app, session, generations, now)))
+    let generation = *generations.borrow_and_update();
+    let following = RoutesStream {
+        is_due: generation != shown.generation || session.updated_at_ms != shown.settings,
+        app: app.clone(),
+        session,
+        generations,
+        changes,
+    };
+    let pieces = stream::unfold(following, |mut following| async move {
+        let next = following.next().await?;
+        Some((next, following))
     });
     Ok(live(&app, request.extensions(), pieces))
 }

@@ -1,7 +1,6 @@
-//! Why a plugin was not loaded, or why no instance of it was made.
-//!
-//! One enum for the whole way from the file to the first answer, so that `plugin list` can show
-//! any failure. Each message names the file, what was found, what was needed and what to do.
+//! Why a plugin was not loaded, or why no instance of it was made: one enum from the file to the first
+//! answer, so that `plugin list` can show any failure. Each message names the file, what was found,
+//! what was needed and what to do.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -418,6 +417,9 @@ pub enum PluginError {
         /// The limit.
         limit: Duration,
     },
+    /// It hung when it was loaded last, and its file is the same.
+    #[error(transparent)]
+    HungBefore(#[from] super::HungBefore),
     /// The plugin's workers end again and again.
     #[error(
         "{}: the worker process of {plugin} ended {ends} times without an answer in between, and \
@@ -571,7 +573,7 @@ pub enum PluginError {
     Quarantined {
         /// Name and version.
         plugin: String,
-        /// Why.
+        /// What it did.
         reason: String,
     },
     /// The plugin was removed; only what already runs may end.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use conjure_config::fs;
 
 use super::installed_build::BuildForm;
-use super::{InstallChange, InstallError, InstalledPlugins, Sha256};
+use super::{InstallAction, InstallChange, InstallError, InstalledPlugins, Sha256};
 
 /// Changes of one plugin whose builds are kept.
 const KEPT: usize = 10;
@@ -65,8 +65,30 @@ impl InstalledPlugins {
         Ok(())
     }
 
+    /// Takes back what a change did, as if it had not been made: the history knows nothing of it.
+    /// Nothing is done, and `false` the answer, where somebody has changed the plugin since.
+    ///
+    /// # Errors
+    /// [`InstallError::Altered`], and the system's.
+    pub fn undo(&self, change: &InstallChange) -> Result<bool, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        let name = &change.plugin;
+        let current = self.build(name)?;
+        let there = current.as_ref().map(|current| current.sha256);
+        let put = change.to.as_ref().map(|to| to.sha256);
+        if there != put || self.history(Some(name))?.last() != Some(change) {
+            return Ok(false);
+        }
+        let back = match &change.from {
+            Some(from) => self.put_back(name, current.as_ref(), from)?,
+            None => self.replace(InstallAction::Remove, name, current.as_ref(), None)?,
+        };
+        self.forget(&[change, &back])?;
+        Ok(true)
+    }
+
     /// Removes changes that came to nothing from the history, and the builds that only they name.
-    pub(super) fn forget(&self, changes: &[&InstallChange]) -> Result<(), InstallError> {
+    fn forget(&self, changes: &[&InstallChange]) -> Result<(), InstallError> {
         let all = self.history(None)?;
         let (gone, left): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|one| changes.contains(&one));

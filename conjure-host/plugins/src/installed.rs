@@ -71,7 +71,7 @@ impl InstalledPlugins {
         Ok(builds)
     }
 
-    fn build(&self, name: &str) -> Result<Option<InstalledBuild>, InstallError> {
+    pub(super) fn build(&self, name: &str) -> Result<Option<InstalledBuild>, InstallError> {
         Ok(self.builds(name)?.into_iter().next())
     }
 
@@ -161,7 +161,7 @@ impl InstalledPlugins {
         }
     }
 
-    fn put(
+    pub(super) fn put(
         &self,
         name: &str,
         (new, bytes): (InstalledVersion, &[u8]),
@@ -244,17 +244,26 @@ impl InstalledPlugins {
         let current = self.build(name)?;
         let now = current.as_ref().map(|current| current.sha256);
         let build = self.kept_build(name, wanted, now)?;
+        self.put_back(name, current.as_ref(), &build)
+    }
+
+    pub(super) fn put_back(
+        &self,
+        name: &str,
+        current: Option<&InstalledBuild>,
+        build: &InstalledVersion,
+    ) -> Result<InstallChange, InstallError> {
         let path = self.kept(&build.sha256);
         let bytes = fs::read(&path)?;
         if Sha256::of(&bytes) != build.sha256 {
             return Err(InstallError::Altered {
                 name: name.to_owned(),
-                version: build.version,
+                version: build.version.clone(),
                 path,
             });
         }
-        let to = Some((bytes.as_slice(), &build));
-        self.replace(InstallAction::Rollback, name, current.as_ref(), to)
+        let to = Some((bytes.as_slice(), build));
+        self.replace(InstallAction::Rollback, name, current, to)
     }
 
     /// The newest build of a version that is kept and is not there now; of any, what the newest change
@@ -292,19 +301,6 @@ impl InstalledPlugins {
         })
     }
 
-    /// Takes back what a change did, as if it had not been made: the history knows nothing of it.
-    ///
-    /// # Errors
-    /// As [`InstalledPlugins::rollback`] and [`InstalledPlugins::remove`].
-    pub fn undo(&self, change: &InstallChange) -> Result<(), InstallError> {
-        let back = match &change.from {
-            Some(_) => self.rollback(&change.plugin, None)?,
-            None => self.remove(&change.plugin)?,
-        };
-        let _lock = self.one_at_a_time()?;
-        self.forget(&[change, &back])
-    }
-
     /// Has every host that watches load the plugin again, also one that it has given up on.
     ///
     /// # Errors
@@ -319,7 +315,7 @@ impl InstalledPlugins {
         Ok(version(&there))
     }
 
-    fn replace(
+    pub(super) fn replace(
         &self,
         action: InstallAction,
         name: &str,
@@ -551,7 +547,7 @@ impl InstalledPlugins {
     }
 
     /// One change at a time, whoever makes it; what one before left half is ended first.
-    fn one_at_a_time(&self) -> Result<std::fs::File, InstallError> {
+    pub(super) fn one_at_a_time(&self) -> Result<std::fs::File, InstallError> {
         fs::create_private_dir(&self.history)?;
         let lock = fs::lock(self.history.join("lock"))?;
         self.end_half()?;
@@ -569,7 +565,7 @@ impl InstalledPlugins {
     }
 }
 
-fn version(file: &PluginFile) -> InstalledVersion {
+pub(super) fn version(file: &PluginFile) -> InstalledVersion {
     InstalledVersion {
         version: file.header.version.clone(),
         sha256: file.sha256,

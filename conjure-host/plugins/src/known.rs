@@ -145,7 +145,7 @@ fn key(path: &Path) -> Sha256 {
 
 /// Which build of the host this is: another program may lay out the types of the boundary in
 /// another way, and judge files by other rules.
-static HOST: LazyLock<String> = LazyLock::new(|| {
+pub(super) static HOST: LazyLock<String> = LazyLock::new(|| {
     let program = std::env::current_exe().ok();
     let program = program.and_then(|path| FileIdentity::of(&path));
     format!("{} {program:?} ", env!("CARGO_PKG_VERSION"))

@@ -7,6 +7,8 @@
 //! runs their code on threads of its own; the one crate of the host with unsafe code for that. Begin
 //! at `load.rs` for loading, at `instance.rs` for calls.
 
+mod agreed_change;
+mod build_step;
 mod call;
 mod clock;
 mod elf;
@@ -17,6 +19,7 @@ mod find;
 mod full_disk;
 mod hash;
 mod health;
+mod hung;
 mod in_place;
 mod install_change;
 mod install_history;
@@ -27,6 +30,7 @@ mod known;
 mod layout;
 mod link;
 mod load;
+mod load_apart;
 mod loaded;
 mod lock;
 mod open;
@@ -36,6 +40,7 @@ mod pending;
 mod pool;
 mod program;
 mod registry;
+mod run_place;
 mod services;
 mod signers;
 mod store;
@@ -43,6 +48,8 @@ mod target;
 mod watch;
 mod worker;
 
+pub use agreed_change::InstalledState;
+pub use build_step::BuildStep;
 pub use elf::LibraryContents;
 pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, emit_channel};
 pub use error::PluginError;
@@ -50,6 +57,7 @@ pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};
 pub use find::{FoundLibrary, SearchPath, is_library_name, libraries};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
+pub use hung::HungBefore;
 pub use install_change::{InstallAction, InstallChange, InstallError, InstalledVersion};
 pub use installed::InstalledPlugins;
 pub use installed_build::SkillArchive;

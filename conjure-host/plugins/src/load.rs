@@ -20,8 +20,8 @@ use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
 use super::open::{self, OpenLibrary, open_with_deadline};
 use super::packaged::{PackagedOrigin, PackagedPlugins};
-use super::worker::{Isolation, IsolationReason, PluginWorkers, WorkerFile, WorkerOptions};
-use super::{CopyStore, Pin, PluginError, PluginFile, Sha256};
+use super::worker::{PluginWorkers, WorkerFile, WorkerOptions};
+use super::{CopyStore, Pin, PluginError, PluginFile, Sha256, hung};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
 /// keys, a library takes at least one, and taking the last one ends the process.
@@ -58,29 +58,6 @@ impl Default for LoaderOptions {
             limits: PluginLimits::default(),
             packaged: None,
             worker: None,
-        }
-    }
-}
-
-/// Where a library runs.
-struct RunPlace<'a> {
-    /// How its workers are run; nothing where it runs in this process.
-    worker: Option<&'a WorkerOptions>,
-    reason: IsolationReason,
-}
-
-impl<'a> RunPlace<'a> {
-    fn here(reason: IsolationReason) -> Self {
-        Self {
-            worker: None,
-            reason,
-        }
-    }
-
-    fn in_worker(worker: &'a WorkerOptions, reason: IsolationReason) -> Self {
-        Self {
-            worker: Some(worker),
-            reason,
         }
     }
 }
@@ -140,6 +117,32 @@ impl Loader {
             Some(library) => self.load_known(library, &candidate, named),
             None => self.load_file(candidate.read(named)?),
         }
+    }
+
+    /// As [`Loader::load`], of what runs in a worker; nothing of what would be opened in this process,
+    /// which is to be loaded in its turn.
+    pub(super) fn load_apart(
+        &self,
+        path: &Path,
+        named: bool,
+    ) -> Result<Option<LoadedPlugin>, PluginError> {
+        let candidate = LibraryCandidate::open(path)?;
+        if let Some(library) = known::look_up(&self.store, &candidate) {
+            // Nothing of it runs yet.
+            return self.load_known(library, &candidate, named).map(Some);
+        }
+        let file = candidate.read(named)?;
+        refuse_unpinned(&file.path, &file.pin)?;
+        let (header, is_program) = (&file.header, file.program.is_some());
+        let origin = self.origin(path, &file.sha256, header)?;
+        let place = self.place(path, &file.sha256, header, is_program, origin.as_ref())?;
+        let is_apart = place.worker.is_some();
+        is_apart.then(|| self.load_file(file)).transpose()
+    }
+
+    /// Has what is at a path tried again, also where it hung when it was loaded last.
+    pub fn forget_hang(&self, path: &Path) {
+        hung::forget(&self.store, path);
     }
 
     /// Lists a library that was judged and opened before; it is opened when it is needed.
@@ -212,13 +215,18 @@ impl Loader {
             is_program,
             origin.as_ref(),
         )?;
-        let (json, factory) = match place.worker {
-            Some(worker) => self.in_worker(worker, &file)?,
+        hung::refuse(&self.store, &file)?;
+        let loaded = match place.worker {
+            Some(worker) => self.in_worker(worker, &file),
             None => {
-                let library = self.library(&file)?;
-                (library.manifest, Factory::Library(library.root))
+                let library = self.library(&file);
+                library.map(|it| (it.manifest, Factory::Library(it.root)))
             }
         };
+        if let Err(PluginError::Hung { .. } | PluginError::HungInWorker { .. }) = &loaded {
+            hung::remember(&self.store, &file, self.options.deadline);
+        }
+        let (json, factory) = loaded?;
         same_manifest(&file.path, &file.header, origin.as_ref(), &json)?;
         let manifest = self.accept(&file.path, &file.header, is_program, &json)?;
         if let Err(error) = self.store.put_manifest(&file.sha256, &json) {
@@ -245,6 +253,11 @@ impl Loader {
         ))
     }
 
+    /// Where plugins are installed, in a host with a data directory.
+    pub(crate) fn installed_dir(&self) -> Option<&Path> {
+        self.options.packaged.as_ref().map(PackagedPlugins::plugins)
+    }
+
     /// Where a library came from, if it came in a package. What the lock does not know is refused.
     fn origin(
         &self,
@@ -256,59 +269,6 @@ impl Loader {
             Some(packaged) => packaged.judge(path, &header.name, sha256),
             None => Ok(None),
         }
-    }
-
-    /// Where a library runs, and why there.
-    fn place(
-        &self,
-        path: &Path,
-        sha256: &Sha256,
-        header: &HeaderFields,
-        is_program: bool,
-        package: Option<&PackagedOrigin>,
-    ) -> Result<RunPlace<'_>, PluginError> {
-        let is_package = package.is_some();
-        let Some(worker) = &self.options.worker else {
-            if is_program || is_package {
-                return Err(PluginError::NeedsWorker {
-                    path: path.to_owned(),
-                    name: header.name.clone(),
-                });
-            }
-            if header.panic_unwind {
-                return Ok(RunPlace::here(IsolationReason::NoWorkers));
-            }
-            return Err(PluginError::PanicAbort {
-                path: path.to_owned(),
-                name: header.name.clone(),
-            });
-        };
-        if is_program {
-            return Ok(RunPlace::in_worker(worker, IsolationReason::Program));
-        }
-        if !header.panic_unwind {
-            return Ok(RunPlace::in_worker(worker, IsolationReason::PanicAbort));
-        }
-        let signer = package.and_then(|package| package.signer.as_deref());
-        let is_signed = || {
-            let is_trusted = signer.is_some_and(|signer| worker.signers.holds(signer));
-            is_trusted.then_some(IsolationReason::TrustedSigner)
-        };
-        // What came in a package from elsewhere is a stranger's until its owner says otherwise.
-        let is_set = worker.isolation == Isolation::InProcess && !is_package;
-        let trusted = worker.trust.reason(path, sha256).or_else(is_signed);
-        Ok(
-            match trusted.or(is_set.then_some(IsolationReason::Setting)) {
-                Some(_) if Self::opened() >= self.options.library_limit => {
-                    RunPlace::in_worker(worker, IsolationReason::LibraryLimit)
-                }
-                Some(reason) => RunPlace::here(reason),
-                None if is_package => {
-                    RunPlace::in_worker(worker, IsolationReason::PackageNotTrusted)
-                }
-                None => RunPlace::in_worker(worker, IsolationReason::NotTrusted),
-            },
-        )
     }
 
     /// Asks a plugin in a worker for its manifest.
@@ -413,6 +373,8 @@ impl Loader {
         if let Some(outcome) = &*slot {
             return outcome.clone();
         }
+        // The system opens one at a time: who waits for another one is not the one that hangs.
+        let _opening = lock(&OPENING);
         if let Some(culprit) = open::stuck() {
             return Err(PluginError::Blocked {
                 path: path.to_owned(),
@@ -592,6 +554,9 @@ type SharedLoad = Arc<Mutex<Option<Result<OpenLibrary, PluginError>>>>;
 static LIBRARIES: LazyLock<Mutex<HashMap<Sha256, SharedLoad>>> = LazyLock::new(Mutex::default);
 
 static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+/// Held while this process opens a library.
+static OPENING: Mutex<()> = Mutex::new(());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

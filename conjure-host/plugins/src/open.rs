@@ -147,12 +147,12 @@ pub(super) fn open_with_deadline(
 /// what its thread-locals need at its end, and the first use of a channel does that.
 #[derive(Default)]
 struct Handover {
-    state: Mutex<Handed>,
+    state: Mutex<HandoverState>,
     came: Condvar,
 }
 
 #[derive(Default)]
-enum Handed {
+enum HandoverState {
     #[default]
     Nothing,
     Outcome(Result<OpenLibrary, PluginError>),
@@ -163,24 +163,24 @@ impl Handover {
     /// Says whether somebody still waits for it.
     fn give(&self, outcome: Result<OpenLibrary, PluginError>) -> bool {
         let mut state = lock(&self.state);
-        if matches!(*state, Handed::GivenUp) {
+        if matches!(*state, HandoverState::GivenUp) {
             return false;
         }
-        *state = Handed::Outcome(outcome);
+        *state = HandoverState::Outcome(outcome);
         self.came.notify_one();
         true
     }
 
     /// Waits for it; nothing when the time is up, and then the thread counts as lost.
     fn take(&self, limit: Duration) -> Option<Result<OpenLibrary, PluginError>> {
-        let nothing = |state: &mut Handed| matches!(state, Handed::Nothing);
+        let nothing = |state: &mut HandoverState| matches!(state, HandoverState::Nothing);
         let (mut state, _) = self
             .came
             .wait_timeout_while(lock(&self.state), limit, nothing)
             .unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, Handed::GivenUp) {
-            Handed::Outcome(outcome) => Some(outcome),
-            Handed::Nothing | Handed::GivenUp => {
+        match std::mem::replace(&mut *state, HandoverState::GivenUp) {
+            HandoverState::Outcome(outcome) => Some(outcome),
+            HandoverState::Nothing | HandoverState::GivenUp => {
                 LOST.fetch_add(1, Ordering::AcqRel);
                 None
             }

@@ -48,6 +48,11 @@ impl PackagedPlugins {
         }
     }
 
+    /// Where installed plugins are.
+    pub(crate) fn plugins(&self) -> &Path {
+        &self.plugins
+    }
+
     /// What is installed now.
     pub fn lock(&self) -> &PluginLock {
         &self.lock

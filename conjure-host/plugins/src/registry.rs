@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::load_apart::load_apart;
 use super::loaded::{LINKED, LoadedPlugin};
 use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
 
@@ -46,7 +47,7 @@ pub struct PluginSnapshot {
 pub struct FailedPlugin {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// What is wrong with it.
     pub reason: Arc<PluginError>,
     /// What was loaded from this path before and is still used.
     pub kept: Option<PluginId>,
@@ -74,13 +75,16 @@ pub enum RegistryEvent {
         /// What is there now.
         new: PluginId,
     },
+    /// The very build is well again: its file is what it was, or it was given up on and is not any
+    /// more.
+    Reloaded(PluginId),
     /// It is gone; what runs of it ends.
     Removed(PluginId),
     /// A file could not be loaded.
     Failed {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with it.
         reason: Arc<PluginError>,
         /// What stays in use.
         kept: Option<PluginId>,
@@ -92,6 +96,7 @@ impl fmt::Display for RegistryEvent {
         match self {
             Self::Added(id) => write!(f, "added {id}"),
             Self::Replaced { old, new } => write!(f, "replaced {old} by {new}"),
+            Self::Reloaded(id) => write!(f, "loaded {id} again"),
             Self::Removed(id) => write!(f, "removed {id}"),
             Self::Failed {
                 reason, kept: None, ..
@@ -214,11 +219,16 @@ impl PluginRegistry {
         self.generation.subscribe()
     }
 
-    /// Loads files in their order. What fails is listed as failed. Blocks.
+    /// Loads files, those that run in workers beside each other, and takes them in their order. What
+    /// fails is listed as failed. Blocks.
     pub fn load_all(&self, found: &[FoundLibrary]) {
-        for FoundLibrary { path, named } in found {
+        let loads = load_apart(&self.loader, found);
+        for (FoundLibrary { path, named }, load) in found.iter().zip(loads) {
             // The outcome is in the snapshot and in the log.
-            let _ = self.add(path, *named);
+            let _ = match load.outcome {
+                Some(outcome) => self.take(path, outcome, load.stamp),
+                None => self.add(path, *named),
+            };
         }
     }
 
@@ -231,9 +241,17 @@ impl PluginRegistry {
         let path_lock = Arc::clone(lock(&self.paths).entry(path.to_owned()).or_default());
         let _adding = lock(&path_lock);
         let stamp = FileStamp::of(path);
-        let outcome = self
-            .loader
-            .load(path, named)
+        self.take(path, self.loader.load(path, named), stamp)
+    }
+
+    /// Takes what came of loading a file.
+    fn take(
+        &self,
+        path: &Path,
+        loaded: Result<LoadedPlugin, PluginError>,
+        stamp: Option<FileStamp>,
+    ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
+        let outcome = loaded
             .map_err(Arc::new)
             .and_then(|plugin| self.publish(Arc::new(plugin)));
         if let Err(reason) = &outcome {
@@ -263,6 +281,7 @@ impl PluginRegistry {
         let plugin = snapshot.get(name)?;
         let path = plugin.source().path()?;
         let named = *plugin.source().pin() == super::Pin::Named;
+        self.loader.forget_hang(path);
         Some(self.add(path, named))
     }
 
@@ -333,6 +352,7 @@ impl PluginRegistry {
                     .to_owned(),
             }));
         }
+        let had_failed = next.failed.iter().any(|failed| Some(&*failed.path) == path);
         if let Some(path) = path {
             next.failed.retain(|failed| failed.path != path);
             next.forget_twins(path);
@@ -343,7 +363,11 @@ impl PluginRegistry {
             a.name.cmp(&b.name).then_with(|| b.version.cmp(&a.version))
         });
         match old {
-            Some(old) if old.id() == id => {}
+            Some(old) if old.id() == id => {
+                if had_failed || old.health().quarantined.is_some() {
+                    next.note(RegistryEvent::Reloaded(id.clone()));
+                }
+            }
             Some(old) => next.note(RegistryEvent::Replaced {
                 old: old.id().clone(),
                 new: id.clone(),

@@ -195,7 +195,7 @@ pub enum PluginCallFailure {
     Quarantined {
         /// Name and version.
         plugin: String,
-        /// Why.
+        /// What it did.
         reason: String,
     },
     /// The host has no thread for it; the plugin's code did not run.
@@ -222,7 +222,7 @@ pub enum PluginCallFailure {
     NoWorker {
         /// Name and version.
         plugin: String,
-        /// Why.
+        /// What failed when one was started.
         reason: String,
     },
 }

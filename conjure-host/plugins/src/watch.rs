@@ -3,7 +3,8 @@
 //! What counts is what is in the directories; events of the system only say when to look. A file
 //! is loaded when it is complete: its structure is whole, and either it was renamed into place or
 //! closed after writing, or it has stopped changing. A file that is gone is removed. Where the
-//! system gives no events, the directories are looked at once a second.
+//! system gives no events, the directories are looked at once a second. Files are loaded beside each
+//! other, so one that hangs holds up no other; what becomes of one file is done in order.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,13 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use conjure_config::fs;
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::find::{is_library_name, libraries};
+use super::load_apart::AT_ONCE;
 use super::program;
 use super::{FileStamp, PluginFile, PluginRegistry};
 
@@ -53,9 +56,10 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches directories, some of which may not exist yet. What is in them and not in the
-    /// registry is loaded first. Must be called on a tokio runtime.
+    /// Watches directories, some of which may not exist yet; the one that plugins are installed in is
+    /// made. What is in them and not in the registry is loaded first. Must be called on a tokio runtime.
     pub fn start(registry: Arc<PluginRegistry>, dirs: Vec<PathBuf>, options: WatchOptions) -> Self {
+        make_installed_dir(&registry, &dirs);
         let (sender, events) = mpsc::channel(1024);
         let watcher = options
             .events
@@ -87,6 +91,8 @@ impl Watcher {
             watcher,
             watched: HashSet::new(),
             pending: HashMap::new(),
+            loads: JoinSet::new(),
+            loading: HashMap::new(),
         };
         Self {
             task: tokio::spawn(watch.run(events)),
@@ -115,6 +121,15 @@ struct DirectoryWatch {
     watcher: Option<RecommendedWatcher>,
     watched: HashSet<PathBuf>,
     pending: HashMap<PathBuf, PendingPath>,
+    loads: JoinSet<SettleOutcome>,
+    loading: HashMap<Id, LoadingPath>,
+}
+
+/// A path that is loaded, or removed, at this moment.
+struct LoadingPath {
+    path: PathBuf,
+    /// What was there when that began.
+    stamp: Option<FileStamp>,
 }
 
 /// A path that holds something else than the registry knows, or nothing.
@@ -135,7 +150,7 @@ impl DirectoryWatch {
             self.watch_dirs();
             self.look(&ready);
             ready.clear();
-            self.act().await;
+            self.begin();
             let pause = self.pause();
             let sleep = async {
                 match pause {
@@ -153,6 +168,7 @@ impl DirectoryWatch {
                         note(event, &mut ready);
                     }
                 }
+                Some(done) = self.loads.join_next_with_id() => self.end(done),
                 () = sleep => {}
             }
         }
@@ -202,7 +218,7 @@ impl DirectoryWatch {
         }
         self.pending.retain(|path, _| differ.contains_key(path));
         for (path, stamp) in differ {
-            let said = ready.contains(&path);
+            let said = is_said(&path, ready);
             let pending = self.pending.entry(path).or_insert(PendingPath {
                 stamp,
                 since: now,
@@ -218,47 +234,66 @@ impl DirectoryWatch {
         }
     }
 
-    /// Loads what is complete and removes what is gone.
-    async fn act(&mut self) {
+    /// Begins to load what is complete and to remove what is gone. That comes first, since what has its
+    /// name may have been renamed.
+    fn begin(&mut self) {
         let now = Instant::now();
-        let mut removed = false;
-        let due: Vec<(PathBuf, bool)> = self
+        let mut due: Vec<LoadingPath> = self
             .pending
             .iter()
-            .filter(|(_, pending)| self.is_due(pending, now))
-            .map(|(path, pending)| (path.clone(), pending.stamp.is_some()))
+            .filter(|(path, pending)| self.is_due(pending, now) && !self.is_loading(path))
+            .map(|(path, pending)| LoadingPath {
+                path: path.clone(),
+                stamp: pending.stamp,
+            })
             .collect();
-        for (path, present) in due {
-            let registry = Arc::clone(&self.registry);
-            let patient = self
-                .pending
-                .get(&path)
-                .is_some_and(|p| now - p.first < self.options.patience);
-            let work = {
-                let path = path.clone();
-                move || settle(&registry, &path, present, patient)
-            };
-            match tokio::task::spawn_blocking(work).await {
-                Ok(SettleOutcome::Done) => {
-                    removed |= !present;
-                    self.pending.remove(&path);
-                }
-                Ok(SettleOutcome::Later) => {
-                    if let Some(pending) = self.pending.get_mut(&path) {
-                        pending.since = Instant::now();
-                        pending.ready = false;
-                    }
-                }
-                Err(error) => {
-                    self.pending.remove(&path);
-                    tracing::warn!("{}: loading it failed: {error}", path.display());
-                }
+        if due.iter().any(|due| due.stamp.is_none()) {
+            due.retain(|due| due.stamp.is_none());
+        }
+        let room = AT_ONCE.saturating_sub(self.loading.len());
+        for due in due.into_iter().take(room) {
+            let first = self.pending.get(&due.path).map(|pending| pending.first);
+            let patient = first.is_some_and(|first| now - first < self.options.patience);
+            let (registry, path) = (Arc::clone(&self.registry), due.path.clone());
+            let present = due.stamp.is_some();
+            let load = move || settle(&registry, &path, present, patient);
+            self.loading
+                .insert(self.loads.spawn_blocking(load).id(), due);
+        }
+    }
+
+    /// Takes note of what came of a path.
+    fn end(&mut self, done: Result<(Id, SettleOutcome), JoinError>) {
+        let (id, outcome) = match done {
+            Ok((id, outcome)) => (id, Ok(outcome)),
+            Err(error) => (error.id(), Err(error)),
+        };
+        let Some(LoadingPath { path, stamp }) = self.loading.remove(&id) else {
+            return;
+        };
+        if let Err(error) = &outcome {
+            tracing::warn!("{}: loading it failed: {error}", path.display());
+        }
+        let Some(pending) = self.pending.get_mut(&path) else {
+            return;
+        };
+        // What came there meanwhile is loaded next.
+        if pending.stamp != stamp {
+            return;
+        }
+        match outcome {
+            Ok(SettleOutcome::Later) => {
+                pending.since = Instant::now();
+                pending.ready = false;
+            }
+            Ok(SettleOutcome::Done) | Err(_) => {
+                self.pending.remove(&path);
             }
         }
-        if removed {
-            // What was refused only because of the removed one is tried again.
-            self.look(&HashSet::new());
-        }
+    }
+
+    fn is_loading(&self, path: &Path) -> bool {
+        self.loading.values().any(|loading| loading.path == path)
     }
 
     fn is_due(&self, pending: &PendingPath, now: Instant) -> bool {
@@ -266,13 +301,14 @@ impl DirectoryWatch {
     }
 
     /// How long to wait when nothing happens; without end when everything is settled and every
-    /// directory has events.
+    /// directory has events. What is due already waits for what is loaded.
     fn pause(&self) -> Option<Duration> {
         let now = Instant::now();
         let settling = self
             .pending
-            .values()
-            .map(|p| (p.since + self.options.settle).saturating_duration_since(now))
+            .iter()
+            .filter(|(path, pending)| !self.is_due(pending, now) && !self.is_loading(path))
+            .map(|(_, p)| (p.since + self.options.settle).saturating_duration_since(now))
             .min();
         let all_watched =
             self.watcher.is_some() && self.dirs.iter().all(|d| self.watched.contains(d));
@@ -282,6 +318,18 @@ impl DirectoryWatch {
             (a, b) => a.or(b),
         }
         .map(|pause| pause.max(Duration::from_millis(5)))
+    }
+}
+
+/// Makes the directory that plugins are installed in, where that is watched: there are no events of one
+/// that is not there, so the first plugin would wait for the next look.
+fn make_installed_dir(registry: &PluginRegistry, dirs: &[PathBuf]) {
+    let installed = registry.loader().installed_dir();
+    let Some(dir) = installed.filter(|installed| dirs.iter().any(|dir| dir == installed)) else {
+        return;
+    };
+    if let Err(error) = fs::create_private_dir(dir) {
+        tracing::debug!("the directory is polled until it is there: {error}");
     }
 }
 
@@ -321,7 +369,14 @@ fn changes_nothing(kind: EventKind) -> bool {
     matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
-/// Takes note of the paths that an event says are complete.
+/// Whether what is at a path was said to be complete, or a file of the program that it describes.
+fn is_said(path: &Path, ready: &HashSet<PathBuf>) -> bool {
+    ready.contains(path)
+        || program::is_description(path) && ready.iter().any(|file| program::has_file(path, file))
+}
+
+/// Takes note of the paths that an event says are complete. Of the files of a program those that were
+/// renamed, since whoever writes several of them closes each.
 fn note(event: notify::Result<notify::Event>, ready: &mut HashSet<PathBuf>) {
     let Ok(event) = event else { return };
     let complete = match event.kind {
@@ -332,5 +387,9 @@ fn note(event: notify::Result<notify::Event>, ready: &mut HashSet<PathBuf>) {
         }
         _ => &[],
     };
-    ready.extend(complete.iter().filter(|p| is_library_name(p)).cloned());
+    let is_rename = matches!(event.kind, EventKind::Modify(ModifyKind::Name(_)));
+    let complete = complete
+        .iter()
+        .filter(|path| is_rename || is_library_name(path));
+    ready.extend(complete.cloned());
 }

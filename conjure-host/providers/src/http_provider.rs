@@ -62,7 +62,7 @@ pub enum HttpProviderError {
         provider: String,
         /// The header.
         name: String,
-        /// Why.
+        /// What is wrong with it.
         reason: String,
     },
     /// TLS cannot be set up.

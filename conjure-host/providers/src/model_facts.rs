@@ -1,4 +1,4 @@
-//! What is known of models: context, longest answer, prices.
+//! What is known of models: context, longest answer, prices, and what they cannot look at.
 //!
 //! From a data file that comes with the program, and from one of the person's that wins over it.
 //! Asks nobody; what a provider lists itself is another matter.
@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use conjure_core::cost::Price;
+use conjure_core::repair::RepairTarget;
 use conjure_core::wire::model_family;
 use serde::{Deserialize, Serialize};
+
+use super::Provider;
 
 /// The file that comes with the program.
 const BUILT_IN: &str = include_str!("../data/models.toml");
@@ -23,6 +26,9 @@ pub struct ModelFacts {
     pub context: Option<u64>,
     /// The most tokens of one answer.
     pub max_output: Option<u64>,
+    /// Whether it can look at images. Where it cannot, it is told of each in words; where that is not
+    /// known, its provider decides.
+    pub images: Option<bool>,
     /// What tokens cost.
     pub price: Price,
 }
@@ -83,6 +89,29 @@ impl ModelBook {
             .copied()
     }
 
+    /// For whom a conversation is repaired, with what is known that the model cannot look at. What its
+    /// wire cannot carry stays so, whatever is known of the model.
+    #[must_use]
+    pub fn narrowed(&self, target: RepairTarget) -> RepairTarget {
+        let facts = self.facts(&target.provider, &target.model);
+        let sees = facts.and_then(|facts| facts.images).unwrap_or(true);
+        RepairTarget {
+            images: target.images && sees,
+            ..target
+        }
+    }
+
+    /// For whom a conversation is repaired that goes to a model of a session's provider. The name is
+    /// the session's for the provider, under which facts and sidecars of the conversation are; the
+    /// provider itself may go by another one.
+    #[must_use]
+    pub fn target(&self, name: &str, provider: &dyn Provider, model: &str) -> RepairTarget {
+        self.narrowed(RepairTarget {
+            provider: name.to_owned(),
+            ..provider.target(model)
+        })
+    }
+
     /// The models of a provider, by name.
     pub fn models(&self, provider: &str) -> impl Iterator<Item = &str> {
         let models = self.table.get(provider).into_iter();
@@ -96,6 +125,7 @@ impl ModelBook {
                 let own = known.entry(model).or_default();
                 own.context = facts.context.or(own.context);
                 own.max_output = facts.max_output.or(own.max_output);
+                own.images = facts.images.or(own.images);
                 own.price = Price {
                     input: facts.price.input.or(own.price.input),
                     cache_read: facts.price.cache_read.or(own.price.cache_read),
@@ -116,6 +146,7 @@ fn parse(text: &str, path: &str) -> Result<ModelTable, ModelBookError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ToolWalk;
     use super::*;
 
     #[test]
@@ -161,5 +192,37 @@ mod tests {
             error.contains("models.toml") && error.contains("contxt"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_model_that_a_person_says_is_blind_is_shown_no_images() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = "[ollama.qwen3]\nimages = false\n[ollama.llava]\nimages = true\n\
+                   [deepseek.seer]\nimages = true\n";
+        conjure_config::fs::write(dir.path().join(FILE), own).unwrap();
+        let book = ModelBook::read(dir.path()).unwrap();
+        let sees = |provider: &str, model: &str, images| {
+            let target = RepairTarget {
+                images,
+                ..RepairTarget::new(provider, model)
+            };
+            book.narrowed(target).images
+        };
+        assert!(!sees("ollama", "qwen3", true));
+        assert!(sees("ollama", "llava", true) && sees("ollama", "another", true));
+        assert!(sees("openrouter", "qwen3", true), "another provider's");
+        assert!(!sees("deepseek", "seer", false), "its wire carries none");
+    }
+
+    #[test]
+    fn facts_are_those_of_the_name_that_a_session_has_for_its_provider() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = "[mine.m]\nimages = false\n";
+        conjure_config::fs::write(dir.path().join(FILE), own).unwrap();
+        let book = ModelBook::read(dir.path()).unwrap();
+        let target = book.target("mine", &ToolWalk, "m");
+        assert_eq!((target.provider.as_str(), target.images), ("mine", false));
+        assert_eq!(target.wire, ToolWalk.target("m").wire);
+        assert!(book.target(ToolWalk.name(), &ToolWalk, "m").images);
     }
 }

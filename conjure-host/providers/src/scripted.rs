@@ -82,7 +82,7 @@ pub enum ScriptError {
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// The file is not a script.
@@ -92,7 +92,7 @@ pub enum ScriptError {
     Parse {
         /// The file.
         path: String,
-        /// Why.
+        /// What the parser said.
         source: serde_json::Error,
     },
 }

@@ -17,6 +17,7 @@ mod one_call;
 mod plugin_difference;
 mod plugin_rollback;
 mod plugin_services;
+mod plugin_step;
 mod plugin_trial;
 pub mod replay;
 pub mod session;
@@ -27,8 +28,8 @@ pub use alone::StandaloneBackend;
 pub use host::{Host, HostBuilder, HostError};
 pub use one_call::OpenError;
 pub use plugin_difference::{PluginDifference, version_step};
-pub use plugin_rollback::rollback_asks_for;
 pub use plugin_services::plugin_services;
+pub use plugin_step::{offered_step, rollback_step};
 pub use plugin_trial::{
     PluginTrial, host_operations, plugin_create, required_settings, try_plugin,
 };

@@ -11,7 +11,7 @@ use super::PluginDifference;
 ///
 /// # Errors
 /// [`InstallError`] where nobody knows what is there.
-pub fn rollback_asks_for(
+pub(crate) fn rollback_asks_for(
     installed: &InstalledPlugins,
     loader: &Loader,
     name: &str,

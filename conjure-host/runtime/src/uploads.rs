@@ -80,7 +80,7 @@ pub enum UploadError {
     Disk {
         /// Its name.
         name: String,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
 }

@@ -90,7 +90,7 @@ pub enum StoreError {
     Unreachable {
         /// What was tried.
         what: &'static str,
-        /// Why.
+        /// What the database's client said.
         reason: String,
     },
     /// The database says no for another reason.
@@ -106,9 +106,9 @@ pub enum StoreError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: Arc<std::io::Error>,
     },
     /// A line in a file of JSON lines is not what it should be.
@@ -121,7 +121,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// Why.
+        /// What is wrong with the line.
         reason: String,
     },
     /// A file that should hold a thread holds no record.
@@ -138,7 +138,7 @@ pub enum StoreError {
     Busy {
         /// The thread.
         thread: ThreadId,
-        /// Who.
+        /// The writer that has it open.
         owner: String,
     },
     /// The thread was taken by another writer, because this one was silent for too long.
@@ -281,7 +281,7 @@ pub enum StoreError {
     BadLocation {
         /// What was given, without its secrets.
         location: String,
-        /// Why.
+        /// What rules it out.
         reason: String,
     },
     /// The store was closed.

@@ -41,6 +41,7 @@ mod salvage;
 mod saved;
 mod schema;
 mod search;
+mod session_marks;
 mod signals;
 mod sql;
 mod sqlite_file;
@@ -73,6 +74,7 @@ pub use saved::{
     JsonText, MCP_SECRETS, McpServer, Persona, Plugin, SavedAuth, SavedSession, SessionCursor,
 };
 pub use search::{Excerpt, SearchHit};
+pub use session_marks::{ForeignTurn, SessionMark, SessionMarks};
 pub use signals::{StoreSignal, StoreSignals};
 pub use store::{Options, Store};
 pub use thread_marks::{MarkedThread, MarkedThreads, ThreadMark};

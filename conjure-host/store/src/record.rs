@@ -26,7 +26,7 @@ pub enum Record {
     Event {
         /// Its number.
         id: EventId,
-        /// What.
+        /// What the person saw.
         event: Event,
     },
     /// The thread was opened; events from here on have this epoch. Only files of JSON lines hold
@@ -58,7 +58,7 @@ pub trait Log: Send + Sync + 'static {
     /// The entries of [`Log::read`] alone.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Log::read`].
     fn read_entries<'a>(
         &'a self,
         thread: &'a ThreadId,

@@ -1,8 +1,10 @@
 //! What processes that share a database ask of each other: a request goes to a writer, which takes
 //! it once and answers it.
 //!
-//! Nothing here knows what is asked. A request and its answer are deleted as soon as the answer is
-//! read; those that nobody came back for, when the next one is made.
+//! Nothing here knows what is asked. What is asked may be private, so it is deleted as soon as it is
+//! taken; one that nobody takes, by whoever made it, else by the next process that looks. A request and
+//! its answer are deleted as soon as the answer is read; those that nobody came back for, when the next
+//! one is made.
 
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ const ASKING: &str = "ask another process";
 const ANSWERING: &str = "answer another process";
 /// How long a process has to take a request.
 const TAKING: Duration = Duration::from_millis(900);
+/// After how long nobody waits for a request to be taken, in milliseconds: whoever made it has taken it
+/// back long since, or is gone. Twice [`TAKING`].
+const UNTAKEN_MS: i64 = 1_800;
 /// How often is looked whether a process that took a request still lives.
 const ALIVE: Duration = Duration::from_millis(500);
 /// How often is looked where no word of the answer comes.
@@ -170,7 +175,7 @@ impl Store {
     }
 
     /// Takes what others ask of this process, in the order in which they did. Each is given to one
-    /// taker, once.
+    /// taker, once, and its words are in the database no more.
     ///
     /// # Errors
     /// What the database says.
@@ -178,6 +183,7 @@ impl Store {
         let Some(this) = self.known_writer() else {
             return Ok(Vec::new());
         };
+        self.drop_untaken_requests().await?;
         let sql = "SELECT id, body FROM requests WHERE writer_id = $1 AND taken = FALSE \
                    ORDER BY at_ms, id";
         let mut taken = Vec::new();
@@ -186,13 +192,31 @@ impl Store {
                 id: column(&row, "id")?,
                 body: column(&row, "body")?,
             };
-            let sql = "UPDATE requests SET taken = TRUE WHERE id = $1 AND taken = FALSE";
+            let sql = "UPDATE requests SET taken = TRUE, body = '' \
+                       WHERE id = $1 AND taken = FALSE";
             let values = vec![request.id.as_str().into()];
             if self.db().execute(false, sql, values, ANSWERING).await? > 0 {
                 taken.push(request);
             }
         }
         Ok(taken)
+    }
+
+    /// Deletes requests, of whichever process, that nobody took in time: whoever makes one takes it back
+    /// then, unless it was killed meanwhile.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn drop_untaken_requests(&self) -> Result<(), StoreError> {
+        let now = now_ms(self.db().backend());
+        let sql = format!("SELECT id FROM requests WHERE taken = FALSE AND at_ms < {now} - $1");
+        if self.one(&sql, [UNTAKEN_MS.into()]).await?.is_none() {
+            return Ok(());
+        }
+        let sql = format!("DELETE FROM requests WHERE taken = FALSE AND at_ms < {now} - $1");
+        let values = vec![UNTAKEN_MS.into()];
+        self.db().execute(false, &sql, values, ASKING).await?;
+        Ok(())
     }
 
     /// Answers a request that was taken.

@@ -39,7 +39,7 @@ pub struct Run {
     pub thread: ThreadId,
     /// Who runs it: a writer's id. Given by [`Store::begin_run`].
     pub owner: String,
-    /// How it is with it.
+    /// Whether it runs, and how it ended.
     pub state: RunState,
     /// When its owner last said that it runs, in milliseconds since 1970 by the database's clock,
     /// as all times of a run.
@@ -103,6 +103,8 @@ pub enum RunsOf<'a> {
     All,
     /// A thread's.
     Thread(&'a ThreadId),
+    /// A thread's that began to run.
+    Started(&'a ThreadId),
     /// A session's.
     Session(&'a str),
 }
@@ -351,6 +353,10 @@ impl Store {
         let (condition, whose) = match of {
             RunsOf::All => ("$1 = ''", String::new()),
             RunsOf::Thread(thread) => ("thread_id = $1", thread.to_string()),
+            RunsOf::Started(thread) => (
+                "thread_id = $1 AND started_at_ms IS NOT NULL",
+                thread.to_string(),
+            ),
             RunsOf::Session(session) => ("session_id = $1", without_nul(session)),
         };
         let sql = format!(

@@ -106,6 +106,20 @@ impl Store {
         rows.iter().map(Thread::of).collect()
     }
 
+    /// At most `limit` threads in which something was said, the one that grew last first, whenever it
+    /// was made.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn latest_threads(&self, limit: u64) -> Result<Vec<Thread>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM threads WHERE removed = FALSE AND last_seq > 0 \
+             ORDER BY updated_at_ms DESC, id DESC LIMIT $1"
+        );
+        let rows = self.all(&sql, [limit.into()]).await?;
+        rows.iter().map(Thread::of).collect()
+    }
+
     /// A page of the threads whose label contains a text, in upper or lower case; the newest first,
     /// at most `limit` of them.
     ///

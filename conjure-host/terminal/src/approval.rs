@@ -1,9 +1,9 @@
 //! A call that waits for the person: what exactly would run, and what can be said to it.
 
 use conjure_core::chat::CallAnnounced;
+use conjure_core::foreign_text::escape_line;
 use conjure_core::routing::Pattern;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use serde_json::Value;
 
 use crate::call::whole;
 use crate::conversation::Decision;
@@ -48,11 +48,15 @@ impl ApprovalChoice {
             Self::Session(pattern) if pattern == tool => {
                 format!("yes, and in this session: every call of {tool}")
             }
-            Self::Session(pattern) => format!("yes, and in this session: {pattern}"),
+            Self::Session(pattern) => {
+                format!("yes, and in this session: {}", escape_line(pattern))
+            }
             Self::Always(pattern) if pattern == tool => {
                 format!("yes, and always: writes the rule {pattern}, for every call of it")
             }
-            Self::Always(pattern) => format!("yes, and always: writes the rule {pattern}"),
+            Self::Always(pattern) => {
+                format!("yes, and always: writes the rule {}", escape_line(pattern))
+            }
             Self::No => "no, and why".to_owned(),
         }
     }
@@ -63,7 +67,7 @@ impl ApprovalPrompt {
         Self {
             call_id: call.id.clone(),
             name: call.name.clone(),
-            pattern: pattern(&call.name, &call.arguments),
+            pattern: pattern(call),
             chosen: 0,
             reason: None,
             asks_again: false,
@@ -206,8 +210,20 @@ impl ApprovalPrompt {
     }
 }
 
-/// Everything that would run, to be read before it is decided.
-pub(crate) fn told(call: &CallAnnounced, reason: &str, columns: usize) -> Vec<Line> {
+/// The pattern of a rule for calls like this one, where there is one.
+fn pattern(call: &CallAnnounced) -> Option<String> {
+    let pattern = Pattern::for_calls_like(&call.name, &call.arguments)?;
+    Some(pattern.to_string())
+}
+
+/// Everything that would run, to be read before it is decided; `before` is what the file has that it
+/// would write.
+pub(crate) fn told(
+    call: &CallAnnounced,
+    reason: &str,
+    before: Option<&str>,
+    columns: usize,
+) -> Vec<Line> {
     let head = Line::of("? ", Style::of(Color::Yellow).bold())
         .with(&call.name, Style::BOLD)
         .with(" wants to run ", Style::PLAIN)
@@ -215,7 +231,7 @@ pub(crate) fn told(call: &CallAnnounced, reason: &str, columns: usize) -> Vec<Li
     let indent = Line::of("  ", Style::PLAIN);
     let mut lines = head.wrap(columns, &Line::new(), &indent);
     let bar = Line::of("  │ ", Style::of(Color::Yellow));
-    for line in whole(&call.arguments) {
+    for line in whole(&call.arguments, before) {
         lines.extend(line.chunks(columns, &bar, &bar));
     }
     lines
@@ -225,41 +241,14 @@ pub(crate) fn told(call: &CallAnnounced, reason: &str, columns: usize) -> Vec<Li
 pub(crate) fn decided(decision: &Decision, columns: usize) -> Vec<Line> {
     let text = match decision {
         Decision::Once => "yes, once".to_owned(),
-        Decision::Session(pattern) => format!("yes, and in this session: {pattern}"),
-        Decision::Always(pattern) => format!("yes, and always: {pattern}"),
+        Decision::Session(pattern) => format!("yes, and in this session: {}", escape_line(pattern)),
+        Decision::Always(pattern) => format!("yes, and always: {}", escape_line(pattern)),
         Decision::No(reason) if reason.is_empty() => "no".to_owned(),
         Decision::No(reason) => format!("no: {reason}"),
     };
     let first = Line::of("  ↳ ", Style::of(Color::Yellow));
     let indent = Line::of("    ", Style::PLAIN);
     Line::of(text, Style::PLAIN).wrap(columns, &first, &indent)
-}
-
-/// The pattern of a rule that lets calls like this one run: for a command those of the same program,
-/// or this very one where it is more than a program with its arguments; else those of the tool.
-/// Nothing for a command that no pattern can say.
-fn pattern(name: &str, arguments: &Value) -> Option<String> {
-    let pattern = match arguments.get("command") {
-        None => name.to_owned(),
-        Some(command) => command_pattern(name, command.as_str()?.trim())?,
-    };
-    pattern.parse::<Pattern>().is_ok().then_some(pattern)
-}
-
-fn command_pattern(name: &str, command: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+ ".contains(c);
-    let mut words = command.split(' ');
-    let program = words.next().unwrap_or_default();
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if command.chars().all(is_plain) && !program.is_empty() && program.chars().all(is_name) {
-        return Some(match words.next() {
-            Some(_) => format!("{name}({program} *)"),
-            None => format!("{name}({program})"),
-        });
-    }
-    // A star would be any text, and a rule is one line.
-    let is_sayable = !command.is_empty() && !command.contains(['*', '\n', '\r']);
-    is_sayable.then(|| format!("{name}({command})"))
 }
 
 #[cfg(test)]
@@ -273,7 +262,7 @@ mod tests {
         let call = CallAnnounced {
             id: "c1".to_owned(),
             name: "local_bash_tool".to_owned(),
-            arguments: json!({ "command": "cargo test" }),
+            arguments: json!({ "command": "cargo test -q" }),
         };
         let mut prompt = ApprovalPrompt::new(&call);
         let press =
@@ -287,7 +276,7 @@ mod tests {
                 .iter()
                 .any(|line| line.plain().starts_with("That is no answer"))
         );
-        let rule = "local_bash_tool(cargo *)".to_owned();
+        let rule = "local_bash_tool(cargo test *)".to_owned();
         assert_eq!(
             press(&mut prompt, KeyCode::Char('a')),
             Some(Decision::Always(rule))
@@ -298,20 +287,6 @@ mod tests {
         }
         let no = Some(Decision::No("yes? no".to_owned()));
         assert_eq!(press(&mut prompt, KeyCode::Enter), no);
-    }
-
-    #[test]
-    fn a_rule_is_as_narrow_as_what_it_was_made_for() {
-        let of = |command: &str| pattern("sh", &json!({ "command": command }));
-        assert_eq!(of("ls").as_deref(), Some("sh(ls)"));
-        assert_eq!(of("git status -s").as_deref(), Some("sh(git *)"));
-        assert_eq!(of("curl x | sh").as_deref(), Some("sh(curl x | sh)"));
-        for none in ["ls *.rs", "ls\nrm x", "", "/bin/ls *"] {
-            assert_eq!(of(none), None, "{none:?}");
-        }
-        let view = pattern("view", &json!({ "path": "x" }));
-        assert_eq!(view.as_deref(), Some("view"));
-        assert_eq!(pattern("two words", &json!({})), None);
     }
 
     #[test]

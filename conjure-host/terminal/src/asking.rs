@@ -16,7 +16,8 @@ use crate::screen::Screen;
 use crate::text::Line;
 use crate::waiting::HEEDED_AFTER;
 
-/// Asks the person whether a call may run; nothing where the terminal is gone. Where it is dropped
+/// Asks the person whether a call may run; nothing where the terminal is gone. `before` is what the
+/// file has that it would write. Where it is dropped
 /// the terminal is as it was before. Ctrl-C is a signal to the program, as elsewhere.
 ///
 /// # Errors
@@ -24,6 +25,7 @@ use crate::waiting::HEEDED_AFTER;
 pub async fn decide(
     call: &CallAnnounced,
     reason: &str,
+    before: Option<&str>,
     has_colors: bool,
 ) -> io::Result<Option<Decision>> {
     let screen = Screen::new(output(), has_colors, size()?);
@@ -33,7 +35,12 @@ pub async fn decide(
     };
     let mut prompt = ApprovalPrompt::new(call);
     let mut told = vec![Line::new()];
-    told.extend(approval::told(call, reason, asking.screen.columns()));
+    told.extend(approval::told(
+        call,
+        reason,
+        before,
+        asking.screen.columns(),
+    ));
     let mut typing: Option<Typing> = None;
     loop {
         asking.draw(&prompt, &told)?;
@@ -148,11 +155,12 @@ pub enum LineAnswer {
 }
 
 impl ApprovalLines {
-    /// What can be said to a call, and the reason why that is asked.
-    pub fn new(call: &CallAnnounced, reason: &str) -> Self {
+    /// What can be said to a call, and the reason why that is asked. `before` is what the file has that
+    /// it would write.
+    pub fn new(call: &CallAnnounced, reason: &str, before: Option<&str>) -> Self {
         let prompt = ApprovalPrompt::new(call);
         // Lines are as long as they are: the terminal breaks them.
-        let mut lines = approval::told(call, reason, usize::from(u16::MAX));
+        let mut lines = approval::told(call, reason, before, usize::from(u16::MAX));
         lines.extend(prompt.choice_lines());
         let lines: Vec<String> = lines.iter().map(Line::plain).collect();
         let question = lines.join("\n");
@@ -203,7 +211,7 @@ mod tests {
             name: "sh".to_owned(),
             arguments: json!({ "command": command }),
         };
-        ApprovalLines::new(&call, "ask")
+        ApprovalLines::new(&call, "ask", None)
     }
 
     #[test]
@@ -234,7 +242,7 @@ mod tests {
             let again = LineAnswer::Again("That is no answer: y, s, a or n.".to_owned());
             assert_eq!(asked.answer(no_answer), again, "{no_answer:?}");
         }
-        let rule = "sh(git *)".to_owned();
+        let rule = "sh(git status *)".to_owned();
         for (line, decision) in [
             (" y\n", Decision::Once),
             ("yes", Decision::Once),

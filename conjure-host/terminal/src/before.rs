@@ -10,13 +10,17 @@ pub(crate) fn lines(said: &[PastItem], columns: usize) -> Vec<Line> {
     let mut is_call = false;
     for said in said {
         let call = matches!(said, PastItem::Call { .. });
-        let goes_on = call && is_call;
+        let goes_on = (call && is_call) || matches!(said, PastItem::File(_));
         if !lines.is_empty() && !goes_on {
             lines.push(Line::new());
         }
         is_call = call;
         match said {
             PastItem::Person(text) => lines.extend(transcript::said(text, columns)),
+            PastItem::File(name) => {
+                let line = Line::of(format!("  + {name}"), Style::DIM);
+                lines.push(line.cut(columns));
+            }
             PastItem::Model(text) => lines.extend(markdown::render(text, columns)),
             PastItem::Call {
                 name,

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use conjure_core::chat::{CallAnnounced, CallOutput};
+use conjure_core::foreign_text::{escape_line, in_json};
 use serde_json::Value;
 
 use crate::diff;
@@ -14,7 +15,7 @@ use crate::words;
 /// How many of the last lines of output are shown while it runs.
 const TAIL: usize = 3;
 /// How many lines of a difference or of a new file are shown.
-const MOST_CHANGED: usize = 24;
+pub(crate) const MOST_CHANGED: usize = 24;
 /// The most bytes of live output that are held.
 const MOST_LIVE: usize = 16 * 1024;
 
@@ -91,68 +92,71 @@ impl AnnouncedCall {
 
     /// It when it is over.
     pub(crate) fn over(&self, result: &CallOutput, columns: usize) -> Vec<Line> {
-        let (mark, color) = if result.is_error {
-            ("✗ ", Color::Red)
+        let mut lines = vec![ended(&self.arguments, result, columns)];
+        let changed = changed(&self.arguments);
+        let (below, most) = if !result.is_error && !changed.is_empty() {
+            (changed, MOST_CHANGED)
         } else {
-            ("✓ ", Color::Green)
+            let output = result
+                .output
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .map(|line| Line::of(shown(line), Style::DIM));
+            (output.collect(), if result.is_error { 12 } else { 3 })
         };
-        let by = match &result.backend {
-            Some(backend) => {
-                let time = words::duration(Duration::from_millis(result.duration_ms));
-                format!("  {backend}, {time}")
-            }
-            None => "  not run".to_owned(),
-        };
-        let by = Line::of(by, Style::DIM);
-        let mut line = Line::of(mark, Style::of(color))
-            .with(&result.name, Style::BOLD)
-            .with(" ", Style::PLAIN);
-        let room = columns.saturating_sub(line.width() + by.width());
-        line.extend(&Line::of(summary(&self.arguments), Style::PLAIN).cut(room));
-        line.extend(&by);
-        let mut lines = vec![line];
-        let indent = Line::of("  ", Style::PLAIN);
-        let (changed, _) = changes(&self.arguments, diff::AROUND);
-        if !result.is_error && !changed.is_empty() {
-            lines.extend(first(&changed, MOST_CHANGED, &indent, columns));
-            return lines;
-        }
-        let output: Vec<Line> = result
-            .output
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .map(|line| Line::of(shown(line), Style::DIM))
-            .collect();
-        let most = if result.is_error { 12 } else { 3 };
-        lines.extend(first(&output, most, &indent, columns));
+        let below = first(below, most, " (Ctrl-O shows them)");
+        lines.extend(below.iter().map(|line| indented(line, columns)));
         lines
     }
 }
 
-/// The first of some lines, each cut, and how many more there are.
-fn first(lines: &[Line], most: usize, indent: &Line, columns: usize) -> Vec<Line> {
-    let mut first = Vec::new();
-    let indented = |line: &Line| {
-        let mut whole = indent.clone();
-        whole.extend(line);
-        whole.cut(columns)
+/// How a call ended, the tool, the arguments that matter, the backend and the time.
+pub(crate) fn ended(arguments: &Value, result: &CallOutput, columns: usize) -> Line {
+    let (mark, color) = match result.is_error {
+        true => ("✗ ", Color::Red),
+        false => ("✓ ", Color::Green),
     };
-    // One line more takes no more room than saying that there is one.
-    let most = if lines.len() == most + 1 {
-        most + 1
-    } else {
-        most
+    let by = match &result.backend {
+        Some(backend) => {
+            let time = words::duration(Duration::from_millis(result.duration_ms));
+            format!("  {backend}, {time}")
+        }
+        None => "  not run".to_owned(),
     };
-    first.extend(lines.iter().take(most).map(indented));
-    if let Some(more) = lines.len().checked_sub(most).filter(|more| *more > 0) {
-        let more = format!("… {more} more lines (Ctrl-O shows them)");
-        first.push(indented(&Line::of(more, Style::DIM)));
+    let by = Line::of(by, Style::DIM);
+    let mut line = Line::of(mark, Style::of(color))
+        .with(&result.name, Style::BOLD)
+        .with(" ", Style::PLAIN);
+    let room = columns.saturating_sub(line.width() + by.width());
+    line.extend(&Line::of(summary(arguments), Style::PLAIN).cut(room));
+    line.extend(&by);
+    line
+}
+
+/// A line below that of its call.
+pub(crate) fn indented(line: &Line, columns: usize) -> Line {
+    let mut whole = Line::of("  ", Style::PLAIN);
+    whole.extend(line);
+    whole.cut(columns)
+}
+
+/// The first of these lines, and how many more there are, with what shows them.
+pub(crate) fn first(mut lines: Vec<Line>, most: usize, how: &str) -> Vec<Line> {
+    if let Some(more) = left_out(lines.len(), most) {
+        lines.truncate(most);
+        lines.push(Line::of(format!("… {more} more lines{how}"), Style::DIM));
     }
-    first
+    lines
+}
+
+/// How many lines are left out where so many may be shown; one more takes no more room than saying
+/// that there is one.
+pub(crate) fn left_out(lines: usize, most: usize) -> Option<usize> {
+    lines.checked_sub(most).filter(|more| *more > 1)
 }
 
 /// Of a line that a program wrote over itself, what stood there last.
-fn shown(line: &str) -> &str {
+pub(crate) fn shown(line: &str) -> &str {
     line.trim_end().rsplit('\r').next().unwrap_or_default()
 }
 
@@ -187,36 +191,36 @@ pub fn summary(arguments: &Value) -> String {
     told.join(", ")
 }
 
-/// What a call changes in a file, with so many lines around it; and the arguments that say so.
-fn changes(arguments: &Value, around: usize) -> (Vec<Line>, &'static [&'static str]) {
+/// What a call changes in a file.
+pub(crate) fn changed(arguments: &Value) -> Vec<Line> {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
-    if let (Some(before), Some(after)) = (text("old_str"), text("new_str")) {
-        return (diff::lines(before, after, around), &["old_str", "new_str"]);
-    }
-    match text("file_text") {
-        Some(whole) => (diff::lines("", whole, around), &["file_text"]),
-        None => (Vec::new(), &[]),
+    match (text("old_str"), text("new_str"), text("file_text")) {
+        (Some(before), Some(after), _) => diff::lines(before, after, diff::AROUND),
+        (_, _, Some(whole)) => diff::lines("", whole, diff::AROUND),
+        _ => Vec::new(),
     }
 }
 
-/// Everything that a call would do, as a person reads it before it runs.
-pub(crate) fn whole(arguments: &Value) -> Vec<Line> {
+/// Everything that a call would do, as a person reads it before it runs: what steers a terminal or has
+/// no width is shown as an escape. `before` is what the file has that it would write.
+pub(crate) fn whole(arguments: &Value, before: Option<&str>) -> Vec<Line> {
     let Some(fields) = arguments.as_object() else {
-        return highlight::lines("json", &arguments.to_string());
+        return highlight::lines("json", &in_json(&arguments.to_string()));
     };
-    let (changed, told) = changes(arguments, usize::MAX);
+    let (changed, told) = would_change(arguments, before);
     let mut lines = Vec::new();
     for (name, value) in fields {
         if told.contains(&name.as_str()) {
             continue;
         }
+        let label = Line::of(format!("{}: ", escape_line(name)), Style::DIM);
         match value {
             Value::String(command) if name == "command" => {
-                lines.extend(highlight::lines("bash", command));
+                lines.extend(highlight::lines("bash", &visible(command)));
             }
             Value::String(text) => {
+                let text = visible(text);
                 let mut text = text.lines();
-                let label = Line::of(format!("{name}: "), Style::DIM);
                 lines.push(label.with(text.next().unwrap_or_default(), Style::PLAIN));
                 for line in text {
                     lines.push(Line::of("  ", Style::DIM).with(line, Style::PLAIN));
@@ -224,8 +228,8 @@ pub(crate) fn whole(arguments: &Value) -> Vec<Line> {
             }
             value => {
                 let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
-                let mut values = highlight::lines("json", &pretty).into_iter();
-                let mut label = Line::of(format!("{name}: "), Style::DIM);
+                let mut values = highlight::lines("json", &in_json(&pretty)).into_iter();
+                let mut label = label;
                 label.extend(&values.next().unwrap_or_default());
                 lines.push(label);
                 lines.extend(values);
@@ -234,4 +238,73 @@ pub(crate) fn whole(arguments: &Value) -> Vec<Line> {
     }
     lines.extend(changed);
     lines
+}
+
+/// What a call would change in a file, all of it, and the arguments that say so; of a file that it
+/// overwrites what becomes another.
+fn would_change(arguments: &Value, before: Option<&str>) -> (Vec<Line>, &'static [&'static str]) {
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(visible);
+    if let (Some(old), Some(new)) = (text("old_str"), text("new_str")) {
+        return (diff::lines(&old, &new, usize::MAX), &["old_str", "new_str"]);
+    }
+    let Some(whole) = text("file_text") else {
+        return (Vec::new(), &[]);
+    };
+    let Some(before) = before else {
+        return (diff::lines("", &whole, usize::MAX), &["file_text"]);
+    };
+    let said = if visible(before) == whole {
+        "The file is there, and has this text already."
+    } else {
+        "It overwrites the file that is there:"
+    };
+    let mut lines = vec![Line::of(said, Style::of(Color::Yellow))];
+    lines.extend(diff::lines(&visible(before), &whole, diff::AROUND));
+    (lines, &["file_text"])
+}
+
+/// A text of several lines of which nothing can hide; tabs are what they are.
+fn visible(text: &str) -> String {
+    let line = |line: &str| {
+        let parts: Vec<_> = line.split('\t').map(escape_line).collect();
+        parts.join("\t")
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn plain(arguments: &Value, before: Option<&str>) -> Vec<String> {
+        whole(arguments, before).iter().map(Line::plain).collect()
+    }
+
+    #[test]
+    fn nothing_hides_in_what_would_run() {
+        let command = "ls\u{1b}[8m; rm -r x\u{1b}[0m\r: \u{200b}y\n\tcat z";
+        let shown = plain(&json!({ "command": command }), None);
+        assert_eq!(
+            shown,
+            [
+                "ls\\u{1b}[8m; rm -r x\\u{1b}[0m\\r: \\u{200b}y",
+                "    cat z"
+            ]
+        );
+        let shown = plain(&json!({ "path": "a\u{202e}b", "list": ["\u{200b}"] }), None);
+        assert!(shown.iter().any(|line| line == "path: a\\u{202e}b"));
+        assert!(shown.concat().contains("\\u200b"), "{shown:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_overwritten_is_compared_with_what_it_has() {
+        let call = json!({ "path": "a", "file_text": "one\nTWO\n" });
+        let shown = plain(&call, Some("one\ntwo\n"));
+        let said = "It overwrites the file that is there:";
+        assert_eq!(shown, ["path: a", said, "  one", "- two", "+ TWO"]);
+        let shown = plain(&call, None);
+        assert_eq!(shown, ["path: a", "+ one", "+ TWO"]);
+    }
 }

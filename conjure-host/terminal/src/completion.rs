@@ -1,17 +1,19 @@
 //! What can be typed next: the host's commands behind `/`, the files of the directory behind `@`.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
+use tokio::task::JoinHandle;
 
 use crate::text::{Color, Line, Style};
 
-/// The most entries that are looked at for files.
-const MOST_FILES: usize = 20_000;
+/// The most entries that are looked at for files, directories among them.
+const MOST_ENTRIES: usize = 20_000;
 /// The most that are offered at once.
 const MOST_OFFERED: usize = 8;
 /// Directories that nobody means.
-const LEFT_OUT: [&str; 4] = ["target", "node_modules", "__pycache__", "venv"];
+const LEFT_OUT: [&str; 5] = ["target", "node_modules", "__pycache__", "venv", ".git"];
 
 /// A command of the host's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub(crate) struct CompletionList {
 
 impl CompletionList {
     /// What there is for the text before the cursor.
-    pub(crate) fn at(before: &str, commands: &[Command], files: &mut FileIndex) -> Option<Self> {
+    pub(crate) fn at(before: &str, commands: &[Command], files: &FileIndex) -> Option<Self> {
         let (choices, replaced) =
             if before.starts_with('/') && !before.contains(char::is_whitespace) {
                 let fits = commands
@@ -126,35 +128,70 @@ fn mention(file: &str) -> String {
     }
 }
 
-/// The files below a directory, looked for at first use.
-#[derive(Debug, Default)]
+/// The files below a directory, looked for at first use, aside: a tree may be large and a disk slow.
+#[derive(Debug)]
 pub(crate) struct FileIndex {
     dir: PathBuf,
-    found: Option<Vec<String>>,
+    found: Vec<String>,
+    /// Whether there may be others by now.
+    is_stale: bool,
+    looking: Option<JoinHandle<Vec<String>>>,
 }
 
 impl FileIndex {
     pub(crate) fn below(dir: PathBuf) -> Self {
-        Self { dir, found: None }
+        Self {
+            dir,
+            found: Vec::new(),
+            is_stale: true,
+            looking: None,
+        }
     }
 
-    /// Looks again at next use: a turn may have made some.
+    /// Looks again at next use: a turn may have made some. Until then those that are known are there.
     pub(crate) fn forget(&mut self) {
-        self.found = None;
+        self.is_stale = true;
     }
 
-    /// Those that have these letters, in their order; names that begin with them first.
-    fn that_fit(&mut self, letters: &str) -> Vec<String> {
-        let found = self.found.get_or_insert_with(|| look(&self.dir));
+    /// Begins to look where that is needed.
+    pub(crate) fn look_aside(&mut self) {
+        if self.looking.is_none() && std::mem::take(&mut self.is_stale) {
+            let dir = self.dir.clone();
+            self.looking = Some(tokio::task::spawn_blocking(move || look(&dir)));
+        }
+    }
+
+    /// Waits until it has looked; for ever where it does not.
+    pub(crate) async fn looked(&mut self) {
+        let Some(looking) = &mut self.looking else {
+            return std::future::pending().await;
+        };
+        if let Ok(found) = looking.await {
+            self.found = found;
+        }
+        self.looking = None;
+    }
+
+    /// Those that have these letters, in their order; names that begin with them first. Hidden ones
+    /// only for letters that begin a name with a dot.
+    fn that_fit(&self, letters: &str) -> Vec<String> {
         let letters = letters.to_lowercase();
-        let mut fitting: Vec<(u8, usize, &String)> = found
+        let wants_hidden = is_hidden(&letters);
+        let mut fitting: Vec<(u8, usize, &String)> = self
+            .found
             .iter()
+            .filter(|file| wants_hidden || !is_hidden(file))
             .filter_map(|file| Some((rank(file, &letters)?, file.len(), file)))
             .collect();
         fitting.sort();
         let fitting = fitting.into_iter().take(50);
         fitting.map(|(_, _, file)| file.clone()).collect()
     }
+}
+
+/// Whether a name on the path begins with a dot.
+fn is_hidden(path: &str) -> bool {
+    path.split('/').any(|name| name.starts_with('.'))
 }
 
 fn rank(file: &str, letters: &str) -> Option<u8> {
@@ -180,27 +217,38 @@ fn rank(file: &str, letters: &str) -> Option<u8> {
         .then_some(3)
 }
 
-/// The files below a directory, breadth first, without hidden ones.
+/// The files below a directory, breadth first, those in hidden directories last.
 fn look(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    let mut dirs = std::collections::VecDeque::from([(dir.to_owned(), String::new())]);
-    while let Some((dir, prefix)) = dirs.pop_front() {
+    let mut looked_at = 0;
+    let mut dirs = VecDeque::from([(dir.to_owned(), String::new())]);
+    let mut hidden = VecDeque::new();
+    while let Some((dir, prefix)) = dirs.pop_front().or_else(|| hidden.pop_front()) {
         let mut entries = fs::entries(&dir).unwrap_or_default();
         entries.sort();
         for entry in entries {
+            looked_at += 1;
+            if looked_at > MOST_ENTRIES {
+                return found;
+            }
             let Some(name) = entry.file_name().and_then(|name| name.to_str()) else {
                 continue;
             };
-            if name.starts_with('.') || LEFT_OUT.contains(&name) || found.len() >= MOST_FILES {
+            if LEFT_OUT.contains(&name) {
                 continue;
             }
             let is_link = fs::read_link(&entry).is_ok();
-            if !is_link && fs::is_dir(&entry).unwrap_or(false) {
-                let prefix = format!("{prefix}{name}/");
-                dirs.push_back((entry, prefix));
-            } else {
+            if is_link || !fs::is_dir(&entry).unwrap_or(false) {
                 found.push(format!("{prefix}{name}"));
+                continue;
             }
+            let below = format!("{prefix}{name}/");
+            let later = if is_hidden(&below) {
+                &mut hidden
+            } else {
+                &mut dirs
+            };
+            later.push_back((entry, below));
         }
     }
     found
@@ -223,17 +271,28 @@ mod tests {
         },
     ];
 
-    #[test]
-    fn commands_and_files_are_offered_where_they_can_stand() {
+    #[tokio::test]
+    async fn commands_and_files_are_offered_where_they_can_stand() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("src/deep")).unwrap();
         std::fs::create_dir_all(dir.path().join("target")).unwrap();
         for file in ["notes.txt", "src/deep/note.rs", "target/notes.o", ".hidden"] {
             std::fs::write(dir.path().join(file), "").unwrap();
         }
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        std::fs::write(dir.path().join(".git/hidden"), "").unwrap();
         let mut files = FileIndex::below(dir.path().to_owned());
-        let mut offered = |before: &str| {
-            CompletionList::at(before, &COMMANDS, &mut files).map(|offer| {
+        files.look_aside();
+        assert!(
+            CompletionList::at("@no", &COMMANDS, &files).is_none(),
+            "it looks aside"
+        );
+        files.looked().await;
+        // What is known stays while it is looked for again.
+        files.forget();
+        files.look_aside();
+        let offered = |before: &str| {
+            CompletionList::at(before, &COMMANDS, &files).map(|offer| {
                 let texts = offer.choices.iter().map(|(text, _)| text.clone());
                 texts.collect::<Vec<_>>()
             })
@@ -244,6 +303,7 @@ mod tests {
         let notes = vec!["@notes.txt ".to_owned(), "@src/deep/note.rs ".to_owned()];
         assert_eq!(offered("look at @no"), Some(notes));
         assert_eq!(offered("mail me@no"), None);
+        assert_eq!(offered("@.h"), Some(vec!["@.hidden ".to_owned()]));
         assert_eq!(
             offered("@"),
             Some(vec![

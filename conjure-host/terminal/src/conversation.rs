@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use conjure_core::chat::{Event, QuestionAsked};
 use serde_json::{Map, Value};
 
-use crate::picker::Picker;
+use crate::picker::{Picker, PickerItem};
 
 /// What the person wants.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +31,13 @@ pub enum PersonRequest {
         id: String,
         /// The answer; nothing where the person does not want to.
         content: Option<Map<String, Value>>,
+    },
+    /// Search for more that a list can have; the answer is [`Update::Found`].
+    Search {
+        /// The list.
+        list: String,
+        /// What is typed at it.
+        words: String,
     },
     /// Something was picked from a list.
     Picked {
@@ -72,10 +79,28 @@ pub enum Update {
     Status(ConversationStatus),
     /// What was asked for is done, and something else can be.
     Ready,
+    /// What was asked for was stopped or failed: what waits behind it is not said by itself.
+    Halted,
+    /// What the file that a call would write has now, where that can be told.
+    Overwritten {
+        /// The call, which is about to ask.
+        call_id: String,
+        /// The text.
+        text: String,
+    },
     /// A question that is no event of the turn.
     Question(QuestionAsked),
     /// A list to pick from.
     Pick(Picker),
+    /// What a search for a list found.
+    Found {
+        /// The list.
+        list: String,
+        /// What was searched for.
+        words: String,
+        /// What the list can have too.
+        choices: Vec<PickerItem>,
+    },
     /// A text to go on typing at.
     Edit(String),
     /// What was said before, the oldest first.
@@ -89,6 +114,8 @@ pub enum Update {
 pub enum PastItem {
     /// By the person.
     Person(String),
+    /// A file that went with what the person said, by its name.
+    File(String),
     /// By the model.
     Model(String),
     /// A call, on a line.

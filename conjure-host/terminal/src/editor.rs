@@ -7,6 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::cut::{self, CutPiece};
 use crate::history::InputHistory;
 use crate::text::{Color, Line, Style};
 
@@ -44,8 +45,8 @@ pub(crate) struct Editor {
     /// A byte position.
     cursor: usize,
     pastes: Vec<String>,
-    /// What was cut last.
-    cut: String,
+    /// What was cut last, and which pieces of it were pasted.
+    cut: Vec<CutPiece>,
     history: InputHistory,
     /// The entry that is shown, and what was being typed before.
     shown: Option<(usize, String)>,
@@ -117,11 +118,20 @@ impl Editor {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text: String = text.chars().filter(|c| !is_placeholder(*c)).collect();
         let is_long = text.lines().count() >= LONG_PASTE.0 || text.chars().count() > LONG_PASTE.1;
+        if is_long {
+            self.insert_paste(text);
+        } else {
+            self.insert(&text);
+        }
+    }
+
+    /// Puts in a paste that is shown by its size.
+    fn insert_paste(&mut self, text: String) {
         let placeholder = u32::try_from(self.pastes.len())
             .ok()
             .and_then(|at| char::from_u32(FIRST_PASTE + at));
         match placeholder {
-            Some(placeholder) if is_long && self.pastes.len() < MOST_PASTES => {
+            Some(placeholder) if self.pastes.len() < MOST_PASTES => {
                 self.pastes.push(text);
                 self.insert(placeholder.encode_utf8(&mut [0; 4]));
             }
@@ -175,8 +185,12 @@ impl Editor {
             KeyCode::Char('u') if control => self.cut_to(self.line_start()),
             KeyCode::Char('w') if control => self.cut_to(self.word_start()),
             KeyCode::Char('y') if control => {
-                let cut = self.cut.clone();
-                self.insert(&cut);
+                for piece in self.cut.clone() {
+                    match piece {
+                        CutPiece::Typed(text) => self.insert(&text),
+                        CutPiece::Pasted(text) => self.insert_paste(text),
+                    }
+                }
             }
             KeyCode::Char('p') if control => return self.up(),
             KeyCode::Char('n') if control => return self.down(),
@@ -266,9 +280,10 @@ impl Editor {
     }
 
     fn cut_to(&mut self, to: usize) {
-        let cut = self.delete_to(to);
-        if !cut.is_empty() {
-            self.cut = cut;
+        let text = self.delete_to(to);
+        let pieces = cut::pieces(&text, |c| self.paste_of(c));
+        if !pieces.is_empty() {
+            self.cut = pieces;
         }
     }
 
@@ -513,6 +528,21 @@ mod tests {
         press(&mut editor, KeyCode::Left, KeyModifiers::NONE);
         press(&mut editor, KeyCode::Backspace, KeyModifiers::NONE);
         assert_eq!(editor.take(), "x");
+    }
+
+    #[test]
+    fn a_paste_that_was_cut_is_put_back_whole_in_another_text_too() {
+        let mut editor = Editor::default();
+        let text: String = (0..20).map(|n| format!("line {n}\n")).collect();
+        typed(&mut editor, "look: ");
+        editor.paste(&text);
+        typed(&mut editor, " now");
+        press(&mut editor, KeyCode::Char('u'), CTRL);
+        assert_eq!(editor.take(), "");
+        editor.paste(&"another\n".repeat(20));
+        press(&mut editor, KeyCode::Char('y'), CTRL);
+        let whole = format!("{}look: {text} now", "another\n".repeat(20));
+        assert_eq!(editor.take(), whole);
     }
 
     #[test]

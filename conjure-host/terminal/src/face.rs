@@ -3,7 +3,7 @@
 //! One task that owns the screen. It hears keys and updates, asks for what the person wants, and
 //! draws at most thirty times a second, and at once what is typed. It holds what waits to be said, so that it can be taken back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModif
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::attaching::{finished, looked_at};
 use crate::completion::{Command, CompletionList, FileIndex};
 use crate::conversation::{ConversationStatus, PersonRequest, Update};
 use crate::editor::{EditOutcome, Editor};
@@ -22,10 +23,10 @@ use crate::keys::Keys;
 use crate::pasted::{PastedImage, PathPaste};
 use crate::pick::size;
 use crate::screen::Screen;
-use crate::text::Color;
+use crate::text::Line;
 use crate::transcript::TranscriptRenderer;
 use crate::waiting::InputMode;
-use crate::{before, external, image, pasted};
+use crate::{before, image, pasted};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
 pub const FRAME: Duration = Duration::from_millis(33);
@@ -73,16 +74,20 @@ pub async fn converse(
 
 pub(crate) struct Face {
     pub(crate) screen: Screen,
-    keys: Keys,
+    pub(crate) keys: Keys,
     pub(crate) transcript: TranscriptRenderer,
     pub(crate) editor: Editor,
     files: FileIndex,
     images: Option<ImageProtocol>,
+    /// An image that is read to be shown. What is told after it waits for it, keys do not.
+    shown_image: Option<JoinHandle<Vec<Line>>>,
     /// Images of the clipboard, which go when the conversation is left.
-    pasted: Vec<PastedImage>,
+    pub(crate) pasted: Vec<PastedImage>,
     /// The image that is being taken out of the clipboard.
     pub(crate) pasting: Option<JoinHandle<Result<PastedImage, String>>>,
-    /// A paste that may be paths of images, while that is looked at.
+    /// What was typed behind an Enter that waits for that image.
+    pub(crate) behind_enter: Option<Vec<Input>>,
+    /// A paste that may be paths of files, while that is looked at.
     pub(crate) paste: Option<PathPaste>,
     commands: Vec<Command>,
     pub(crate) offer: Option<CompletionList>,
@@ -94,6 +99,10 @@ pub(crate) struct Face {
     pub(crate) draft: Option<String>,
     /// What was typed while something ran.
     pub(crate) queued: VecDeque<String>,
+    /// Whether that waits for the person, since what it waited for was stopped or failed.
+    pub(crate) holds_queue: bool,
+    /// The texts of files that calls would write, until these ask.
+    overwritten: BTreeMap<String, String>,
     pub(crate) status: ConversationStatus,
     /// Whether something runs that was asked for.
     pub(crate) is_busy: bool,
@@ -119,8 +128,10 @@ impl Face {
             editor: Editor::new(InputHistory::open(options.history)),
             files: FileIndex::below(options.directory),
             images: options.images,
+            shown_image: None,
             pasted: Vec::new(),
             pasting: None,
+            behind_enter: None,
             paste: None,
             commands: options.commands,
             offer: None,
@@ -128,6 +139,8 @@ impl Face {
             modes: VecDeque::new(),
             draft: None,
             queued: VecDeque::new(),
+            holds_queue: false,
+            overwritten: BTreeMap::new(),
             status: ConversationStatus::default(),
             is_busy: false,
             leaves: false,
@@ -156,14 +169,16 @@ impl Face {
                         self.input(input).await?;
                     }
                 }
-                image = finished(&mut self.pasting) => self.image_pasted(image),
+                image = finished(&mut self.pasting) => self.image_pasted(image).await?,
                 mentions = looked_at(&mut self.paste) => self.path_pasted(mentions).await?,
-                update = updates.recv() => {
+                () = self.files.looked() => self.offers(),
+                lines = finished_image(&mut self.shown_image) => self.transcript.push(lines),
+                update = updates.recv(), if self.shown_image.is_none() => {
                     let Some(update) = update else { return Ok(()) };
                     self.update(update).await;
                     let until = drawn + pause;
                     for _ in 0..MOST_UPDATES {
-                        let Ok(update) = updates.try_recv() else { break };
+                        let Some(update) = self.next_update(&mut updates) else { break };
                         self.update(update).await;
                     }
                     if Instant::now() < until {
@@ -175,7 +190,7 @@ impl Face {
                                 self.input(input).await?;
                             }
                             () = tokio::time::sleep_until(until.into()) => {
-                                while let Ok(update) = updates.try_recv() {
+                                while let Some(update) = self.next_update(&mut updates) {
                                     self.update(update).await;
                                 }
                             }
@@ -192,6 +207,12 @@ impl Face {
         Ok(())
     }
 
+    /// An update that is there already, unless it has to wait for what was told before it.
+    fn next_update(&self, updates: &mut mpsc::Receiver<Update>) -> Option<Update> {
+        let may_follow = self.shown_image.is_none();
+        may_follow.then(|| updates.try_recv().ok()).flatten()
+    }
+
     pub(crate) async fn ask(&mut self, request: PersonRequest) {
         if self.requests.send(request).await.is_err() {
             self.is_over = true;
@@ -201,6 +222,7 @@ impl Face {
     /// Asks for something that has to be done before anything else is asked for.
     pub(crate) async fn begin(&mut self, request: PersonRequest) {
         self.is_busy = true;
+        self.holds_queue = false;
         self.transcript.begins();
         self.ask(request).await;
     }
@@ -214,8 +236,7 @@ impl Face {
                 let (size, images) = ((columns, self.screen.rows()), self.images);
                 // Aside: a disk may be slow.
                 let read = move || image::lines(&name, &path, images, size);
-                let lines = tokio::task::spawn_blocking(read).await;
-                self.transcript.push(lines.unwrap_or_default());
+                self.shown_image = Some(tokio::task::spawn_blocking(read));
             }
             Update::Status(status) => self.status = status,
             Update::Ready => {
@@ -224,14 +245,21 @@ impl Face {
                 self.files.forget();
                 self.give_up().await;
                 // What is picked may be of what is shown now, so that comes first.
-                if self.modes.is_empty()
-                    && let Some(next) = self.queued.pop_front()
-                {
-                    self.submit(next).await;
+                if self.modes.is_empty() {
+                    self.say_next().await;
                 }
+            }
+            Update::Halted => self.holds_queue = true,
+            Update::Overwritten { call_id, text } => {
+                self.overwritten.insert(call_id, text);
             }
             Update::Question(asked) => self.waits(InputMode::form(&asked)),
             Update::Pick(picker) => self.waits(InputMode::Picker(picker)),
+            Update::Found {
+                list,
+                words,
+                choices,
+            } => self.found(&list, &words, choices).await,
             Update::Edit(text) => {
                 if self.editor.is_empty() {
                     self.type_at(&text);
@@ -249,8 +277,10 @@ impl Face {
         self.transcript.event(event);
         match event {
             Event::Approval { call, reason } => {
-                self.waits(InputMode::approval(call, reason));
+                let before = self.overwritten.remove(&call.id);
+                self.waits(InputMode::approval(call, reason, before));
             }
+            Event::Error(_) => self.holds_queue = true,
             Event::Question(asked) => self.waits(InputMode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),
             Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => {
@@ -262,17 +292,24 @@ impl Face {
     }
 
     pub(crate) async fn input(&mut self, input: Input) -> io::Result<()> {
-        // What comes while a paste is looked at stands behind it.
-        if let Some(paste) = &mut self.paste
+        if is_interrupt(&input) && self.modes.is_empty() {
+            // It clears what is typed, also what is still looked at.
+            self.paste = None;
+            self.behind_enter = None;
+        }
+        // What comes while a paste is looked at stands behind it; Ctrl-C waits for nothing.
+        let paste = self.paste.as_mut().map(|paste| &mut paste.behind);
+        if let Some(behind) = paste.or(self.behind_enter.as_mut())
             && !matches!(input, Input::Resize(..))
+            && !is_interrupt(&input)
         {
-            paste.behind.push(input);
+            behind.push(input);
             return Ok(());
         }
         match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
             Input::Paste(text) if !self.mode_paste(&text) => {
-                // The path of an image is one that is to go with the message.
+                // The path of a file is one that is to go with the message.
                 if self.before_mention().is_some() && pasted::may_be_paths(&text) {
                     self.paste = Some(PathPaste::look_at(text));
                 } else {
@@ -287,44 +324,6 @@ impl Face {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Puts in a paste that was looked at, and what came behind it.
-    pub(crate) async fn path_pasted(&mut self, mentions: Option<String>) -> io::Result<()> {
-        let Some(paste) = self.paste.take() else {
-            return Ok(());
-        };
-        if !self.modes.is_empty() {
-            // Something came up meanwhile: what was written before that is no answer to it.
-            let text = paste.text + &letters(&paste.behind);
-            self.draft = Some(match self.draft.take() {
-                Some(draft) => format!("{draft}\n{text}"),
-                None => text,
-            });
-            return Ok(());
-        }
-        match self.before_mention().zip(mentions) {
-            Some((space, mentions)) => self.put_in(&format!("{space}{mentions}")),
-            None => self.put_in(&paste.text),
-        }
-        for input in paste.behind {
-            self.input(input).await?;
-        }
-        Ok(())
-    }
-
-    fn put_in(&mut self, text: &str) {
-        self.editor.paste(text);
-        self.offers();
-    }
-
-    /// What goes before the mention of a file, so that it stands apart; nothing where what is written
-    /// is no message, but a command or what a form asks for.
-    fn before_mention(&self) -> Option<&'static str> {
-        let written = self.editor.whole();
-        let is_message = self.modes.is_empty() && !written.starts_with(['!', '/']);
-        let is_apart = written.is_empty() || written.ends_with(char::is_whitespace);
-        is_message.then_some(if is_apart { "" } else { " " })
     }
 
     pub(crate) async fn key(&mut self, key: KeyEvent) {
@@ -349,7 +348,7 @@ impl Face {
             KeyCode::Char('g') if control && !self.editor.is_searching() => self.external(),
             KeyCode::Esc if !self.editor.is_searching() => {
                 if self.is_busy {
-                    self.ask(PersonRequest::Stop).await;
+                    self.stop().await;
                 }
             }
             KeyCode::Up if self.editor.is_empty() && !self.queued.is_empty() => {
@@ -404,22 +403,25 @@ impl Face {
     }
 
     /// Looks for what can be offered at the cursor.
-    fn offers(&mut self) {
+    pub(crate) fn offers(&mut self) {
         let (before, at_end) = self.editor.before_cursor();
         let is_word = before.starts_with('/') || before.contains('@');
         if !is_word || !at_end || self.editor.is_searching() {
             self.offer = None;
             self.offer_left = false;
         } else if !self.offer_left {
-            self.offer = CompletionList::at(before, &self.commands, &mut self.files);
+            if before.contains('@') {
+                self.files.look_aside();
+            }
+            self.offer = CompletionList::at(before, &self.commands, &self.files);
         }
     }
 
-    async fn enter(&mut self) {
+    pub(crate) async fn enter(&mut self) {
         if self.pasting.is_some() {
             // It goes with what is sent.
-            let image = finished(&mut self.pasting).await;
-            self.image_pasted(image);
+            self.behind_enter = Some(Vec::new());
+            return;
         }
         if self.editor.whole().trim().is_empty() {
             return;
@@ -431,6 +433,18 @@ impl Face {
             self.queued.push_back(text);
         } else {
             self.submit(text).await;
+        }
+    }
+
+    /// Says what waits; where what it waited for was stopped or failed, the person says it.
+    async fn say_next(&mut self) {
+        if self.holds_queue && !self.editor.is_empty() {
+            return;
+        }
+        match self.queued.pop_front() {
+            Some(next) if self.holds_queue => self.type_at(&next),
+            Some(next) => self.submit(next).await,
+            None => {}
         }
     }
 
@@ -460,105 +474,30 @@ impl Face {
         if std::mem::replace(&mut self.leaves, true) {
             self.is_over = true;
         } else if self.is_busy {
-            self.ask(PersonRequest::Stop).await;
+            self.stop().await;
         }
     }
 
-    /// Lets another editor have the text.
-    fn external(&mut self) {
-        let text = self.editor.whole();
-        match self.lend(|| external::edit(&text)) {
-            Ok(text) => self.type_at(text.trim_end()),
-            Err(error) => self
-                .transcript
-                .note("note: ", Color::Yellow, &error.to_string()),
-        }
-    }
-
-    /// Takes the image that the clipboard holds, aside: its program may be slow.
-    fn paste_image(&mut self) {
-        if self.before_mention().is_none() {
-            self.no_message();
-        } else if self.pasting.is_none() {
-            self.pasting = Some(tokio::spawn(pasted::from_clipboard()));
-        }
-    }
-
-    fn no_message(&mut self) {
-        let words = "an image goes with a message, not with a command or an answer";
-        self.transcript.note("note: ", Color::Yellow, words);
-    }
-
-    /// Attaches the image that the clipboard held.
-    fn image_pasted(&mut self, image: Result<PastedImage, String>) {
-        let mention = image.and_then(|image| {
-            let mention = pasted::mention(&image.0);
-            self.pasted.push(image);
-            mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
-        });
-        match mention {
-            Ok(mention) => match self.before_mention() {
-                Some(space) => self.put_in(&format!("{space}{mention}")),
-                // Something else is being written by now.
-                None => self.no_message(),
-            },
-            Err(words) => self.transcript.note("note: ", Color::Yellow, &words),
-        }
-    }
-
-    /// Stops the program until the shell lets it go on.
-    fn suspend(&mut self) {
-        let stopped = self.lend(|| {
-            let own = rustix::process::getpid();
-            rustix::process::kill_process(own, rustix::process::Signal::TSTP)
-        });
-        if let Err(error) = stopped {
-            self.transcript
-                .note("note: ", Color::Yellow, &error.to_string());
-        }
-    }
-
-    /// Lets something else have the terminal.
-    fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        // A terminal that is gone is found out by the next frame.
-        let _ = self.screen.clear();
-        let done = self.keys.lend(work);
-        if let Ok((columns, rows)) = size() {
-            let _ = self.screen.resize(columns, rows);
-            self.transcript.resize(self.screen.columns());
-        }
-        done
+    /// Stops what runs; what waits for its end is the person's again.
+    async fn stop(&mut self) {
+        self.holds_queue = true;
+        self.ask(PersonRequest::Stop).await;
     }
 }
 
-/// The letters among what was typed.
-fn letters(inputs: &[Input]) -> String {
-    let typed = inputs.iter().filter_map(|input| match input {
-        Input::Key(key)
-            if key.kind != KeyEventKind::Release
-                && !key.modifiers.contains(KeyModifiers::CONTROL) =>
-        {
-            key.code.as_char()
-        }
-        _ => None,
-    });
-    typed.collect()
+/// Whether it is Ctrl-C.
+fn is_interrupt(input: &Input) -> bool {
+    matches!(input, Input::Key(key) if key.kind != KeyEventKind::Release
+        && key.code == KeyCode::Char('c')
+        && key.modifiers.contains(KeyModifiers::CONTROL))
 }
 
-/// What a task gives, and that it is over; for ever where there is none.
-async fn finished<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result<T, String> {
-    let Some(running) = task else {
+/// What there is to be shown of an image; for ever where none is read.
+async fn finished_image(image: &mut Option<JoinHandle<Vec<Line>>>) -> Vec<Line> {
+    let Some(reading) = image else {
         return std::future::pending().await;
     };
-    let done = running.await;
-    *task = None;
-    done.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-/// The mentions of a paste, once it was looked at; for ever where there is none.
-pub(crate) async fn looked_at(paste: &mut Option<PathPaste>) -> Option<String> {
-    match paste {
-        Some(paste) => paste.mentions().await,
-        None => std::future::pending().await,
-    }
+    let lines = reading.await.unwrap_or_default();
+    *image = None;
+    lines
 }

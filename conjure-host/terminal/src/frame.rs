@@ -33,7 +33,11 @@ impl Face {
             lines.push(line.cut(columns));
         }
         if !self.queued.is_empty() {
-            let hint = "  waits for the answer (Up takes it back)";
+            let hint = if self.is_busy {
+                "  waits for the answer (Up takes it back)"
+            } else {
+                "  waits for your next message (Up takes it back)"
+            };
             lines.push(Line::of(hint, Style::DIM).cut(columns));
         }
         let most = (rows / 2).max(3);

@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What was typed before, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct InputHistory {
+pub struct InputHistory {
     file: Option<PathBuf>,
     entries: Vec<String>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct InputHistory {
 impl InputHistory {
     /// What the file has; nothing where it is not there or cannot be read. Without a file nothing
     /// is kept.
-    pub(crate) fn open(file: Option<PathBuf>) -> Self {
+    pub fn open(file: Option<PathBuf>) -> Self {
         let text = file.as_ref().and_then(|file| {
             let size = fs::size(file).ok()?;
             let from = size.saturating_sub(MOST_BYTES);
@@ -43,7 +43,7 @@ impl InputHistory {
     }
 
     /// Adds what was typed. What cannot be kept is known until the program ends.
-    pub(crate) fn add(&mut self, text: &str) {
+    pub fn add(&mut self, text: &str) {
         if text.trim().is_empty() || self.entries.last().is_some_and(|last| last == text) {
             return;
         }
@@ -68,6 +68,11 @@ impl InputHistory {
             .filter_map(|entry| serde_json::to_string(entry).ok());
         let text: String = lines.map(|line| line + "\n").collect();
         let _ = fs::write_atomic(file, text.as_bytes());
+    }
+
+    /// They, the oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(String::as_str)
     }
 
     /// How many there are.

@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// The most pixels on a side of an image that is drawn.
 const MOST_PIXELS: u32 = 20_000;
 /// As much of a file as says how large its image is.
-pub(crate) const HEAD: u64 = 256 * 1024;
+const HEAD: u64 = 256 * 1024;
 /// The most columns and rows that an image takes.
 const MOST_CELLS: (usize, usize) = (80, 20);
 /// Lines that stay free below an image.

@@ -1,5 +1,6 @@
 //! Keys, pastes and sizes, read on a thread of their own.
 
+use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use crossterm::event::{self, Event};
 use crossterm::terminal;
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
 /// How often the reader looks whether it is to pause.
@@ -22,6 +24,8 @@ const END: &str = "\u{1b}[>4;0m\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h";
 /// Reads the keyboard while it lives; the terminal is as it was before when it is dropped.
 pub(crate) struct Keys {
     events: mpsc::Receiver<Event>,
+    /// Those that came while the reader was asked to pause.
+    early: VecDeque<Event>,
     is_paused: Arc<AtomicBool>,
     /// Whether the reader waits.
     waits: Arc<AtomicBool>,
@@ -68,6 +72,7 @@ impl Keys {
         });
         Ok(Self {
             events,
+            early: VecDeque::new(),
             is_paused,
             waits,
             reader: Some(reader),
@@ -79,6 +84,7 @@ impl Keys {
     pub(crate) fn of(events: mpsc::Receiver<Event>) -> Self {
         Self {
             events,
+            early: VecDeque::new(),
             is_paused: Arc::default(),
             waits: Arc::default(),
             reader: None,
@@ -87,27 +93,58 @@ impl Keys {
 
     /// The next event; nothing when the terminal is gone.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        self.events.recv().await
+        match self.early.pop_front() {
+            Some(event) => Some(event),
+            None => self.events.recv().await,
+        }
     }
 
     /// One that is there already.
     pub(crate) fn try_next(&mut self) -> Option<Event> {
-        self.events.try_recv().ok()
+        let early = self.early.pop_front();
+        early.or_else(|| self.events.try_recv().ok())
+    }
+
+    /// Waits until nobody reads.
+    fn pause(&mut self) {
+        self.is_paused.store(true, Ordering::Release);
+        // The reader looks every so often, and then reads no more.
+        while !self.waits.load(Ordering::Acquire) && !self.events.is_closed() {
+            // It may have more to hand over than there is room for.
+            while let Ok(event) = self.events.try_recv() {
+                self.early.push_back(event);
+            }
+            std::thread::sleep(LOOKS / 10);
+        }
     }
 
     /// Lets something else have the terminal while `work` runs.
     pub(crate) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        self.is_paused.store(true, Ordering::Release);
-        // The reader looks every so often, and then reads no more.
-        while !self.waits.load(Ordering::Acquire) && !self.events.is_closed() {
-            std::thread::sleep(LOOKS / 10);
-        }
+        self.pause();
         end();
         let done = work();
         let _ = begin();
         self.is_paused.store(false, Ordering::Release);
         done
     }
+}
+
+/// Lets a program have the terminal so that keys are keys to it and no signals: Ctrl-C would end this
+/// program with it. Where there is no terminal it has what there is.
+pub(crate) fn as_keys<T>(work: impl FnOnce() -> T) -> T {
+    let terminal = std::io::stdin();
+    let before = tcgetattr(&terminal).ok();
+    if let Some(mut modes) = before.clone() {
+        modes.local_modes.remove(LocalModes::ISIG);
+        let _ = tcsetattr(&terminal, OptionalActions::Now, &modes);
+    }
+    let done = work();
+    if let Some(before) = before {
+        // What nobody read was meant for the program.
+        let _ = tcflush(&terminal, QueueSelector::IFlush);
+        let _ = tcsetattr(&terminal, OptionalActions::Now, &before);
+    }
+    done
 }
 
 impl Drop for Keys {
@@ -146,4 +183,33 @@ fn end() {
     let _ = out.write_all(END.as_bytes());
     let _ = out.flush();
     let _ = terminal::disable_raw_mode();
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_has_more_than_there_is_room_for_pauses_too() {
+        let (found, events) = mpsc::channel(2);
+        let mut keys = Keys::of(events);
+        let key = |c| Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        let (pause, waiting) = (Arc::clone(&keys.is_paused), Arc::clone(&keys.waits));
+        let reader = std::thread::spawn(move || {
+            for c in "abcdef".chars() {
+                found.blocking_send(key(c)).unwrap();
+            }
+            while !pause.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            waiting.store(true, Ordering::Release);
+            found
+        });
+        keys.pause();
+        drop(reader.join().unwrap());
+        let typed: Vec<Event> = std::iter::from_fn(|| keys.try_next()).collect();
+        assert_eq!(typed, "abcdef".chars().map(key).collect::<Vec<_>>());
+    }
 }

@@ -3,11 +3,14 @@
 //! Reads with comrak and writes lines of at most so many columns. Knows nothing of streams: what
 //! comes in pieces is [`crate::stream`]'s affair.
 
-use comrak::nodes::{ListType, Node, NodeList, NodeValue};
+use std::ops::Range;
+
+use comrak::nodes::{ListType, Node, NodeList, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
+use crate::given::{BlockLayout, BlockLayouts, GivenText, RenderedLine, TextPosition};
 use crate::highlight::CodeLines;
-use crate::table;
+use crate::table::{self, TableLayout};
 use crate::text::{Color, Line, Style};
 
 /// The narrowest that text is set to.
@@ -15,49 +18,72 @@ const LEAST_COLUMNS: usize = 16;
 /// Blocks in blocks, and styles in styles; of what goes deeper the plain text is shown.
 const DEEPEST: usize = 32;
 
-/// A text's top-level blocks.
+/// One of a text's top-level blocks.
 pub(crate) struct MarkdownBlock {
     /// The line of the source that it begins on, counted from 0.
     pub(crate) starts_at: usize,
     /// Its lines.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<RenderedLine>,
 }
 
 /// Renders Markdown into lines of at most so many columns.
 pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for block in blocks(text, columns, &mut CodeLines::default()) {
+    let given = GivenText::default();
+    let (blocks, _) = blocks(text, columns, &mut CodeLines::default(), &given);
+    for block in blocks {
         if !lines.is_empty() {
             lines.push(Line::new());
         }
-        lines.extend(block.lines);
+        lines.extend(block.lines.into_iter().map(|rendered| rendered.line));
     }
     lines
 }
 
-/// Renders each top-level block on its own; `code` is what is known of the code that was read last.
-pub(crate) fn blocks(text: &str, columns: usize, code: &mut CodeLines) -> Vec<MarkdownBlock> {
+/// Renders what was not given out of each top-level block on its own, and tells how blocks are laid
+/// out; `code` is what is known of the code that was read last.
+pub(crate) fn blocks(
+    text: &str,
+    columns: usize,
+    code: &mut CodeLines,
+    given: &GivenText,
+) -> (Vec<MarkdownBlock>, BlockLayouts) {
     let columns = columns.max(LEAST_COLUMNS);
     let arena = Arena::new();
     let document = parse_document(&arena, text, &options());
+    let source: Vec<&str> = text.lines().collect();
+    let mut writer = Writer {
+        columns,
+        lines: Vec::new(),
+        prefix: Line::new(),
+        first: None,
+        depth: 0,
+        code,
+        given,
+        layouts: BlockLayouts::new(),
+    };
     let mut blocks = Vec::new();
+    let mut behind = 0;
     for node in document.children() {
-        let mut writer = Writer {
-            columns,
-            lines: Vec::new(),
-            prefix: Line::new(),
-            first: None,
-            depth: 0,
-            code: &mut *code,
-        };
-        writer.block(node);
-        let starts_at = node.data().sourcepos.start.line.saturating_sub(1);
-        blocks.push(MarkdownBlock {
-            starts_at,
-            lines: writer.lines,
-        });
+        let starts_at = line_of(node);
+        blocks.extend(writer.definition_blocks(&source, &(behind..starts_at)));
+        let leading = leading_definitions(&source, node);
+        if leading.is_empty() {
+            writer.block(node);
+        } else {
+            writer.definitions(&source, leading.clone());
+            writer.text(leading.end, inlines(node, Style::PLAIN));
+        }
+        blocks.push(writer.take_block(starts_at));
+        behind = node.data().sourcepos.end.line.max(starts_at + 1);
     }
-    blocks
+    blocks.extend(writer.definition_blocks(&source, &(behind..source.len())));
+    (blocks, writer.layouts)
+}
+
+/// The line of the source that a block begins on, counted from 0.
+fn line_of(node: Node<'_>) -> usize {
+    node.data().sourcepos.start.line.saturating_sub(1)
 }
 
 fn options() -> Options<'static> {
@@ -71,7 +97,7 @@ fn options() -> Options<'static> {
 /// Writes blocks below each other.
 struct Writer<'a> {
     columns: usize,
-    lines: Vec<Line>,
+    lines: Vec<RenderedLine>,
     /// What every line begins with: bars of quotes, the indentation of items.
     prefix: Line,
     /// What the next line begins with in place of that: an item's mark.
@@ -79,19 +105,42 @@ struct Writer<'a> {
     /// How many blocks the one is in that is written.
     depth: usize,
     code: &'a mut CodeLines,
+    given: &'a GivenText,
+    layouts: BlockLayouts,
 }
 
 impl Writer<'_> {
+    /// Ends a top-level block.
+    fn take_block(&mut self, starts_at: usize) -> MarkdownBlock {
+        self.first = None;
+        MarkdownBlock {
+            starts_at,
+            lines: std::mem::take(&mut self.lines),
+        }
+    }
+
+    /// The definitions between two blocks.
+    fn definition_blocks(&mut self, source: &[&str], between: &Range<usize>) -> Vec<MarkdownBlock> {
+        let runs = definition_runs(source, between).into_iter();
+        let blocks = runs.map(|run| {
+            let starts_at = run.start;
+            self.definitions(source, run);
+            self.take_block(starts_at)
+        });
+        blocks.collect()
+    }
+
     fn block(&mut self, node: Node<'_>) {
         match &node.data().value {
             NodeValue::Paragraph => self.paragraph(node, Style::PLAIN),
             NodeValue::Heading(heading) => self.heading(node, heading.level),
             NodeValue::ThematicBreak => {
                 let width = self.columns.saturating_sub(self.prefix.width()).min(40);
-                self.line(&Line::of("─".repeat(width), Style::DIM));
+                let rule = Line::of("─".repeat(width), Style::DIM);
+                self.lines_at_once(TextPosition::end(line_of(node)), &[rule]);
             }
-            NodeValue::CodeBlock(code) => self.code(&code.info, &code.literal),
-            NodeValue::HtmlBlock(html) => self.code("html", &html.literal),
+            NodeValue::CodeBlock(code) => self.code(line_of(node), &code.info, &code.literal),
+            NodeValue::HtmlBlock(html) => self.code(line_of(node), "html", &html.literal),
             NodeValue::BlockQuote => {
                 let before = self.prefix.clone();
                 self.prefix.push("│ ", Style::DIM);
@@ -102,12 +151,7 @@ impl Writer<'_> {
                 self.prefix = before;
             }
             NodeValue::List(list) => self.list(node, list),
-            NodeValue::Table(aligned) => {
-                let columns = self.columns.saturating_sub(self.prefix.width());
-                for line in table::render(&rows(node), &aligned.alignments, columns) {
-                    self.line(&line);
-                }
-            }
+            NodeValue::Table(aligned) => self.table(node, &aligned.alignments),
             _ => self.blocks(node, true),
         }
     }
@@ -116,22 +160,20 @@ impl Writer<'_> {
     fn blocks(&mut self, node: Node<'_>, is_loose: bool) {
         for (at, child) in node.children().enumerate() {
             if at > 0 && is_loose {
-                self.lines.push(self.prefix.clone());
+                self.separator(line_of(child));
             }
             self.depth += 1;
             if self.depth < DEEPEST {
                 self.block(child);
             } else {
-                self.wrapped(&Line::of(plain(child), Style::PLAIN));
+                self.text(line_of(child), vec![Line::of(plain(child), Style::PLAIN)]);
             }
             self.depth -= 1;
         }
     }
 
     fn paragraph(&mut self, node: Node<'_>, style: Style) {
-        for text in inlines(node, style) {
-            self.wrapped(&text);
-        }
+        self.text(line_of(node), inlines(node, style));
     }
 
     fn heading(&mut self, node: Node<'_>, level: u8) {
@@ -144,25 +186,66 @@ impl Writer<'_> {
         self.paragraph(node, style);
     }
 
-    fn code(&mut self, info: &str, code: &str) {
+    /// Code, each line of which is a place of its own.
+    fn code(&mut self, at: usize, info: &str, code: &str) {
         let mut indented = self.prefix.clone();
         indented.push("  ", Style::PLAIN);
         let mut first = self.first.take();
         if let Some(first) = &mut first {
             first.push("  ", Style::PLAIN);
         }
-        for line in self.code.of(info, code) {
-            let first = first.take().unwrap_or_else(|| indented.clone());
-            let lines = line.chunks(self.columns, &first, &indented);
-            self.lines.extend(lines);
+        for (number, mut line) in self.code.of(info, code).into_iter().enumerate() {
+            let mut first = first.take().unwrap_or_else(|| indented.clone());
+            let mut end = TextPosition::begin(at + number);
+            if let Some(until) = self.given.until().filter(|until| *until >= end) {
+                if until.line() > at + number || until.characters() > line.plain().chars().count() {
+                    continue;
+                }
+                line = line.behind(until.characters());
+                end = until;
+                first.clone_from(&indented);
+            }
+            let chunks = line.chunks(self.columns, &first, &indented);
+            let last = chunks.len().saturating_sub(1);
+            let mut prefix = first.plain().chars().count();
+            for (chunk, line) in chunks.into_iter().enumerate() {
+                let characters = line.plain().chars().count().saturating_sub(prefix);
+                // The end of the line is behind its last chunk.
+                end.skip(characters + usize::from(chunk == last));
+                self.lines.push(RenderedLine { line, end });
+                prefix = indented.plain().chars().count();
+            }
         }
+    }
+
+    /// A table, each row of which is shown whole or not at all.
+    fn table(&mut self, node: Node<'_>, alignments: &[TableAlignment]) {
+        let columns = self.columns.saturating_sub(self.prefix.width());
+        let rows = rows(node);
+        let begin = begin_of(node);
+        let fitting = TableLayout::of(&rows, columns);
+        let layout = match self.given.layout(begin) {
+            Some(BlockLayout::Table(layout)) => layout.or_wider(fitting, columns),
+            _ => fitting,
+        };
+        let rendered = table::render(&rows, alignments, columns, &layout);
+        for (number, lines) in rendered.iter().enumerate() {
+            self.lines_at_once(TextPosition::end(line_of(node) + number), lines);
+        }
+        self.layouts.insert(begin, BlockLayout::Table(layout));
     }
 
     fn list(&mut self, node: Node<'_>, list: &NodeList) {
         let before = self.prefix.clone();
+        let begin = begin_of(node);
+        let is_tight = match self.given.layout(begin) {
+            Some(BlockLayout::List { is_tight }) => *is_tight,
+            _ => list.tight,
+        };
+        self.layouts.insert(begin, BlockLayout::List { is_tight });
         for (at, item) in node.children().enumerate() {
-            if at > 0 && !list.tight {
-                self.lines.push(before.clone());
+            if at > 0 && !is_tight {
+                self.separator(line_of(item));
             }
             let mark = match &item.data().value {
                 NodeValue::TaskItem(task) => match task.symbol {
@@ -179,26 +262,125 @@ impl Writer<'_> {
             let width = Line::of(&mark, Style::PLAIN).width();
             self.first = Some(first);
             self.prefix.push(" ".repeat(width), Style::PLAIN);
-            self.blocks(item, !list.tight);
+            self.blocks(item, !is_tight);
             // An item with nothing in it shows its mark.
-            if let Some(first) = self.first.take() {
-                self.lines.push(first);
+            if self.first.is_some() {
+                self.lines_at_once(TextPosition::end(line_of(item)), &[Line::new()]);
             }
             self.prefix.clone_from(&before);
         }
     }
 
-    fn wrapped(&mut self, text: &Line) {
-        let first = self.first.take().unwrap_or_else(|| self.prefix.clone());
-        let lines = text.wrap(self.columns, &first, &self.prefix);
-        self.lines.extend(lines);
+    /// Where links lead that are named elsewhere: what they are in is shown before that is known.
+    fn definitions(&mut self, source: &[&str], at: Range<usize>) {
+        for line in at {
+            let text = source.get(line).copied().unwrap_or_default();
+            self.text(line, vec![Line::of(text.trim(), Style::DIM)]);
+        }
     }
 
-    fn line(&mut self, line: &Line) {
-        let mut whole = self.first.take().unwrap_or_else(|| self.prefix.clone());
-        whole.extend(line);
-        self.lines.push(whole);
+    /// Text that is broken between words, a line for each that the writer broke himself.
+    fn text(&mut self, at: usize, mut texts: Vec<Line>) {
+        let mut end = TextPosition::begin(at);
+        if let Some(until) = self.given.until().filter(|until| *until >= end) {
+            // Its mark was given out with its first line.
+            self.first = None;
+            if until.line() > at {
+                return;
+            }
+            texts = until.rest_of(texts);
+            end = until;
+        }
+        for text in texts {
+            let first = self.first.take().unwrap_or_else(|| self.prefix.clone());
+            let mut prefix = first.plain().len();
+            for line in text.wrap(self.columns, &first, &self.prefix) {
+                end.pass(line.plain().get(prefix..).unwrap_or_default());
+                self.lines.push(RenderedLine { line, end });
+                prefix = self.prefix.plain().len();
+            }
+        }
     }
+
+    /// Lines that are given out together.
+    fn lines_at_once(&mut self, end: TextPosition, lines: &[Line]) {
+        if self.given.has(end) {
+            self.first = None;
+            return;
+        }
+        for line in lines {
+            let mut whole = self.first.take().unwrap_or_else(|| self.prefix.clone());
+            whole.extend(line);
+            self.lines.push(RenderedLine { line: whole, end });
+        }
+    }
+
+    /// An empty line above a block.
+    fn separator(&mut self, below: usize) {
+        let end = TextPosition::above(below);
+        if !self.given.has(end) {
+            let line = self.prefix.clone();
+            self.lines.push(RenderedLine { line, end });
+        }
+    }
+}
+
+/// The line and the column of the source that a block begins on.
+fn begin_of(node: Node<'_>) -> (usize, usize) {
+    (line_of(node), node.data().sourcepos.start.column)
+}
+
+/// Runs of lines between two blocks that are definitions: of these the reader makes no block.
+fn definition_runs(source: &[&str], between: &Range<usize>) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let lines = source.iter().enumerate();
+    for (at, line) in lines.take(between.end).skip(between.start) {
+        let next = at + 1;
+        match runs.last_mut().filter(|run| run.end == at) {
+            // A title may stand on a line of its own.
+            Some(run) if !line.trim().is_empty() => run.end = next,
+            _ if defined(line).is_some() => runs.push(at..next),
+            _ => {}
+        }
+    }
+    runs
+}
+
+/// The lines that a paragraph begins with and that are definitions.
+fn leading_definitions(source: &[&str], node: Node<'_>) -> Range<usize> {
+    let starts_at = line_of(node);
+    let is_candidate = source
+        .get(starts_at)
+        .is_some_and(|line| defined(line).is_some());
+    if !is_candidate || !matches!(node.data().value, NodeValue::Paragraph) {
+        return starts_at..starts_at;
+    }
+    let shown = unmarked(&plain(node));
+    let leading = source.iter().skip(starts_at).take_while(|line| {
+        // What is shown is none, though it looks like one.
+        defined(line).is_some_and(|label| !shown.starts_with(&unmarked(label)))
+    });
+    starts_at..starts_at + leading.count()
+}
+
+/// What a line defines, with its brackets and its colon.
+fn defined(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let mut is_escaped = false;
+    let ends_label = |c: char| {
+        let ends = c == ']' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    };
+    // Behind the first bracket that closes there is no label any more.
+    let end = line.starts_with('[').then(|| line.find(ends_label))??;
+    let behind = line.get(end + 1..)?;
+    behind.starts_with(':').then(|| line.get(..end + 2))?
+}
+
+/// A text without what only says how it looks, which a label has and what is shown of it has not.
+fn unmarked(text: &str) -> String {
+    text.chars().filter(|c| !"*_`~\\".contains(*c)).collect()
 }
 
 /// The cells of a table, its head first.

@@ -1,5 +1,5 @@
-//! Images that are pasted: paths of files, as terminals paste what is dropped on them, and what the
-//! clipboard holds.
+//! What is pasted to go with a message: paths of files, as terminals paste what is dropped on them, and
+//! the image that the clipboard holds.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::image::{HEAD, ImageSize};
+use crate::image::ImageSize;
 
 /// The most bytes of an image in the clipboard.
 const MOST_BYTES: u64 = 32 * 1024 * 1024;
@@ -39,7 +39,7 @@ const PROGRAMS: [(&str, Option<&str>, &[&str]); 3] = [
     ("pngpaste", None, &["-"]),
 ];
 
-/// The mentions of a text that is nothing but paths of images, quoted, escaped or as addresses;
+/// The mentions of a text that is nothing but paths of files, quoted, escaped or as addresses;
 /// nothing of any other text.
 pub(crate) fn mentions(text: &str) -> Option<String> {
     if !may_be_paths(text) {
@@ -63,7 +63,7 @@ pub(crate) fn may_be_paths(text: &str) -> bool {
     begins_so && text.len() <= MOST_TEXT
 }
 
-/// A paste that may be paths of images, while the files are looked at.
+/// A paste that may be paths of files, while the files are looked at.
 #[derive(Debug)]
 pub(crate) struct PathPaste {
     pub(crate) text: String,
@@ -104,7 +104,7 @@ pub(crate) fn mention(path: &Path) -> Option<String> {
     is_sayable.then(|| format!("@\"{path}\" "))
 }
 
-/// The image that a word names.
+/// The regular file that a word names.
 fn path(word: &str) -> Option<PathBuf> {
     let path = match word.strip_prefix("file://") {
         Some(address) => {
@@ -117,9 +117,7 @@ fn path(word: &str) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
     }
-    let is_file = matches!(fs::is_file(&path), Ok(true));
-    let head = is_file.then(|| fs::read_range(&path, 0, HEAD).ok())??;
-    ImageSize::of(&head).map(|_| path)
+    matches!(fs::is_file(&path), Ok(true)).then_some(path)
 }
 
 /// An address without its percent signs.
@@ -261,18 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_images_are_mentioned_however_a_terminal_pastes_them() {
+    fn paths_of_files_are_mentioned_however_a_terminal_pastes_them() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().canonicalize().unwrap();
         let image = b"GIF89a\x0a\x00\x14\x00";
         for name in ["a.gif", "two words.gif", "it's.gif"] {
             std::fs::write(at.join(name), image).unwrap();
         }
-        std::fs::write(at.join("notes.gif"), "no image").unwrap();
+        std::fs::write(at.join("notes.txt"), "no image").unwrap();
         let dir = at.to_str().unwrap();
         let one = format!("@{dir}/a.gif ");
         let two = format!("@\"{dir}/two words.gif\" ");
         let both = format!("{one}{two}");
+        let notes = format!("@{dir}/notes.txt ");
         let quote = format!("@\"{dir}/it's.gif\" ");
         for (pasted, wanted) in [
             (format!("{dir}/a.gif"), Some(&one)),
@@ -283,7 +282,8 @@ mod tests {
             (format!("file://{dir}/two%20words.gif"), Some(&two)),
             (format!("{dir}/a.gif '{dir}/two words.gif'"), Some(&both)),
             (format!("'{dir}/it'\\''s.gif'"), Some(&quote)),
-            (format!("{dir}/notes.gif"), None),
+            (format!("{dir}/notes.txt"), Some(&notes)),
+            (dir.to_owned(), None),
             (format!("{dir}/none.gif"), None),
             (format!("see {dir}/a.gif"), None),
             (format!("'{dir}/a.gif"), None),

@@ -1,5 +1,7 @@
 //! A list to pick from: what is typed narrows it.
 
+use std::collections::BTreeSet;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::text::{Color, Line, Style};
@@ -29,6 +31,19 @@ pub struct Picker {
     pub choices: Vec<PickerItem>,
     letters: String,
     at: usize,
+    /// What is looked for elsewhere too, where the list can be searched.
+    search: Option<PickerSearch>,
+}
+
+/// The search for what is typed in more than a list shows, such as the texts of conversations.
+#[derive(Debug, Clone, Default)]
+struct PickerSearch {
+    /// What was asked for last.
+    asked: String,
+    /// Whether the answer is still to come.
+    is_running: bool,
+    /// What was found for it.
+    found: Vec<PickerItem>,
 }
 
 /// What a key came to.
@@ -57,7 +72,51 @@ impl Picker {
         }
     }
 
+    /// The same, of which whoever shows it searches more than the list has.
+    #[must_use]
+    pub fn searched(mut self) -> Self {
+        self.search = Some(PickerSearch::default());
+        self
+    }
+
+    /// What is to be searched for next. What is typed while a search runs waits for its end.
+    pub(crate) fn next_search(&mut self) -> Option<String> {
+        let words = self.letters.trim();
+        let search = self.search.as_mut()?;
+        if search.is_running || words.is_empty() || search.asked == words {
+            return None;
+        }
+        words.clone_into(&mut search.asked);
+        search.found.clear();
+        search.is_running = true;
+        Some(words.to_owned())
+    }
+
+    /// Takes what the search for these words found.
+    pub(crate) fn take_found(&mut self, words: &str, found: Vec<PickerItem>) {
+        if let Some(search) = self.search.as_mut().filter(|search| search.asked == words) {
+            search.is_running = false;
+            search.found = found;
+        }
+    }
+
+    /// Those with what is typed in their names, and then those that were found with it elsewhere.
     fn fitting(&self) -> Vec<&PickerItem> {
+        let mut fitting = self.named();
+        let asked = |search: &&PickerSearch| search.asked == self.letters.trim();
+        if let Some(search) = self.search.as_ref().filter(asked) {
+            let named: BTreeSet<&str> = fitting
+                .iter()
+                .copied()
+                .map(|choice| choice.id.as_str())
+                .collect();
+            let found = search.found.iter();
+            fitting.extend(found.filter(|choice| !named.contains(choice.id.as_str())));
+        }
+        fitting
+    }
+
+    fn named(&self) -> Vec<&PickerItem> {
         let words: Vec<String> = self
             .letters
             .split_whitespace()
@@ -132,7 +191,9 @@ impl Picker {
             }
             lines.push(line.cut(columns));
         }
+        let is_searching = self.search.as_ref().is_some_and(|search| search.is_running);
         let hint = match fitting.len() {
+            0 if is_searching => "  searching what was said; Esc leaves".to_owned(),
             0 => "  nothing fits; Esc leaves".to_owned(),
             count => format!(
                 "  {} of {count}; type to search, Enter picks, Esc leaves",
@@ -174,5 +235,32 @@ mod tests {
         press(&mut picker, KeyCode::Char('x'));
         assert_eq!(press(&mut picker, KeyCode::Enter), Picked::Goes);
         assert_eq!(press(&mut picker, KeyCode::Esc), Picked::None);
+    }
+
+    #[test]
+    fn what_is_typed_is_searched_for_in_more_than_the_list_shows() {
+        let item = |id: &str| PickerItem {
+            id: id.to_owned(),
+            label: format!("The {id}"),
+            detail: String::new(),
+        };
+        let mut picker =
+            Picker::new("threads", "Pick", vec![item("lamp"), item("door")]).searched();
+        assert_eq!(picker.next_search(), None);
+        let press = |picker: &mut Picker, c| {
+            picker.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))
+        };
+        press(&mut picker, 'l');
+        assert_eq!(picker.next_search().as_deref(), Some("l"));
+        press(&mut picker, 'a');
+        // The next search waits for the one that runs, whose answer is for other words.
+        assert_eq!(picker.next_search(), None);
+        picker.take_found("l", vec![item("old")]);
+        assert_eq!(picker.fitting(), [&item("lamp")]);
+        assert_eq!(picker.next_search().as_deref(), Some("la"));
+        picker.take_found("other", vec![item("other")]);
+        picker.take_found("la", vec![item("window"), item("lamp")]);
+        assert_eq!(picker.fitting(), [&item("lamp"), &item("window")]);
+        assert_eq!(picker.next_search(), None);
     }
 }

@@ -9,21 +9,56 @@ use crate::text::{Line, Style};
 const LEAST_CELL: usize = 6;
 /// What stands between two columns.
 const BETWEEN: &str = " │ ";
+/// How wide that is.
+const BETWEEN_COLUMNS: usize = 3;
 
-/// Sets rows of cells, the head first, into so many columns of a terminal.
+/// How a table is laid out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TableLayout {
+    /// Columns of these widths.
+    Columns(Vec<usize>),
+    /// Each row as lines of `head: cell`.
+    Rows,
+}
+
+impl TableLayout {
+    /// The one that fits rows of cells, the head first, into so many columns of a terminal.
+    pub(crate) fn of(rows: &[Vec<Line>], columns: usize) -> Self {
+        let count = rows.first().map_or(0, Vec::len);
+        widths(rows, count, columns).map_or(Self::Rows, Self::Columns)
+    }
+
+    /// How a table goes on that began in this layout, where another fits all of it: rows that stand
+    /// beside each other do so to the end, in columns that may become wider.
+    pub(crate) fn or_wider(&self, fitting: Self, columns: usize) -> Self {
+        match (self, fitting) {
+            (Self::Columns(widths), Self::Rows) if is_too_wide(widths, columns) => Self::Rows,
+            (Self::Columns(_), fitting @ Self::Columns(_)) => fitting,
+            _ => self.clone(),
+        }
+    }
+}
+
+fn is_too_wide(widths: &[usize], columns: usize) -> bool {
+    let between = BETWEEN_COLUMNS * widths.len().saturating_sub(1);
+    widths.iter().sum::<usize>() + between > columns
+}
+
+/// Sets rows of cells, the head first, into so many columns of a terminal: the lines of each row.
 pub(crate) fn render(
     rows: &[Vec<Line>],
     alignments: &[TableAlignment],
     columns: usize,
-) -> Vec<Line> {
+    layout: &TableLayout,
+) -> Vec<Vec<Line>> {
     let Some((head, body)) = rows.split_first() else {
         return Vec::new();
     };
-    let Some(widths) = widths(rows, head.len(), columns) else {
-        return row_by_row(head, body, columns);
+    let widths = match layout {
+        TableLayout::Columns(widths) => widths,
+        TableLayout::Rows => return row_by_row(head, body, columns),
     };
-    let mut lines = Vec::new();
-    set_row(&mut lines, head, &widths, alignments, true);
+    let mut first = set_row(head, widths, alignments, true);
     let mut rule = String::new();
     for (at, width) in widths.iter().enumerate() {
         if at > 0 {
@@ -31,11 +66,11 @@ pub(crate) fn render(
         }
         rule.push_str(&"─".repeat(*width));
     }
-    lines.push(Line::of(rule, Style::DIM));
-    for row in body {
-        set_row(&mut lines, row, &widths, alignments, false);
-    }
-    lines
+    first.push(Line::of(rule, Style::DIM));
+    let body = body
+        .iter()
+        .map(|row| set_row(row, widths, alignments, false));
+    std::iter::once(first).chain(body).collect()
 }
 
 /// How wide each column is; nothing where they do not fit beside each other.
@@ -46,7 +81,7 @@ fn widths(rows: &[Vec<Line>], count: usize, columns: usize) -> Option<Vec<usize>
             *width = (*width).max(cell.width());
         }
     }
-    let between = 3 * count.saturating_sub(1);
+    let between = BETWEEN_COLUMNS * count.saturating_sub(1);
     let room = columns.checked_sub(between)?;
     let mut sum: usize = wanted.iter().sum();
     // The widest give way first.
@@ -62,12 +97,11 @@ fn widths(rows: &[Vec<Line>], count: usize, columns: usize) -> Option<Vec<usize>
 }
 
 fn set_row(
-    lines: &mut Vec<Line>,
     row: &[Line],
     widths: &[usize],
     alignments: &[TableAlignment],
     is_head: bool,
-) {
+) -> Vec<Line> {
     let empty = Line::new();
     let cells: Vec<Vec<Line>> = widths
         .iter()
@@ -79,6 +113,7 @@ fn set_row(
         })
         .collect();
     let height = cells.iter().map(Vec::len).max().unwrap_or(1);
+    let mut lines = Vec::new();
     for at in 0..height {
         let mut line = Line::new();
         for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
@@ -105,6 +140,7 @@ fn set_row(
         }
         lines.push(line);
     }
+    lines
 }
 
 /// A line without the space at its end.
@@ -120,11 +156,12 @@ fn trimmed(line: &Line) -> Line {
     trimmed
 }
 
-/// Each row as lines of `head: cell`.
-fn row_by_row(head: &[Line], body: &[Vec<Line>], columns: usize) -> Vec<Line> {
+/// Each row as lines of `head: cell`. The head has none of its own.
+fn row_by_row(head: &[Line], body: &[Vec<Line>], columns: usize) -> Vec<Vec<Line>> {
     let indent = Line::of("  ", Style::PLAIN);
-    let mut lines = Vec::new();
+    let mut told = vec![Vec::new()];
     for (number, row) in body.iter().enumerate() {
+        let mut lines = Vec::new();
         if number > 0 {
             lines.push(Line::new());
         }
@@ -137,6 +174,7 @@ fn row_by_row(head: &[Line], body: &[Vec<Line>], columns: usize) -> Vec<Line> {
             text.extend(cell);
             lines.extend(text.wrap(columns, &Line::new(), &indent));
         }
+        told.push(lines);
     }
-    lines
+    told
 }

@@ -287,6 +287,22 @@ impl Line {
         out
     }
 
+    /// This behind so many characters.
+    #[must_use]
+    pub(crate) fn behind(&self, characters: usize) -> Self {
+        let mut left = characters;
+        let mut behind = Self::new();
+        for span in &self.spans {
+            let skipped = span.text.chars().take(left);
+            let (count, bytes) = skipped.fold((0, 0), |(count, bytes), c| {
+                (count + 1, bytes + c.len_utf8())
+            });
+            left -= count;
+            behind.push_clean(span.text.split_at(bytes).1, span.style);
+        }
+        behind
+    }
+
     /// This in so many columns, cut with `…`.
     #[must_use]
     pub(crate) fn cut(&self, columns: usize) -> Self {

@@ -3,6 +3,7 @@
 //! Events in, lines out. Reasoning is folded to a line, a call grows and folds when it is over, the
 //! answer is rendered as it comes.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use conjure_core::chat::{CallOutput, Event};
@@ -18,6 +19,8 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 const SPINNER_STEP: u128 = 100;
 /// The most bytes of an output that are held to be shown whole.
 const MOST_HELD: usize = 256 * 1024;
+/// The most calls whose outputs are held.
+const MOST_OUTPUTS: usize = 16;
 
 /// Reasoning that comes, or has come.
 #[derive(Debug, Default)]
@@ -37,7 +40,10 @@ pub(crate) struct TranscriptRenderer {
     last_thoughts: String,
     shows_thoughts: bool,
     calls: Vec<AnnouncedCall>,
-    last_output: Option<CallOutput>,
+    /// The outputs of the last calls, the newest first.
+    outputs: VecDeque<CallOutput>,
+    /// How many of them were shown whole since the newest came.
+    shown_outputs: usize,
     /// When the turn began that runs.
     began: Option<Instant>,
     /// Whether the last finished line belongs to a call.
@@ -56,7 +62,8 @@ impl TranscriptRenderer {
             last_thoughts: String::new(),
             shows_thoughts: false,
             calls: Vec::new(),
-            last_output: None,
+            outputs: VecDeque::new(),
+            shown_outputs: 0,
             began: None,
             is_after_call: false,
             ends_empty: true,
@@ -181,7 +188,9 @@ impl TranscriptRenderer {
             let cut = held.output.floor_char_boundary(MOST_HELD);
             held.output.truncate(cut);
         }
-        self.last_output = Some(held);
+        self.outputs.push_front(held);
+        self.outputs.truncate(MOST_OUTPUTS);
+        self.shown_outputs = 0;
     }
 
     pub(crate) fn note(&mut self, what: &str, color: Color, text: &str) {
@@ -259,11 +268,19 @@ impl TranscriptRenderer {
         }
     }
 
-    /// Shows all of the last call's output.
+    /// Shows all of the last call's output, and of the one before it when it is asked for once more.
     pub(crate) fn show_output(&mut self) {
-        let Some(result) = self.last_output.clone() else {
-            return self.push([Line::of("No call has a result yet.", Style::DIM)]);
+        let Some(result) = self.outputs.get(self.shown_outputs).cloned() else {
+            let words = match self.shown_outputs {
+                0 => "No call has a result yet.",
+                _ => {
+                    "No call before that has a result here. Ctrl-O begins with the last one again."
+                }
+            };
+            self.shown_outputs = 0;
+            return self.push([Line::of(words, Style::DIM).cut(self.columns)]);
         };
+        self.shown_outputs += 1;
         self.push_apart([Line::of(&result.name, Style::BOLD)]);
         let indent = Line::of("  ", Style::PLAIN);
         for line in lines_of(&result.output, Style::DIM) {
@@ -355,4 +372,37 @@ pub(crate) fn thought(text: &str, columns: usize) -> Vec<Line> {
         lines.extend(Line::of(line, style).wrap(columns, &bar, &bar));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_shown_one_after_the_other_the_newest_first() {
+        let mut transcript = TranscriptRenderer::new(80);
+        let output = |text: &str| CallOutput {
+            call_id: text.to_owned(),
+            name: "sh".to_owned(),
+            output: text.to_owned(),
+            is_error: false,
+            backend: None,
+            duration_ms: 0,
+        };
+        let shown = |transcript: &mut TranscriptRenderer| {
+            transcript.show_output();
+            let (lines, _) = transcript.frame(0);
+            lines.last().map(Line::plain).unwrap_or_default()
+        };
+        assert_eq!(shown(&mut transcript), "No call has a result yet.");
+        for text in ["one", "two"] {
+            transcript.event(&Event::FunctionCallOutput(output(text)));
+        }
+        assert_eq!(shown(&mut transcript), "  two");
+        assert_eq!(shown(&mut transcript), "  one");
+        assert!(shown(&mut transcript).starts_with("No call before that"));
+        assert_eq!(shown(&mut transcript), "  two");
+        transcript.event(&Event::FunctionCallOutput(output("three")));
+        assert_eq!(shown(&mut transcript), "  three");
+    }
 }

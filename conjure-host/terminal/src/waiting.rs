@@ -11,7 +11,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::approval::{self, ApprovalPrompt};
 use crate::conversation::{Decision, PersonRequest};
 use crate::face::Face;
-use crate::picker::{Picked, Picker};
+use crate::picker::{Picked, Picker, PickerItem};
 use crate::question::{self, FormProgress, QuestionForm};
 
 /// How long keys still go to the text when a call is shown, or after something was typed: they were
@@ -23,7 +23,7 @@ pub(crate) enum InputMode {
     Approval {
         prompt: ApprovalPrompt,
         /// What would run and why that is asked, until it is shown.
-        unread: Option<Box<(CallAnnounced, String)>>,
+        unread: Option<Box<UnreadCall>>,
         /// Since when no key was meant for something else.
         since: Instant,
     },
@@ -35,11 +35,24 @@ pub(crate) enum InputMode {
     Picker(Picker),
 }
 
+/// A call that was not shown yet.
+pub(crate) struct UnreadCall {
+    call: CallAnnounced,
+    reason: String,
+    /// What the file has that it would write.
+    before: Option<String>,
+}
+
 impl InputMode {
-    pub(crate) fn approval(call: &CallAnnounced, reason: &str) -> Self {
+    pub(crate) fn approval(call: &CallAnnounced, reason: &str, before: Option<String>) -> Self {
+        let unread = UnreadCall {
+            call: call.clone(),
+            reason: reason.to_owned(),
+            before,
+        };
         Self::Approval {
             prompt: ApprovalPrompt::new(call),
-            unread: Some(Box::new((call.clone(), reason.to_owned()))),
+            unread: Some(Box::new(unread)),
             since: Instant::now(),
         }
     }
@@ -94,8 +107,8 @@ impl Face {
             Some(InputMode::Approval { unread, since, .. }) => {
                 let Some(unread) = unread.take() else { return };
                 *since = Instant::now();
-                let (call, reason) = *unread;
-                approval::told(&call, &reason, columns)
+                let before = unread.before.as_deref();
+                approval::told(&unread.call, &unread.reason, before, columns)
             }
             Some(InputMode::Form { unread, .. }) => {
                 let Some(asked) = unread.take() else { return };
@@ -148,7 +161,10 @@ impl Face {
         match self.modes.front_mut() {
             Some(InputMode::Picker(picker)) => {
                 let id = match picker.key(key) {
-                    Picked::Goes => return true,
+                    Picked::Goes => {
+                        self.search().await;
+                        return true;
+                    }
                     Picked::One(id) => Some(id),
                     Picked::None => None,
                 };
@@ -182,6 +198,30 @@ impl Face {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Gives a list what was found for it, and searches on where more was typed meanwhile.
+    pub(crate) async fn found(&mut self, list: &str, words: &str, choices: Vec<PickerItem>) {
+        for mode in &mut self.modes {
+            if let InputMode::Picker(picker) = mode
+                && picker.list == list
+            {
+                picker.take_found(words, choices);
+                break;
+            }
+        }
+        self.search().await;
+    }
+
+    /// Searches for what is typed at the list that has the keys.
+    async fn search(&mut self) {
+        let Some(InputMode::Picker(picker)) = self.modes.front_mut() else {
+            return;
+        };
+        if let Some(words) = picker.next_search() {
+            let list = picker.list.clone();
+            self.ask(PersonRequest::Search { list, words }).await;
         }
     }
 
@@ -228,21 +268,19 @@ impl Face {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use conjure_core::chat::Event;
-    use crossterm::event::Event as Input;
     use serde_json::json;
     use tokio::sync::mpsc;
 
     use super::*;
     use crate::completion::Command;
     use crate::conversation::Update;
-    use crate::face::{FaceOptions, looked_at};
-    use crate::pasted::PastedImage;
+    use crate::face::FaceOptions;
     use crate::screen::Screen;
     use crate::text::Line;
 
-    fn face() -> (Face, mpsc::Receiver<PersonRequest>) {
+    pub(crate) fn face() -> (Face, mpsc::Receiver<PersonRequest>) {
         let (requests, asked) = mpsc::channel(16);
         let screen = Screen::new(Box::new(std::io::sink()), false, (80, 24));
         let (_, keys) = mpsc::channel(1);
@@ -273,7 +311,7 @@ mod tests {
             .await;
     }
 
-    async fn press(face: &mut Face, code: KeyCode) {
+    pub(crate) async fn press(face: &mut Face, code: KeyCode) {
         face.key(KeyEvent::new(code, KeyModifiers::NONE)).await;
     }
 
@@ -285,7 +323,7 @@ mod tests {
     }
 
     /// What stands above the region and was not looked at before.
-    fn shown(face: &mut Face) -> String {
+    pub(crate) fn shown(face: &mut Face) -> String {
         let (lines, _) = face.transcript.frame(0);
         let lines = lines.iter().map(Line::plain).collect::<Vec<_>>();
         lines.join("\n")
@@ -380,78 +418,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_image_that_is_still_coming_goes_with_the_message() {
-        let (mut face, mut asked) = face();
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("image.png");
-        std::fs::write(&file, "an image").unwrap();
-        let (come, image) = tokio::sync::oneshot::channel();
-        face.pasting = Some(tokio::spawn(async { image.await.unwrap() }));
-        for letter in "What?".chars() {
-            press(&mut face, KeyCode::Char(letter)).await;
-        }
-        assert!(face.editor.has("What?"), "typing waits for it");
-        come.send(Ok(PastedImage(file.clone()))).unwrap();
-        press(&mut face, KeyCode::Enter).await;
-        let said = format!("What? @{}", file.display());
-        assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Say(said)));
-        drop(face);
-        assert!(!file.exists());
-    }
-
-    #[tokio::test]
-    async fn what_is_typed_while_a_pasted_path_is_looked_at_stands_behind_it() {
-        let (mut face, _asked) = face();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().canonicalize().unwrap().join("a.gif");
-        std::fs::write(&path, b"GIF89a\x0a\x00\x14\x00").unwrap();
-        let none = dir.path().join("none.gif").display().to_string();
-        let pasted = path.display().to_string();
-        for (pasted, shown) in [
-            (pasted, format!("@{} What?", path.display())),
-            (none.clone(), format!("{none}What?")),
-        ] {
-            face.input(Input::Paste(pasted)).await.unwrap();
-            for letter in "What?".chars() {
-                let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
-                face.input(Input::Key(key)).await.unwrap();
-            }
-            assert_eq!(face.editor.whole(), "", "it is looked at aside");
-            let mentions = looked_at(&mut face.paste).await;
-            face.path_pasted(mentions).await.unwrap();
-            assert_eq!(face.editor.whole(), shown);
-            face.type_at("");
-        }
-        // Another text is there at once.
-        face.input(Input::Paste("a.gif".to_owned())).await.unwrap();
-        assert_eq!(face.editor.whole(), "a.gif");
-    }
-
-    #[tokio::test]
-    async fn a_paste_that_is_looked_at_is_no_answer_to_what_comes_up_meanwhile() {
-        let (mut face, _asked) = face();
-        let none = "/none/of/this.gif".to_owned();
-        face.input(Input::Paste(none.clone())).await.unwrap();
-        for code in [KeyCode::Char('W'), KeyCode::Char('?'), KeyCode::Enter] {
-            let key = KeyEvent::new(code, KeyModifiers::NONE);
-            face.input(Input::Key(key)).await.unwrap();
-        }
-        let question = QuestionAsked {
-            id: "q1".to_owned(),
-            plugin: "p".to_owned(),
-            call_id: None,
-            message: "m".to_owned(),
-            schema: None,
-            url: None,
-        };
-        face.update(Update::Question(question)).await;
-        let mentions = looked_at(&mut face.paste).await;
-        face.path_pasted(mentions).await.unwrap();
-        assert_eq!(face.editor.whole(), "");
-        assert_eq!(face.draft, Some(format!("{none}W?")));
-    }
-
-    #[tokio::test]
     async fn who_asked_is_told_that_there_will_be_no_answer() {
         let (mut face, mut asked) = face();
         let question = QuestionAsked {
@@ -485,5 +451,75 @@ mod tests {
         assert!(face.offer.is_none());
         face.editor.complete(1, "x");
         assert_eq!(face.editor.whole(), "x");
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_turn_that_was_stopped_or_failed_is_the_persons_again() {
+        let (mut face, mut asked) = face();
+        for halted in [true, false] {
+            face.begin(PersonRequest::Say("first".to_owned())).await;
+            face.queued
+                .extend(["second".to_owned(), "third".to_owned()]);
+            if halted {
+                press(&mut face, KeyCode::Esc).await;
+            } else {
+                face.update(Update::Halted).await;
+            }
+            face.update(Update::Ready).await;
+            while let Ok(request) = asked.try_recv() {
+                assert_ne!(request, PersonRequest::Say("second".to_owned()));
+            }
+            assert_eq!(face.editor.whole(), "second");
+            press(&mut face, KeyCode::Char('!')).await;
+            press(&mut face, KeyCode::Enter).await;
+            let second = PersonRequest::Say("second!".to_owned());
+            assert_eq!(asked.try_recv().ok(), Some(second));
+            // What goes well is followed by what waits.
+            face.update(Update::Ready).await;
+            let third = PersonRequest::Say("third".to_owned());
+            assert_eq!(asked.try_recv().ok(), Some(third));
+            face.update(Update::Ready).await;
+        }
+        // What is being typed stays what it is.
+        face.begin(PersonRequest::Say("first".to_owned())).await;
+        face.queued.push_back("second".to_owned());
+        press(&mut face, KeyCode::Esc).await;
+        press(&mut face, KeyCode::Char('x')).await;
+        face.update(Update::Ready).await;
+        assert_eq!((face.editor.whole().as_str(), face.queued.len()), ("x", 1));
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_at_a_list_is_searched_for() {
+        let (mut face, mut asked) = face();
+        let picker = Picker::new("threads", "Which?", Vec::new()).searched();
+        face.update(Update::Pick(picker)).await;
+        for c in "la".chars() {
+            press(&mut face, KeyCode::Char(c)).await;
+        }
+        let search = |words: &str| PersonRequest::Search {
+            list: "threads".to_owned(),
+            words: words.to_owned(),
+        };
+        let found = |words: &str| Update::Found {
+            list: "threads".to_owned(),
+            words: words.to_owned(),
+            choices: vec![PickerItem {
+                id: words.to_owned(),
+                label: String::new(),
+                detail: String::new(),
+            }],
+        };
+        assert_eq!(asked.try_recv().ok(), Some(search("l")));
+        assert_eq!(asked.try_recv().ok(), None, "one search runs at a time");
+        face.update(found("l")).await;
+        assert_eq!(asked.try_recv().ok(), Some(search("la")));
+        face.update(found("la")).await;
+        press(&mut face, KeyCode::Enter).await;
+        let picked = PersonRequest::Picked {
+            list: "threads".to_owned(),
+            id: Some("la".to_owned()),
+        };
+        assert_eq!(asked.try_recv().ok(), Some(picked));
     }
 }

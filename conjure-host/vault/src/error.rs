@@ -49,7 +49,7 @@ pub enum VaultError {
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What it is instead.
         reason: &'static str,
     },
     /// The file system says no.
@@ -59,7 +59,7 @@ pub enum VaultError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// The keyring says no.
@@ -100,7 +100,7 @@ pub enum VaultError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers: {reason}")]
     NoRandomness {
-        /// Why.
+        /// What the system said.
         reason: String,
     },
     /// A key of the environment cannot be replaced from here.

@@ -41,7 +41,7 @@ pub(crate) struct Conversation<'a> {
 
 /// How a conversation ended.
 pub(crate) enum ConversationEnd {
-    /// With an answer.
+    /// The model has answered.
     Well,
     /// Before its end, and why.
     Short(String),
@@ -75,7 +75,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Holds it.
+    /// Holds the conversation, to its end.
     pub(crate) async fn run(&mut self) -> Result<ConversationEnd> {
         let mut pauses = 0;
         loop {
@@ -234,7 +234,7 @@ impl<'a> Conversation<'a> {
                 self.files.push(id);
             }
         }
-        self.text.push_str(&said(&response.parts));
+        self.text.push_str(&reply_text(&response.parts));
         if response.parts.is_empty() {
             return;
         }
@@ -258,7 +258,7 @@ async fn show(cx: &Cx, events: &mut Vec<StreamEvent>) -> Result<(), ApiFailure> 
     for event in events.drain(..) {
         let shown = match event {
             StreamEvent::Content { delta } => cx.stdout_async(delta.as_bytes()).await,
-            StreamEvent::ServerItem { item } => match items::told(&item) {
+            StreamEvent::ServerItem { item } => match items::progress_line(&item) {
                 Some(line) => cx.stderr_async(line.as_bytes()).await,
                 None => Ok(()),
             },
@@ -270,7 +270,7 @@ async fn show(cx: &Cx, events: &mut Vec<StreamEvent>) -> Result<(), ApiFailure> 
 }
 
 /// The texts of a reply, each on lines of its own.
-fn said(parts: &[Part]) -> String {
+fn reply_text(parts: &[Part]) -> String {
     let mut said = String::new();
     for part in parts {
         if let Content::Text { text } = &part.content

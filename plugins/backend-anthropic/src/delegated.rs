@@ -33,7 +33,7 @@ pub(crate) async fn skills(hosted: &Hosted, cx: &Cx) -> Result<Vec<NamedSkill>> 
     if let Some(known) = known {
         return Ok(known);
     }
-    let named = named(&hosted.api, cx, &hosted.settings).await?;
+    let named = look_up_names(&hosted.api, cx, &hosted.settings).await?;
     hosted
         .sessions
         .with(cx.session(), |session| session.skills = Some(named.clone()))?;
@@ -41,7 +41,7 @@ pub(crate) async fn skills(hosted: &Hosted, cx: &Cx) -> Result<Vec<NamedSkill>> 
 }
 
 /// What the skills of the workspace are called is asked for, unless the configuration says it.
-async fn named(
+async fn look_up_names(
     api: &AnthropicApi,
     cx: &Cx,
     settings: &AnthropicSettings,

@@ -133,7 +133,7 @@ pub(crate) async fn get(hosted: &Hosted, cx: &Cx, request: &FilesGet) -> Result<
         )));
     }
     let told = hosted.api.json(cx, &format!("files/{id}")).await;
-    let told = told.map_err(|refused| gone(refused, id))?;
+    let told = told.map_err(|refused| fetch_error(refused, id))?;
     if told.get("downloadable").and_then(Value::as_bool) == Some(false) {
         return Err(Error::new(format!(
             "Anthropic does not hand out the file `{id}`: only files that code execution made can \
@@ -167,7 +167,7 @@ async fn content(hosted: &Hosted, cx: &Cx, id: &str, to: &Path, told: Option<u64
         .api
         .send(cx, (Method::GET, &path), RequestBody::None)
         .await;
-    let mut response = response.map_err(|refused| gone(refused, id))?;
+    let mut response = response.map_err(|refused| fetch_error(refused, id))?;
     let mut file = tokio::fs::OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -197,7 +197,7 @@ fn too_large(id: &str) -> Error {
     ))
 }
 
-fn gone(refused: ApiFailure, id: &str) -> Error {
+fn fetch_error(refused: ApiFailure, id: &str) -> Error {
     if refused.status == 404 {
         return Error::not_found(format!(
             "the file `{id}` is no longer at Anthropic ({}); let the skill make it again",

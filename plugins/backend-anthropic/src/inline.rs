@@ -122,7 +122,9 @@ pub(crate) async fn upload(hosted: &Hosted, cx: &Cx, call: &BackendCall) -> Resu
         let there = files::put(hosted, cx, file).await?;
         let id = there.id.unwrap_or_default();
         hosted.sessions.with(cx.session(), |session| {
-            session.kept.brought(cx.call_id().unwrap_or_default(), id);
+            session
+                .kept
+                .note_upload(cx.call_id().unwrap_or_default(), id);
         })?;
         names.push(format!("`{}`", there.name));
     }

@@ -31,7 +31,7 @@ pub(crate) fn container(value: Option<&Value>) -> Option<String> {
 }
 
 /// What a person would see of a call that the provider runs: a line.
-pub(crate) fn told(item: &Value) -> Option<String> {
+pub(crate) fn progress_line(item: &Value) -> Option<String> {
     if text(item, "type") != "server_tool_use" {
         return None;
     }

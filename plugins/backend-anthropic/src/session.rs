@@ -54,7 +54,7 @@ pub(crate) struct ContainerFile {
 
 impl SessionRecord {
     /// Takes note of a file that a call brought. One that is there already stays where it is.
-    pub(crate) fn brought(&mut self, call: &str, file: String) {
+    pub(crate) fn note_upload(&mut self, call: &str, file: String) {
         let brought = self.brought.iter().map(|brought| &brought.file);
         if !self
             .uploads

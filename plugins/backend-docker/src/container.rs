@@ -22,9 +22,9 @@ use tokio::time::Instant;
 
 use crate::config::{AgentTransport, DockerSettings};
 use crate::engine::{Engine, explained};
+use crate::mounts::{AGENT, ContainerMounts, SKILLS, TMP, WORKSPACE};
 use crate::output::{AgentOutput, read};
 use crate::owner::{ContainerOwner, remove_container};
-use crate::place::{AGENT, Mounted, SKILLS, TMP, WORKSPACE};
 use crate::socket::{self, AgentSocket};
 
 /// How long the agent may take to say who it is.
@@ -38,7 +38,7 @@ const HOLD: &str = "/tmp/.conjure-hold";
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(crate) link: Arc<AgentLink>,
-    pub(crate) mounted: Mounted,
+    pub(crate) mounts: ContainerMounts,
     id: String,
     engine: Engine,
     memory_mb: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) settings: &'a DockerSettings,
     pub(crate) owner: &'a ContainerOwner,
     pub(crate) session: &'a str,
-    pub(crate) mounted: Mounted,
+    pub(crate) mounts: ContainerMounts,
 }
 
 impl Plan<'_> {
@@ -70,19 +70,19 @@ impl Plan<'_> {
     }
 
     async fn started(&self, by_exec: bool) -> Result<Container, ContainerFailure> {
-        let may = self.settings.stream == AgentTransport::Auto && self.mounted.is_here();
+        let may = self.settings.stream == AgentTransport::Auto && self.mounts.is_here();
         let offer = if may && !by_exec {
             AgentSocket::new(self.owner)
         } else {
             None
         };
-        let way = match &offer {
-            _ if by_exec => Way::Exec,
-            Some(offer) => Way::Socket(offer),
-            None => Way::Attach,
+        let transport = match &offer {
+            _ if by_exec => AgentStreamTransport::Exec,
+            Some(offer) => AgentStreamTransport::Socket(offer),
+            None => AgentStreamTransport::Attach,
         };
-        let id = self.create(way).await?;
-        match self.run(&id, way).await {
+        let id = self.create(transport).await?;
+        match self.run(&id, transport).await {
             Ok(container) => Ok(container),
             Err(failed) => {
                 remove_container(self.engine, &id).await;
@@ -91,21 +91,27 @@ impl Plan<'_> {
         }
     }
 
-    async fn run(&self, id: &str, way: Way<'_>) -> Result<Container, ContainerFailure> {
+    async fn run(
+        &self,
+        id: &str,
+        transport: AgentStreamTransport<'_>,
+    ) -> Result<Container, ContainerFailure> {
         let docker = &self.engine.docker;
         let start = docker.start_container(id, None::<StartContainerOptions>);
         let failed = |error: EngineError| self.failed("starting a container", &error);
-        let (output, input) = match way {
-            Way::Exec => {
+        let (output, input) = match transport {
+            AgentStreamTransport::Exec => {
                 start.await.map_err(failed)?;
                 self.exec(id).await?
             }
-            Way::Attach | Way::Socket(_) => {
+            AgentStreamTransport::Attach | AgentStreamTransport::Socket(_) => {
                 // Before the start, so that not even the first frame is missed.
                 let attached = self.attach(id).await?;
                 start.await.map_err(failed)?;
-                match way {
-                    Way::Socket(offer) => met(offer, attached, Instant::now() + READY).await,
+                match transport {
+                    AgentStreamTransport::Socket(offer) => {
+                        met(offer, attached, Instant::now() + READY).await
+                    }
                     _ => attached,
                 }
             }
@@ -114,12 +120,12 @@ impl Plan<'_> {
         let link = Arc::new(AgentLink::new(input, |feed| read(output, feed)));
         let container = Container {
             link,
-            mounted: self.mounted.clone(),
+            mounts: self.mounts.clone(),
             id: id.to_owned(),
             engine: self.engine.clone(),
             memory_mb: self.settings.memory_mb,
             exit,
-            by_exec: matches!(way, Way::Exec),
+            by_exec: matches!(transport, AgentStreamTransport::Exec),
         };
         match tokio::time::timeout(READY, container.link.ready()).await {
             Ok(Ok(())) => Ok(container),
@@ -143,18 +149,23 @@ impl Plan<'_> {
                     self.settings.image
                 ));
                 // A stream that opens and carries nothing is none.
-                Err(match way {
-                    Way::Exec => ContainerFailure::Other(silent),
-                    Way::Attach | Way::Socket(_) => ContainerFailure::NotAttached(silent),
+                Err(match transport {
+                    AgentStreamTransport::Exec => ContainerFailure::Other(silent),
+                    AgentStreamTransport::Attach | AgentStreamTransport::Socket(_) => {
+                        ContainerFailure::NotAttached(silent)
+                    }
                 })
             }
         }
     }
 
-    async fn create(&self, way: Way<'_>) -> Result<String, ContainerFailure> {
+    async fn create(
+        &self,
+        transport: AgentStreamTransport<'_>,
+    ) -> Result<String, ContainerFailure> {
         let name = format!("conjure-{}", uuid::Uuid::now_v7().simple());
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
-        let body = self.body(way);
+        let body = self.body(transport);
         let made = self.engine.docker.create_container(Some(options), body);
         let made = made.await;
         if matches!(&made, Err(error) if !is_answer(error)) {
@@ -170,16 +181,18 @@ impl Plan<'_> {
         }
     }
 
-    fn body(&self, way: Way<'_>) -> ContainerCreateBody {
+    fn body(&self, transport: AgentStreamTransport<'_>) -> ContainerCreateBody {
         let settings = self.settings;
         let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
         let (quiet, socket) = (QUIET.to_string(), AgentSocket::inside());
-        let arguments = match way {
-            Way::Exec => owned(&["hold", HOLD]),
-            Way::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
-            Way::Socket(_) => owned(&["serve-at", &socket, &quiet, WORKSPACE, SKILLS]),
+        let arguments = match transport {
+            AgentStreamTransport::Exec => owned(&["hold", HOLD]),
+            AgentStreamTransport::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
+            AgentStreamTransport::Socket(_) => {
+                owned(&["serve-at", &socket, &quiet, WORKSPACE, SKILLS])
+            }
         };
-        let attached = !matches!(way, Way::Exec);
+        let attached = !matches!(transport, AgentStreamTransport::Exec);
         let mut env = vec![format!("HOME={TMP}")];
         env.extend(
             settings
@@ -192,7 +205,7 @@ impl Plan<'_> {
             entrypoint: owned(&[AGENT]),
             cmd: arguments,
             env: Some(env),
-            user: Some(self.mounted.user.clone()),
+            user: Some(self.mounts.user.clone()),
             working_dir: Some(WORKSPACE.to_owned()),
             labels: Some(self.owner.labels(self.session)),
             tty: Some(false),
@@ -207,26 +220,26 @@ impl Plan<'_> {
                 test: owned(&["NONE"]),
                 ..HealthConfig::default()
             }),
-            host_config: Some(self.host_config(way)),
+            host_config: Some(self.host_config(transport)),
             ..ContainerCreateBody::default()
         }
     }
 
-    fn host_config(&self, way: Way<'_>) -> HostConfig {
+    fn host_config(&self, transport: AgentStreamTransport<'_>) -> HostConfig {
         let settings = self.settings;
         let mib = |size: u64| i64::try_from(size.saturating_mul(1024 * 1024)).unwrap_or(i64::MAX);
         let mut tmp = format!("rw,exec,nosuid,nodev,mode=1777,size={}m", settings.tmp_mb);
         if !self.engine.podman {
             // Docker may give it the mode of the image's /tmp, whatever is said here; its owner can
             // always write to it. Podman keeps the mode, and knows no owner.
-            let (uid, gid) = self.mounted.ids();
+            let (uid, gid) = self.mounts.ids();
             tmp.push_str(&format!(",uid={uid},gid={gid}"));
         }
-        let mut mounted = self.mounted.clone();
-        if let Way::Socket(offer) = way {
-            mounted.add(offer.mount());
+        let mut all = self.mounts.clone();
+        if let AgentStreamTransport::Socket(offer) = transport {
+            all.add(offer.mount());
         }
-        let (mounts, binds) = mounted.mounts(settings.selinux);
+        let (mounts, binds) = all.mounts(settings.selinux);
         HostConfig {
             auto_remove: Some(true),
             network_mode: Some(settings.network.clone()),
@@ -248,7 +261,7 @@ impl Plan<'_> {
             }),
             mounts: Some(mounts),
             binds: Some(binds),
-            userns_mode: self.mounted.userns.clone(),
+            userns_mode: self.mounts.userns.clone(),
             ..HostConfig::default()
         }
     }
@@ -322,9 +335,9 @@ impl Plan<'_> {
     }
 }
 
-/// How one speaks to the agent.
+/// What carries the stream to the agent.
 #[derive(Debug, Clone, Copy)]
-enum Way<'a> {
+enum AgentStreamTransport<'a> {
     /// Over a socket, or as below where the agent cannot reach it.
     Socket(&'a AgentSocket),
     /// Over the stream that is attached.
@@ -333,7 +346,7 @@ enum Way<'a> {
     Exec,
 }
 
-/// The way that the agent takes: it says its first word there.
+/// The stream that the agent takes: it says its first word there.
 async fn met(
     offer: &AgentSocket,
     attached: (AgentOutput, AgentInput),
@@ -355,7 +368,7 @@ fn is_answer(error: &EngineError) -> bool {
 
 impl Container {
     /// What a call says whose container is gone.
-    pub(crate) async fn gone(&self) -> Error {
+    pub(crate) async fn end_error(&self) -> Error {
         let why = self.link.end().unwrap_or_default();
         let how = match self.exit_code().await {
             Some(137) => format!(

@@ -1,5 +1,7 @@
 //! The way to a container engine, and what its errors mean for a person.
 
+use std::io;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use bollard::errors::Error as EngineError;
@@ -122,6 +124,12 @@ fn no_engine(missing: Option<(String, EngineError)>) -> Error {
         Some((address, error)) => {
             let path = address.strip_prefix("unix://").map(Path::new);
             let remedy = match path.map(Path::exists) {
+                Some(true) if gets_no_socket() => {
+                    "This plugin runs in a process of its own, which gets no socket of this \
+                     machine: let it run in the host's with `conjure plugin trust`, or name an \
+                     engine behind an address (tcp://…) with `engine` in this backend's \
+                     configuration"
+                }
                 Some(false) => {
                     "There is nothing at this path: start the engine, or name another place with \
                      `engine` in this backend's configuration or with DOCKER_HOST"
@@ -136,6 +144,12 @@ fn no_engine(missing: Option<(String, EngineError)>) -> Error {
         }
     };
     Error::new(format!("{what}. {remedy}. Other backends go on working."))
+}
+
+/// Whether the kernel refuses this process every socket of this machine, as it does to a worker.
+fn gets_no_socket() -> bool {
+    let socket = UnixDatagram::unbound();
+    socket.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Whether the engine says that there is no such thing (any more).

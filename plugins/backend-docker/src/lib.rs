@@ -11,9 +11,10 @@ compile_error!("the container executor needs a Unix system");
 mod config;
 mod container;
 mod engine;
+mod modes;
+mod mounts;
 mod output;
 mod owner;
-mod place;
 mod session;
 mod skills;
 mod socket;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use conjure_exec_agent::executor::{AgentBackend, AgentExecutor, agent_program};
 use conjure_exec_agent_program::PROGRAM;
-use conjure_skill_sdk::protocol::ExecutorInit;
+use conjure_skill_sdk::protocol::{ExecutorInit, Permissions};
 use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::DockerSettings;
@@ -78,6 +79,11 @@ fn plugin() -> ExecutorPlugin<AgentExecutor<Docker>> {
     .starts_in_place()
     .config_schema(config::schema())
     .with_files()
+    .permissions(Permissions {
+        // For an engine behind an address. A worker never gets a socket of this machine.
+        network: true,
+        ..Permissions::default()
+    })
 }
 
 export_executor!(plugin, name = "docker");

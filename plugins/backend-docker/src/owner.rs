@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::{Error, Result};
 
 use crate::engine::Engine;
+use crate::modes;
 
 /// The label that names the host: `<directory of all hosts>/<one host>`.
 pub(crate) const OWNER: &str = "io.conjure.host";
@@ -55,11 +55,8 @@ impl ContainerOwner {
             lock.lock()?;
             // What is mounted into containers, which run as another user.
             let shared = dir.join("bin");
-            fs::create_dir(&shared)?;
-            fs::write(shared.join(PROGRAM), agent)?;
-            for path in [shared.join(PROGRAM), shared] {
-                fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-            }
+            modes::make_dir(&shared)?;
+            modes::make_program(&shared.join(PROGRAM), agent)?;
             Ok(lock)
         };
         match made() {
@@ -135,7 +132,7 @@ impl ContainerOwner {
             .unwrap_or_default()
         {
             let labels = container.labels.unwrap_or_default();
-            let (Some(id), Some(owner)) = (container.id, self.gone(&labels)) else {
+            let (Some(id), Some(owner)) = (container.id, self.dead_owner(&labels)) else {
                 continue;
             };
             if remove_container(engine, &id).await {
@@ -148,7 +145,7 @@ impl ContainerOwner {
         let volumes = engine.docker.list_volumes(Some(options)).await;
         let volumes = volumes.ok().and_then(|list| list.volumes);
         for volume in volumes.unwrap_or_default() {
-            let Some(owner) = self.gone(&volume.labels) else {
+            let Some(owner) = self.dead_owner(&volume.labels) else {
                 continue;
             };
             let none = None::<RemoveVolumeOptions>;
@@ -162,7 +159,7 @@ impl ContainerOwner {
     }
 
     /// The name of the host that these labels name, if it is one of ours and is gone.
-    fn gone(&self, labels: &HashMap<String, String>) -> Option<String> {
+    fn dead_owner(&self, labels: &HashMap<String, String>) -> Option<String> {
         let label = Path::new(labels.get(OWNER)?);
         let name = label.file_name()?.to_str()?;
         let ours = label.parent()? == self.all && name != self.name;
@@ -224,14 +221,14 @@ mod tests {
         let living = ContainerOwner::new(dir.path(), b"x").unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let other = ContainerOwner::new(elsewhere.path(), b"x").unwrap();
-        assert_eq!(ours.gone(&ours.labels("s")), None);
-        assert_eq!(ours.gone(&living.labels("s")), None);
-        assert_eq!(ours.gone(&other.labels("s")), None);
-        assert_eq!(ours.gone(&HashMap::new()), None);
+        assert_eq!(ours.dead_owner(&ours.labels("s")), None);
+        assert_eq!(ours.dead_owner(&living.labels("s")), None);
+        assert_eq!(ours.dead_owner(&other.labels("s")), None);
+        assert_eq!(ours.dead_owner(&HashMap::new()), None);
         let labels = living.labels("s");
         let name = living.name.clone();
         drop(living);
-        assert_eq!(ours.gone(&labels), Some(name));
+        assert_eq!(ours.dead_owner(&labels), Some(name));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A session: what it brought along, and its one container.
+//! A session: what it was opened with, and its one container.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 use crate::config::{DockerSettings, Sharing};
 use crate::container::{Container, ContainerFailure, Plan};
 use crate::engine::{Engine, EngineConnection};
+use crate::mounts::{ContainerMounts, SKILLS, SessionMounts, Volumes, WORKSPACE};
 use crate::owner::ContainerOwner;
-use crate::place::{Mounted, SKILLS, SessionMounts, Volumes, WORKSPACE};
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl DockerState {
 #[derive(Debug)]
 pub(crate) struct DockerSession {
     id: String,
-    brought: SessionMounts,
+    mounts: SessionMounts,
     world: Arc<DockerState>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<ContainerSlot>>,
@@ -83,7 +83,7 @@ impl DockerSession {
     ) -> Self {
         Self {
             id: id.to_owned(),
-            brought: SessionMounts {
+            mounts: SessionMounts {
                 working_dir: working_dir.to_owned(),
                 skills: request.skills,
                 env: request.env.into_iter().collect(),
@@ -147,12 +147,12 @@ impl DockerSession {
         let DockerState {
             settings, owner, ..
         } = world;
-        let plan = |mounted| Plan {
+        let plan = |mounts| Plan {
             engine,
             settings,
             owner,
             session: &self.id,
-            mounted,
+            mounts,
         };
         let mount = match settings.files {
             Sharing::Mount => true,
@@ -160,12 +160,12 @@ impl DockerSession {
             Sharing::Auto => engine.may_be_here && !*world.elsewhere.borrow(),
         };
         if mount {
-            let mounted = Mounted::here(engine, settings, owner, &self.id, &self.brought);
-            let mounted = mounted.map_err(ContainerFailure::Other)?;
-            match plan(mounted.clone()).start().await {
+            let mounts = ContainerMounts::here(engine, settings, owner, &self.id, &self.mounts);
+            let mounts = mounts.map_err(ContainerFailure::Other)?;
+            match plan(mounts.clone()).start().await {
                 Err(ContainerFailure::NotHere(_)) if settings.files == Sharing::Auto => {
                     // The engine sees none of this machine's files only if this machine has them.
-                    if let Some(missing) = mounted.missing() {
+                    if let Some(missing) = mounts.missing() {
                         return Err(ContainerFailure::Other(Error::new(format!(
                             "{} is not there, so it cannot be brought into the container. Make it \
                              again, and call again",
@@ -180,12 +180,14 @@ impl DockerSession {
         let volumes = match &slot.volumes {
             Some(volumes) => volumes.clone(),
             None => {
-                let made = Volumes::make(engine, settings, owner, &self.id, &self.brought);
+                let made = Volumes::make(engine, settings, owner, &self.id, &self.mounts);
                 let made = made.await.map_err(ContainerFailure::Other)?;
                 slot.volumes.insert(made).clone()
             }
         };
-        plan(Mounted::volumes(settings, &volumes)).start().await
+        plan(ContainerMounts::volumes(settings, &volumes))
+            .start()
+            .await
     }
 }
 
@@ -199,7 +201,7 @@ impl AgentSession for DockerSession {
         };
         ExecutorReady {
             working_dir: WORKSPACE.to_owned(),
-            skills: self.brought.skills.iter().map(inside).collect(),
+            skills: self.mounts.skills.iter().map(inside).collect(),
         }
     }
 
@@ -208,7 +210,7 @@ impl AgentSession for DockerSession {
     }
 
     fn working_dir(&self) -> &Path {
-        &self.brought.working_dir
+        &self.mounts.working_dir
     }
 
     fn remote_dir(&self) -> &str {
@@ -218,7 +220,7 @@ impl AgentSession for DockerSession {
     fn shell(&self) -> AgentShell<'_> {
         AgentShell {
             program: &self.world.settings.shell,
-            env: &self.brought.env,
+            env: &self.mounts.env,
             timeout: self.world.settings.timeout(),
         }
     }
@@ -243,8 +245,8 @@ impl AgentSession for DockerSession {
         &container.link
     }
 
-    async fn gone(&self, container: &Arc<Container>) -> Error {
-        container.gone().await
+    async fn agent_end(&self, container: &Arc<Container>) -> Error {
+        container.end_error().await
     }
 
     async fn unanswered(self: &Arc<Self>, container: &Arc<Container>) -> Error {
@@ -259,12 +261,12 @@ impl AgentSession for DockerSession {
     }
 
     fn seen_there(&self, container: &Container, path: &Path) -> Option<String> {
-        container.mounted.in_the_container(path)
+        container.mounts.in_the_container(path)
     }
 
     /// By its path on this machine, when it has one.
     fn file(&self, container: &Container, path: &str, size: u64) -> FileRef {
-        let here = container.mounted.on_this_machine(path);
+        let here = container.mounts.on_this_machine(path);
         let here = here.and_then(|path| path.into_os_string().into_string().ok());
         let file = match here {
             Some(here) => FileRef::at(here),

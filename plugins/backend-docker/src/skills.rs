@@ -4,10 +4,12 @@
 //! alone, such as a package that was unpacked for one session. Such a folder is copied to where
 //! everybody may read it; all others are mounted as they are.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
+
+use crate::modes;
 
 /// The most bytes that are copied.
 pub(crate) const MOST: u64 = 512 * 1024 * 1024;
@@ -24,8 +26,7 @@ pub(crate) fn readable(folder: &Path, copies: &Path, name: &str, user: u32) -> i
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
     }
-    fs::create_dir_all(copies)?;
-    fs::set_permissions(copies, Permissions::from_mode(0o755))?;
+    modes::make_dir(copies)?;
     let mut room = MOST;
     copy_all(folder, &copy, &mut room)?;
     Ok(copy)
@@ -88,27 +89,27 @@ fn copy_all(from: &Path, to: &Path, room: &mut u64) -> io::Result<()> {
         return symlink(fs::read_link(from)?, to);
     }
     if found.is_dir() {
-        fs::create_dir(to)?;
-        fs::set_permissions(to, Permissions::from_mode(0o755))?;
+        modes::make_dir(to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             copy_all(&entry.path(), &to.join(entry.file_name()), room)?;
         }
     } else if found.is_file() {
         take(room, found.len())?;
-        fs::copy(from, to)?;
-        let mode = if found.mode() & 0o111 != 0 {
-            0o755
-        } else {
-            0o644
+        let mode = match found.mode() & 0o111 {
+            0 => modes::ALL_READ,
+            _ => modes::ALL_ENTER,
         };
-        fs::set_permissions(to, Permissions::from_mode(mode))?;
+        modes::copy_file(from, to, mode)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

@@ -108,27 +108,27 @@ pub(crate) fn stream(
 ) -> (AgentOutput, AgentInput) {
     let (reads, writes) = socket.into_split();
     let (said, kept) = attached;
-    let both = Both {
+    let source = SocketOutput {
         reads: Some(reads),
         said,
         _kept: kept,
     };
-    let output = stream::unfold(both, |mut both| async move {
-        let next = both.next().await?;
-        Some((Ok(next), both))
+    let output = stream::unfold(source, |mut source| async move {
+        let next = source.next().await?;
+        Some((Ok(next), source))
     });
     (Box::pin(output), Box::pin(writes))
 }
 
 /// The socket, and what is attached beside it.
-struct Both {
+struct SocketOutput {
     /// Until the socket is closed.
     reads: Option<OwnedReadHalf>,
     said: AgentOutput,
     _kept: AgentInput,
 }
 
-impl Both {
+impl SocketOutput {
     async fn next(&mut self) -> Option<LogOutput> {
         let reads = self.reads.as_mut()?;
         let mut buffer = Vec::with_capacity(READ);

@@ -26,12 +26,15 @@ use std::sync::Arc;
 use conjure_exec_agent::client::relayed::AgentProgram;
 use conjure_exec_agent::executor::{AgentBackend, AgentExecutor, agent_program};
 use conjure_exec_agent_program::PROGRAM;
-use conjure_skill_sdk::protocol::ExecutorInit;
+use conjure_skill_sdk::protocol::{ExecutorInit, Permissions};
 use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::KubernetesSettings;
 use crate::owner::PodOwner;
 use crate::session::{KubernetesState, PodSession};
+
+/// Where kubeconfigs and what they name are, and what a pod has to reach the cluster around it.
+const READ: [&str; 2] = ["~/.kube", "/var/run/secrets/kubernetes.io/serviceaccount"];
 
 /// A cluster, as one instance has it.
 #[derive(Debug)]
@@ -79,6 +82,13 @@ fn plugin() -> ExecutorPlugin<AgentExecutor<Kubernetes>> {
     .starts_in_place()
     .config_schema(config::schema())
     .with_files()
+    .permissions(Permissions {
+        read: READ.map(str::to_owned).into(),
+        network: true,
+        // A kubeconfig may name a program that logs in.
+        commands: true,
+        ..Permissions::default()
+    })
 }
 
 export_executor!(plugin, name = "kubernetes");

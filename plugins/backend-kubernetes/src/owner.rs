@@ -104,7 +104,7 @@ impl PodOwner {
         let mut removed = 0;
         let mut kept = Vec::new();
         for pod in pods {
-            let Some(host) = self.gone(&pod) else {
+            let Some(host) = self.dead_owner(&pod) else {
                 continue;
             };
             let name = pod.metadata.name.unwrap_or_default();
@@ -118,7 +118,7 @@ impl PodOwner {
     }
 
     /// The name of the host that a pod names, if it is one of ours and is gone.
-    fn gone(&self, pod: &Pod) -> Option<String> {
+    fn dead_owner(&self, pod: &Pod) -> Option<String> {
         let labels = pod.metadata.labels.as_ref()?;
         let host = labels.get(HOST)?;
         let ours = labels.get(DATA) == Some(&self.data) && *host != self.name;
@@ -191,7 +191,7 @@ pub(crate) enum Deletion {
     Taken,
     /// There is no such pod, or not yet.
     NotThere,
-    /// Nobody knows.
+    /// The cluster refused or did not answer, so the pod may still be there.
     Failed,
 }
 
@@ -228,16 +228,16 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         let other = PodOwner::new(elsewhere.path()).unwrap();
         for owner in [&ours, &living, &other] {
-            assert_eq!(ours.gone(&pod(owner.labels())), None);
+            assert_eq!(ours.dead_owner(&pod(owner.labels())), None);
         }
-        assert_eq!(ours.gone(&Pod::default()), None);
+        assert_eq!(ours.dead_owner(&Pod::default()), None);
         let labels = living.labels();
         let name = living.name.clone();
         let mut path = labels.clone();
         path.insert(HOST.to_owned(), "../x".to_owned());
-        assert_eq!(ours.gone(&pod(path)), None);
+        assert_eq!(ours.dead_owner(&pod(path)), None);
         drop((living, other));
-        assert_eq!(ours.gone(&pod(labels)), Some(name));
+        assert_eq!(ours.dead_owner(&pod(labels)), Some(name));
     }
 
     #[test]

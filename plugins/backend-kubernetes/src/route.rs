@@ -10,7 +10,9 @@ use conjure_exec_agent::client::relayed::{
     attach_script, copy_script, open_script,
 };
 use conjure_exec_agent::executor::SessionCalls;
-use conjure_exec_agent::relay::{NOT_THERE, RelayFrame};
+use conjure_exec_agent::relay::{
+    NO_ROOM, NO_SESSION_DIR, NOT_THERE, RefusalReason, RelayFrame, RelayRefusal,
+};
 use conjure_skill_sdk::abi::LogLevel;
 use conjure_skill_sdk::protocol::SkillMount;
 
@@ -177,6 +179,12 @@ impl PodRoute {
             Some(code) if code == i32::from(NOT_THERE) => {
                 "has no relay of the session any more: it ended, or was killed"
             }
+            Some(code) if code == i32::from(NO_ROOM) => {
+                "has no room for the session's directory: give it more with `disk_mb`"
+            }
+            Some(code) if code == i32::from(NO_SESSION_DIR) => {
+                "lets nobody make the session's directory: see the `user`"
+            }
             Some(126 | 127) => {
                 "lacks a program that is needed: the image needs a shell, cat, head, mkdir, mv, \
                  chmod, wc and sleep"
@@ -196,13 +204,13 @@ impl PodRoute {
     /// Why somebody who came is not let in.
     async fn unwelcome(&self, connection: PodRelayed, said: Option<RelayFrame>) -> ClusterFailure {
         match said {
-            Some(RelayFrame::Refused(why)) => {
-                let hint = match why.as_str() {
-                    why if why.contains("to work in") => ": see `working_dir` and the `user`",
-                    why if why.contains("No space left") => ": give it more with `disk_mb`",
-                    _ => "",
+            Some(RelayFrame::Refused(RelayRefusal { reason, text })) => {
+                let hint = match reason {
+                    RefusalReason::WorkingDir => ": see `working_dir` and the `user`",
+                    RefusalReason::NoRoom => ": give it more with `disk_mb`",
+                    RefusalReason::Other => "",
                 };
-                self.lasting(&format!("does not take the session: {why}{hint}"))
+                self.lasting(&format!("does not take the session: {text}{hint}"))
             }
             _ => self.ended(&connection.carrier.end().await),
         }

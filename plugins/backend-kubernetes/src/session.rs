@@ -216,7 +216,7 @@ impl PodSession {
                 PodState::Runs => return Ok(Arc::clone(route)),
                 PodState::Waits(_) => return self.runs(slot).await,
                 PodState::Over(why) => {
-                    let (name, kept) = (&route.name, self.kept());
+                    let (name, kept) = (&route.name, self.what_is_kept());
                     route.tell(&format!(
                         "the pod {name} is over ({why}); a new one starts, {kept}"
                     ));
@@ -315,7 +315,8 @@ impl PodSession {
         }
     }
 
-    fn kept(&self) -> String {
+    /// What of the working directory another pod finds, for people.
+    fn what_is_kept(&self) -> String {
         let dir = &self.world.settings.working_dir;
         match &self.world.settings.volume_claim {
             Some(claim) => format!("and what is in {dir} is still there (the claim {claim})"),
@@ -424,13 +425,13 @@ impl AgentSession for PodSession {
         &agent.agent.link
     }
 
-    async fn gone(&self, agent: &Arc<PodAgent>) -> Error {
+    async fn agent_end(&self, agent: &Arc<PodAgent>) -> Error {
         let name = &agent.route.name;
         let why = agent.agent.link.end().unwrap_or_default();
         Error::new(match Box::pin(agent.route.state()).await {
             Ok(PodState::Over(how)) => format!(
                 "the pod {name} ended while the call ran: {how}. Call again: a new one starts, {}",
-                self.kept()
+                self.what_is_kept()
             ),
             _ => format!(
                 "the agent in the pod {name} ended while the call ran: {why}. What had been written \

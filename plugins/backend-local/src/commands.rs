@@ -36,7 +36,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// None yet.
+    /// The commands of an instance, of which none runs yet.
     pub(crate) fn new(settings: LocalSettings, private: PrivatePaths) -> Self {
         Self {
             settings,
@@ -122,8 +122,8 @@ impl Commands {
         let visible = visible.chain(cx.skill_dir()).chain(skills);
         // A command may have put a link where one of them was; the host names them without links.
         let visible = visible.filter(|dir| real(dir) == *dir).map(text);
-        let brought = session.brought();
-        let sandbox = brought.sandbox();
+        let setup = session.setup();
+        let sandbox = setup.sandbox();
         let sandbox = sandbox.map(|rules| SessionSandbox::new(rules, cx.exchange_dir()));
         if let Some(temporary) = sandbox.as_ref().and_then(SessionSandbox::temporary_dir) {
             env.push(("TMPDIR".to_owned(), text(temporary)));

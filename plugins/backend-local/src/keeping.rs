@@ -106,10 +106,14 @@ fn regular(roots: &CallRoots, path: &str) -> Result<File> {
 fn whole(cx: &Cx, place: &RootedPath, size: u64) -> Option<FileRef> {
     let path = match place.kind() {
         RootKind::Skill => copy(place, size, cx.exchange_dir()?)?,
-        RootKind::Working | RootKind::Exchange => place.shown(),
+        RootKind::Working | RootKind::Exchange => place.display_path(),
     };
     Some(FileRef {
-        name: place.shown().file_name()?.to_string_lossy().into_owned(),
+        name: place
+            .display_path()
+            .file_name()?
+            .to_string_lossy()
+            .into_owned(),
         size: Some(size),
         ..FileRef::at(path.to_str()?)
     })

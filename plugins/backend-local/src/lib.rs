@@ -93,8 +93,8 @@ impl Local {
         let private = self.private.clone();
         blocking(move || {
             // What commands of a sandbox do not see, its file tools do not see either.
-            let brought = session.brought();
-            let hidden = brought.sandbox().map(SandboxRules::hidden);
+            let setup = session.setup();
+            let hidden = setup.sandbox().map(SandboxRules::hidden);
             let private = private.iter().chain(hidden.iter().flatten());
             let roots = keeping::roots(&cx, session.skills(), private)?;
             work(&cx, &roots)

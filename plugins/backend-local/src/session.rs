@@ -1,4 +1,4 @@
-//! What a session brought along, and which of its commands are running.
+//! What a session was opened with, and which of its commands are running.
 //!
 //! Kept a session, so that ending one ends its commands and nobody else's.
 
@@ -46,11 +46,8 @@ impl LocalSessions {
         let sandbox = sandbox.map(|sandbox| SandboxRules::of(sandbox, dirs));
         let sandbox = sandbox.transpose()?;
         let session = self.of(cx.session());
-        let mut brought = session
-            .brought
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *brought = Arc::new(Brought { request, sandbox });
+        let mut setup = session.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        *setup = Arc::new(SessionSetup { request, sandbox });
         Ok(())
     }
 
@@ -69,14 +66,14 @@ impl LocalSessions {
     }
 }
 
-/// What a session brought along.
+/// What a session was opened with: its skills, its environment, and its sandbox.
 #[derive(Debug, Default)]
-pub(crate) struct Brought {
+pub(crate) struct SessionSetup {
     request: ExecutorInit,
     sandbox: Option<SandboxRules>,
 }
 
-impl Brought {
+impl SessionSetup {
     /// What alone its commands may change, where that is limited.
     pub(crate) fn sandbox(&self) -> Option<&SandboxRules> {
         self.sandbox.as_ref()
@@ -86,7 +83,7 @@ impl Brought {
 /// A session of the backend.
 #[derive(Debug)]
 pub(crate) struct LocalSession {
-    brought: Mutex<Arc<Brought>>,
+    setup: Mutex<Arc<SessionSetup>>,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
 }
@@ -94,7 +91,7 @@ pub(crate) struct LocalSession {
 impl Default for LocalSession {
     fn default() -> Self {
         Self {
-            brought: Mutex::default(),
+            setup: Mutex::default(),
             over: watch::Sender::new(false),
             running: watch::Sender::new(0),
         }
@@ -104,12 +101,12 @@ impl Default for LocalSession {
 impl LocalSession {
     /// The skill folders that it may read.
     pub(crate) fn skills(&self) -> Vec<SkillMount> {
-        self.brought().request.skills.clone()
+        self.setup().request.skills.clone()
     }
 
     /// The environment that its commands get besides the clean one.
     pub(crate) fn env(&self) -> BTreeMap<String, String> {
-        self.brought().request.env.clone()
+        self.setup().request.env.clone()
     }
 
     /// Counts a command as running for as long as the value lives.
@@ -123,9 +120,9 @@ impl LocalSession {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// All that it brought along.
-    pub(crate) fn brought(&self) -> Arc<Brought> {
-        Arc::clone(&self.brought.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What it was opened with.
+    pub(crate) fn setup(&self) -> Arc<SessionSetup> {
+        Arc::clone(&self.setup.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -189,12 +189,12 @@ impl Mcp {
             why,
         })?;
         let _used = entry.in_use();
-        if entry.listed().listing.is_none() {
+        if entry.lists().listing.is_none() {
             // Whoever knows the tool's name from elsewhere may be faster than the list.
             let limit = entry.server.config.limits().idle;
             let _ = tokio::time::timeout(limit, entry.until_listed()).await;
         }
-        let listing = entry.listed().listing;
+        let listing = entry.lists().listing;
         let tool = listing
             .as_ref()
             .and_then(|listing| listing.tool(&request.name));
@@ -254,7 +254,7 @@ impl Backend for Mcp {
         for entry in &entries {
             let name = &entry.server.name;
             states.push(json!(entry.status()));
-            let Some(listing) = entry.listed().listing else {
+            let Some(listing) = entry.lists().listing else {
                 continue;
             };
             catalog
@@ -307,7 +307,7 @@ impl Backend for Mcp {
         let _watching = self.hub.watch(&session.id, cx.clone());
         // What changed before anybody watched was told to nobody.
         let is_news = self.entries(&session).await.iter().any(|entry| {
-            let listing = entry.listed().listing;
+            let listing = entry.lists().listing;
             listing.is_some_and(|listing| !session.has(&entry.server.name, &listing))
         });
         if is_news {

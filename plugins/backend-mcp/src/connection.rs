@@ -29,7 +29,7 @@ use crate::config::{RequestLimits, ServerConfig};
 use crate::failure::Failure;
 use crate::handler::{Handler, identity};
 use crate::http;
-use crate::link::{Link, Noted, RequestProgress, RequestResult};
+use crate::link::{Link, PendingRequestGuard, RequestProgress, RequestResult};
 use crate::secrets::Secrets;
 use crate::server::Server;
 use crate::stdio::{ServerInput, ServerProcess, StderrTail};
@@ -104,7 +104,7 @@ struct Direct {
 struct SentRequest {
     id: RequestId,
     answer: oneshot::Receiver<RequestResult>,
-    noted: Noted,
+    guard: PendingRequestGuard,
 }
 
 struct Ending {
@@ -114,7 +114,7 @@ struct Ending {
 }
 
 /// How a request is sent.
-pub(crate) struct How<'a> {
+pub(crate) struct RequestOptions<'a> {
     pub(crate) limits: RequestLimits,
     /// Whose call it is for.
     pub(crate) caller: Option<&'a Cx>,
@@ -123,7 +123,7 @@ pub(crate) struct How<'a> {
     pub(crate) capabilities: Option<ClientCapabilities>,
 }
 
-impl How<'_> {
+impl RequestOptions<'_> {
     /// A request that is for no call.
     pub(crate) fn of_the_host(limits: RequestLimits) -> Self {
         Self {
@@ -207,9 +207,9 @@ impl Connection {
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
-        how: How<'_>,
+        options: RequestOptions<'_>,
     ) -> Result<Value, Trouble> {
-        let (limits, caller) = (how.limits, how.caller);
+        let (limits, caller) = (options.limits, options.caller);
         if let Some(why) = self.link.closed() {
             return Err(Trouble::Lost(why));
         }
@@ -220,8 +220,8 @@ impl Connection {
         let mut clock = Clock::new(limits);
         let sending = async {
             match &self.direct {
-                Some(direct) => self.send(direct, request, &how, &mut told).await,
-                None => self.send_by_rmcp(request, &how, &mut told).await,
+                Some(direct) => self.send(direct, request, &options, &mut told).await,
+                None => self.send_by_rmcp(request, &options, &mut told).await,
             }
         };
         // Nearly always it goes out at once, and nothing else is looked at.
@@ -250,8 +250,8 @@ impl Connection {
                         _ => Err(Trouble::Lost(why)),
                     };
                 }
-                Ok(()) = sent.noted.course.changed() => {
-                    clock.follow(*sent.noted.course.borrow_and_update());
+                Ok(()) = sent.guard.course.changed() => {
+                    clock.follow(*sent.guard.course.borrow_and_update());
                 }
                 () = &mut cancelled => return Err(self.cancelled()),
                 () = clock.over(&self.alarm) => {
@@ -267,14 +267,14 @@ impl Connection {
         &self,
         direct: &Direct,
         mut request: ClientRequest,
-        how: &How<'_>,
+        options: &RequestOptions<'_>,
         told: &mut TellCancelled<'_>,
     ) -> Result<SentRequest, Trouble> {
-        let own = self.link.begin_own(how.caller.cloned());
+        let own = self.link.begin_own(options.caller.cloned());
         let meta = request.get_meta_mut();
         meta.extend(direct.meta.clone());
         meta.set_progress_token(own.token);
-        self.say_more(meta, how);
+        self.say_more(meta, options);
         let message = ClientJsonRpcMessage::request(request, own.id.clone());
         let line = wire::line(&message).map_err(|error| self.bad(&error))?;
         told.id = Some(own.id.clone());
@@ -287,43 +287,43 @@ impl Connection {
         Ok(SentRequest {
             id: own.id,
             answer: own.answer,
-            noted: own.noted,
+            guard: own.guard,
         })
     }
 
     async fn send_by_rmcp(
         &self,
         request: ClientRequest,
-        how: &How<'_>,
+        options: &RequestOptions<'_>,
         told: &mut TellCancelled<'_>,
     ) -> Result<SentRequest, Trouble> {
         let mut meta = RequestMetaObject::new();
-        self.say_more(&mut meta, how);
-        let options = PeerRequestOptions::no_options().with_meta(meta);
-        let sent = self.peer.send_request_with_option(request, options).await;
+        self.say_more(&mut meta, options);
+        let with_meta = PeerRequestOptions::no_options().with_meta(meta);
+        let sent = self.peer.send_request_with_option(request, with_meta).await;
         let handle = sent.map_err(|error| self.trouble(error))?;
         let token = handle.progress_token.clone();
-        let noted = self
+        let guard = self
             .link
-            .begin(handle.id.clone(), token, how.caller.cloned());
+            .begin(handle.id.clone(), token, options.caller.cloned());
         told.id = Some(handle.id.clone());
         Ok(SentRequest {
             id: handle.id,
             answer: handle.rx,
-            noted,
+            guard,
         })
     }
 
     /// What a request says beside what all of them do.
-    fn say_more(&self, meta: &mut RequestMetaObject, how: &How<'_>) {
-        if let Some(trace) = how.trace {
+    fn say_more(&self, meta: &mut RequestMetaObject, options: &RequestOptions<'_>) {
+        if let Some(trace) = options.trace {
             meta.set_traceparent(trace);
         }
         let is_stateless = !self.info.protocol_version.has_initialize();
-        if is_stateless && let Some(capabilities) = &how.capabilities {
+        if is_stateless && let Some(capabilities) = &options.capabilities {
             meta.set_client_capabilities(capabilities.clone());
         }
-        if let (Some(level), Some(_)) = (&self.level, how.caller) {
+        if let (Some(level), Some(_)) = (&self.level, options.caller) {
             meta.insert(LOG_LEVEL.to_owned(), level.as_str().into());
         }
     }
@@ -337,7 +337,7 @@ impl Connection {
         let params = json!({ "level": level.name() });
         let request = CustomRequest::new("logging/setLevel", Some(params));
         let request = ClientRequest::CustomRequest(request);
-        let done = self.request(request, How::of_the_host(config.limits()));
+        let done = self.request(request, RequestOptions::of_the_host(config.limits()));
         done.await.map(drop)
     }
 

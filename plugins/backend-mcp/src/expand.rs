@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// What the variables stand for.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct ExpansionEnv<'a> {
     /// The session's working directory.
     pub(crate) working_dir: Option<&'a Path>,
     /// A variable of the host's environment.
@@ -18,14 +18,14 @@ pub(crate) struct Surroundings<'a> {
 ///
 /// # Errors
 /// Which variable has no value, or is none.
-pub(crate) fn expand(text: &str, around: &Surroundings<'_>) -> Result<String, String> {
+pub(crate) fn expand(text: &str, env: &ExpansionEnv<'_>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         out.push_str(before);
         let end = end(after).ok_or_else(|| format!("a variable in `{text}` is not closed"))?;
         let (name, after) = after.split_at(end);
-        out.push_str(&value(name, around)?);
+        out.push_str(&value(name, env)?);
         rest = after.get(1..).unwrap_or_default();
     }
     out.push_str(rest);
@@ -46,16 +46,16 @@ fn end(text: &str) -> Option<usize> {
     None
 }
 
-fn value(name: &str, around: &Surroundings<'_>) -> Result<String, String> {
+fn value(name: &str, env: &ExpansionEnv<'_>) -> Result<String, String> {
     let path = |path: Option<&Path>, what: &str| {
         let path = path.and_then(Path::to_str);
         path.map(str::to_owned)
             .ok_or_else(|| format!("`${{{name}}}`: there is no {what} here"))
     };
     match name {
-        "workspaceFolder" => return path(around.working_dir, "working directory"),
+        "workspaceFolder" => return path(env.working_dir, "working directory"),
         "userHome" => {
-            let home = (around.variable)("HOME").filter(|home| !home.is_empty());
+            let home = (env.variable)("HOME").filter(|home| !home.is_empty());
             return path(home.as_deref().map(Path::new), "home directory");
         }
         _ => {}
@@ -71,11 +71,11 @@ fn value(name: &str, around: &Surroundings<'_>) -> Result<String, String> {
         None => (variable, None),
     };
     match (
-        (around.variable)(variable).filter(|value| !value.is_empty()),
+        (env.variable)(variable).filter(|value| !value.is_empty()),
         default,
     ) {
         (Some(value), _) => Ok(value),
-        (None, Some(default)) => expand(default, around),
+        (None, Some(default)) => expand(default, env),
         (None, None) => Err(format!(
             "the variable `{variable}` of the host's environment is not set; set it, or write \
              `${{env:{variable}:-default}}`"
@@ -94,11 +94,11 @@ mod tests {
             "EMPTY" => Some(String::new()),
             _ => None,
         };
-        let around = Surroundings {
+        let env = ExpansionEnv {
             working_dir: Some(Path::new("/srv")),
             variable: &variable,
         };
-        expand(text, &around)
+        expand(text, &env)
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::asking::QuestionPolicy;
-use crate::link::{Link, Underway};
+use crate::link::{Link, PendingRequest};
 
 /// Questions of one server that may wait for an answer at the same time.
 const ASKING: usize = 8;
@@ -64,9 +64,9 @@ impl Service<RoleClient> for Handler {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             _ => None,
         };
-        let underway = self.link.asked_for(id);
-        let _asking = underway.as_ref().map(Underway::ask);
-        let own = underway.as_ref().and_then(|request| request.cx.clone());
+        let pending = self.link.asked_for(id);
+        let _asking = pending.as_ref().map(PendingRequest::ask);
+        let own = pending.as_ref().and_then(|request| request.cx.clone());
         let cx = own.or_else(|| (self.standing)());
         let value = serde_json::to_value(&request).unwrap_or_default();
         let method = value.get("method").and_then(Value::as_str);

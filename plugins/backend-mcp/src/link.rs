@@ -29,7 +29,7 @@ pub(crate) struct Link {
     heard: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
-    underway: Mutex<BTreeMap<u64, Arc<Underway>>>,
+    pending: Mutex<BTreeMap<u64, Arc<PendingRequest>>>,
     /// Told when the last of them is over.
     quiet: Notify,
     next: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) type RequestResult = Result<ServerResult, ServiceError>;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(crate) struct Underway {
+pub(crate) struct PendingRequest {
     id: RequestId,
     token: ProgressToken,
     /// The call that it is for.
@@ -80,7 +80,7 @@ pub(crate) struct RequestProgress {
 
 /// Ends the note of a request when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct PendingRequestGuard {
     link: Arc<Link>,
     number: u64,
     pub(crate) course: watch::Receiver<RequestProgress>,
@@ -92,12 +92,12 @@ pub(crate) struct DirectRequest {
     pub(crate) id: RequestId,
     pub(crate) token: ProgressToken,
     pub(crate) answer: oneshot::Receiver<RequestResult>,
-    pub(crate) noted: Noted,
+    pub(crate) guard: PendingRequestGuard,
 }
 
 /// Counts a question as open until dropped.
 #[derive(Debug)]
-pub(crate) struct QuestionGuard(Arc<Underway>);
+pub(crate) struct QuestionGuard(Arc<PendingRequest>);
 
 impl Link {
     /// Of a connection that is being made.
@@ -109,7 +109,7 @@ impl Link {
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
-            underway: Mutex::default(),
+            pending: Mutex::default(),
             quiet: Notify::new(),
             next: AtomicU64::new(0),
             results: Mutex::default(),
@@ -262,7 +262,7 @@ impl Link {
         id: RequestId,
         token: ProgressToken,
         cx: Option<Cx>,
-    ) -> Noted {
+    ) -> PendingRequestGuard {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.note(number, id, token, cx, None)
     }
@@ -274,12 +274,12 @@ impl Link {
         let id = RequestId::Number(own);
         let token = ProgressToken(NumberOrString::Number(own));
         let (waiter, answer) = oneshot::channel();
-        let noted = self.note(number, id.clone(), token.clone(), cx, Some(waiter));
+        let guard = self.note(number, id.clone(), token.clone(), cx, Some(waiter));
         DirectRequest {
             id,
             token,
             answer,
-            noted,
+            guard,
         }
     }
 
@@ -290,17 +290,17 @@ impl Link {
         token: ProgressToken,
         cx: Option<Cx>,
         waiter: Option<oneshot::Sender<RequestResult>>,
-    ) -> Noted {
+    ) -> PendingRequestGuard {
         let (course, seen) = watch::channel(RequestProgress::default());
-        let underway = Underway {
+        let request = PendingRequest {
             id,
             token,
             cx,
             course,
             waiter: Mutex::new(waiter),
         };
-        self.lock().insert(number, Arc::new(underway));
-        Noted {
+        self.lock().insert(number, Arc::new(request));
+        PendingRequestGuard {
             link: Arc::clone(self),
             number,
             course: seen,
@@ -328,7 +328,7 @@ impl Link {
                     self.progress(progress.params);
                 }
                 ServerNotification::CustomNotification(said) if said.method == MESSAGE => {
-                    self.said(stream, said.params.unwrap_or_default());
+                    self.log(stream, said.params.unwrap_or_default());
                 }
                 _ => return Some(JsonRpcMessage::Notification(notification)),
             },
@@ -338,7 +338,7 @@ impl Link {
     }
 
     /// The request that passes rmcp by with this id.
-    fn own(&self, id: &RequestId) -> Option<Arc<Underway>> {
+    fn own(&self, id: &RequestId) -> Option<Arc<PendingRequest>> {
         let own = number(id)?;
         let number = u64::try_from(own).ok()?.checked_sub(OWN_IDS)?;
         let found = self.lock().get(&number).cloned()?;
@@ -347,9 +347,9 @@ impl Link {
     }
 
     /// The request that a question belongs to: the one named, else the newest that is a call.
-    pub(crate) fn asked_for(&self, id: Option<&RequestId>) -> Option<Arc<Underway>> {
-        let underway = self.lock();
-        let mut newest_first = underway.values().rev();
+    pub(crate) fn asked_for(&self, id: Option<&RequestId>) -> Option<Arc<PendingRequest>> {
+        let pending = self.lock();
+        let mut newest_first = pending.values().rev();
         let found = match id {
             Some(id) => newest_first.find(|request| request.id == *id),
             None => newest_first.find(|request| request.cx.is_some()),
@@ -358,7 +358,7 @@ impl Link {
     }
 
     /// The server told of something: the call hears it that it belongs to, and else the sessions.
-    fn said(&self, stream: Option<&RequestId>, mut params: Value) {
+    fn log(&self, stream: Option<&RequestId>, mut params: Value) {
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
         let message = Message {
             level: text("level").unwrap_or_else(|| "info".to_owned()),
@@ -391,8 +391,8 @@ impl Link {
         }));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Underway>>> {
-        lock(&self.underway)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<PendingRequest>>> {
+        lock(&self.pending)
     }
 }
 
@@ -408,7 +408,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Underway {
+impl PendingRequest {
     /// The server waits for an answer; the request's clock stops.
     pub(crate) fn ask(self: &Arc<Self>) -> QuestionGuard {
         self.course.send_modify(|course| course.asking += 1);
@@ -438,11 +438,11 @@ impl Drop for QuestionGuard {
     }
 }
 
-impl Drop for Noted {
+impl Drop for PendingRequestGuard {
     fn drop(&mut self) {
         let (request, is_last) = {
-            let mut underway = self.link.lock();
-            (underway.remove(&self.number), underway.is_empty())
+            let mut pending = self.link.lock();
+            (pending.remove(&self.number), pending.is_empty())
         };
         if is_last {
             self.link.quiet.notify_waiters();

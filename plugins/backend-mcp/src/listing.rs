@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::config::{RequestLimits, ServerConfig};
-use crate::connection::{Connection, Era, How};
+use crate::connection::{Connection, Era, RequestOptions};
 use crate::failure::Failure;
 use crate::headers;
 use crate::server::Server;
@@ -199,7 +199,7 @@ async fn pages(
     for _ in 0..PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let page = connection
-            .request(request(params), How::of_the_host(limits))
+            .request(request(params), RequestOptions::of_the_host(limits))
             .await;
         let mut page = match page {
             Ok(page) => page,

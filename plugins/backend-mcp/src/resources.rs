@@ -88,7 +88,7 @@ pub(crate) fn listings(
 ) -> Vec<(&Arc<ServerEntry>, Option<Arc<Listing>>)> {
     let entries = entries.iter();
     entries
-        .map(|entry| (entry, entry.listed().listing))
+        .map(|entry| (entry, entry.lists().listing))
         .collect()
 }
 
@@ -97,7 +97,7 @@ impl Resources for Mcp {
         let session = self.session(&cx)?;
         let mut list = ResourceList::default();
         for entry in self.entries(&session).await {
-            if let Some(listing) = entry.listed().listing {
+            if let Some(listing) = entry.lists().listing {
                 list.resources.extend(listing.resources.iter().cloned());
                 let templates = listing.templates.iter().cloned();
                 list.resource_templates.extend(templates);

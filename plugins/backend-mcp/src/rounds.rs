@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::asking::{QuestionPolicy, RefusedKinds};
 use crate::config::RequestLimits;
-use crate::connection::{Connection, How};
+use crate::connection::{Connection, RequestOptions};
 use crate::failure::Failure;
 use crate::server::Server;
 use crate::trouble::Trouble;
@@ -38,13 +38,13 @@ impl Rounds<'_> {
             // Sessions of several clients may share a connection.
             let is_another = client != self.server.client || refused != RefusedKinds::default();
             let capabilities = is_another.then(|| policy.capabilities_without(refused));
-            let how = How {
+            let options = RequestOptions {
                 limits: self.limits,
                 caller: Some(self.cx),
                 trace: self.trace,
                 capabilities,
             };
-            let value = self.connection.request(request.clone(), how).await?;
+            let value = self.connection.request(request.clone(), options).await?;
             match value.get("resultType").and_then(Value::as_str) {
                 None | Some("complete") => return Ok(value),
                 Some("input_required") => {}

@@ -10,7 +10,7 @@ const SHORTEST: usize = 4;
 pub(crate) struct Secrets(Arc<[String]>);
 
 impl Secrets {
-    /// These.
+    /// A collection that knows these texts as secrets.
     pub(crate) fn new<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let secrets = secrets.into_iter().map(Into::into);
         let mut secrets: Vec<String> = secrets.filter(|text| text.len() >= SHORTEST).collect();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::protocol::PROVIDER_KEYS;
 
-use crate::expand::{Surroundings, expand};
+use crate::expand::{ExpansionEnv, expand};
 
 /// The key of a provider that is no longer in the environment.
 pub(crate) async fn provider_key(name: &str, cx: &Cx) -> Option<String> {
@@ -56,10 +56,10 @@ fn with_keys(text: &str, cx: &Cx, keys: &VariableKeys) -> (Result<String, String
             None
         })
     };
-    let around = Surroundings {
+    let env = ExpansionEnv {
         working_dir: cx.working_dir(),
         variable: &variable,
     };
-    let value = expand(text, &around);
+    let value = expand(text, &env);
     (value, wanted.into_inner())
 }

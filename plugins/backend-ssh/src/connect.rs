@@ -10,7 +10,7 @@ use conjure_exec_agent::client::relayed::{
     open_script,
 };
 use conjure_exec_agent::executor::SessionCalls;
-use conjure_exec_agent::relay::RelayFrame;
+use conjure_exec_agent::relay::{RefusalReason, RelayFrame, RelayRefusal};
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::abi::LogLevel;
 use conjure_skill_sdk::protocol::SkillMount;
@@ -191,17 +191,17 @@ impl RemoteMachine {
     /// Why somebody who came is not let in.
     async fn unwelcome(&self, connection: SshRelayed, said: Option<RelayFrame>) -> Explained {
         match said {
-            Some(RelayFrame::Refused(why)) => {
-                let hint = match why.as_str() {
-                    why if why.contains("to work in") => {
+            Some(RelayFrame::Refused(RelayRefusal { reason, text })) => {
+                let hint = match reason {
+                    RefusalReason::WorkingDir => {
                         ": make it there, let the user in, or name another `working_dir`"
                     }
-                    why if why.contains("No space left") => {
+                    RefusalReason::NoRoom => {
                         ": make room, or name another directory with `scratch_dir`"
                     }
-                    _ => "",
+                    RefusalReason::Other => "",
                 };
-                let text = format!("does not take the session: {why}{hint}");
+                let text = format!("does not take the session: {text}{hint}");
                 Explained::refused(&self.settings, &text)
             }
             _ => explained(&self.settings, &connection.carrier.end().await),
@@ -233,7 +233,7 @@ impl RelayRoute for RemoteMachine {
         let mut connection = relayed(process);
         Err(match connection.greet(&self.token, stream).await {
             Some(RelayFrame::Welcome(received)) => return Ok((connection, received)),
-            Some(RelayFrame::Vacant) => Explained::gone(&self.settings),
+            Some(RelayFrame::Vacant) => Explained::no_relay(&self.settings),
             other => self.unwelcome(connection, other).await,
         }
         .into())

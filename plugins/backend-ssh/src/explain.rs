@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use conjure_exec_agent::client::relayed::{
     CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN, RouteFailure,
 };
-use conjure_exec_agent::relay::NOT_THERE;
+use conjure_exec_agent::relay::{NO_ROOM, NO_SESSION_DIR, NOT_THERE};
 use conjure_skill_sdk::Error;
 
 use crate::config::SshSettings;
@@ -56,7 +56,7 @@ impl Explained {
     }
 
     /// One whose relay does not know the session.
-    pub(crate) fn gone(settings: &SshSettings) -> Self {
+    pub(crate) fn no_relay(settings: &SshSettings) -> Self {
         let failure = SshFailure {
             code: Some(NOT_THERE.into()),
             ..SshFailure::default()
@@ -201,11 +201,11 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
             "does not run the agent: give the user a shell, and see that /bin/sh is there and \
              that programs may run in `agent_dir`",
         ),
-        Some(_) if has(&["No space left", "quota"]) => lasting(&format!(
+        Some(code) if code == i32::from(NO_ROOM) => lasting(&format!(
             "has no room in `{}`: make some, or name another directory with `scratch_dir`",
             settings.scratch_dir
         )),
-        Some(_) if has(&["cannot be made"]) => lasting(
+        Some(code) if code == i32::from(NO_SESSION_DIR) => lasting(
             "lets nobody make a directory for the session: name one that can be written, with \
              `scratch_dir`",
         ),
@@ -290,10 +290,23 @@ mod tests {
             (94, "Permission denied", FailureKind::Lasting, "noexec"),
             (90, "", FailureKind::Gone, "no agent"),
             (
-                1,
+                96,
                 "conjure-exec-agent: /tmp/x cannot be made: No space left on device",
                 FailureKind::Lasting,
                 "no room",
+            ),
+            (
+                95,
+                "conjure-exec-agent: /proc/x cannot be made: Permission denied",
+                FailureKind::Lasting,
+                "`scratch_dir`",
+            ),
+            // What a login script says is not about the session's directory.
+            (
+                1,
+                "profile: the cache cannot be made: No space left on device",
+                FailureKind::Unreachable,
+                "ended with 1",
             ),
             (1, "", FailureKind::Lasting, "chsh"),
         ] {

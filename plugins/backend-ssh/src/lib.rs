@@ -27,11 +27,23 @@ use std::sync::Arc;
 use conjure_exec_agent::client::relayed::AgentProgram;
 use conjure_exec_agent::executor::{AgentBackend, AgentExecutor, agent_program};
 use conjure_exec_agent_program::PROGRAM;
-use conjure_skill_sdk::protocol::ExecutorInit;
+use conjure_skill_sdk::protocol::{ExecutorInit, Permissions};
 use conjure_skill_sdk::{ExecutorPlugin, Result, Setup, export_executor};
 
 use crate::config::SshSettings;
 use crate::session::{SshSession, SshState};
+
+/// What `ssh` reads where a configuration names nothing else.
+const READ: [&str; 5] = [
+    "~/.ssh",
+    "/etc/ssh/ssh_config",
+    "/etc/ssh/ssh_config.d",
+    "/etc/ssh/ssh_known_hosts",
+    "/etc/crypto-policies",
+];
+
+/// Where it writes down a machine that it meets first, if it may.
+const KNOWN_HOSTS: &str = "~/.ssh/known_hosts";
 
 /// Remote machines, as one instance reaches them.
 #[derive(Debug)]
@@ -59,6 +71,17 @@ impl AgentBackend for Ssh {
     }
 }
 
+/// What `ssh` needs. A worker has no sockets of this machine: there, keys are files and in no agent.
+fn permissions() -> Permissions {
+    Permissions {
+        read: READ.map(str::to_owned).into(),
+        write: vec![KNOWN_HOSTS.to_owned()],
+        network: true,
+        commands: true,
+        ..Permissions::default()
+    }
+}
+
 fn plugin() -> ExecutorPlugin<AgentExecutor<Ssh>> {
     ExecutorPlugin::new(
         "ssh",
@@ -69,6 +92,7 @@ fn plugin() -> ExecutorPlugin<AgentExecutor<Ssh>> {
     .starts_in_place()
     .config_schema(config::schema())
     .with_files()
+    .permissions(permissions())
 }
 
 export_executor!(plugin, name = "ssh");

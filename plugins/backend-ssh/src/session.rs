@@ -227,7 +227,7 @@ impl AgentSession for SshSession {
         &agent.link
     }
 
-    async fn gone(&self, agent: &Arc<RelayedAgent>) -> Error {
+    async fn agent_end(&self, agent: &Arc<RelayedAgent>) -> Error {
         let host = &self.machine.settings.host;
         let why = agent.link.end().unwrap_or_default();
         Error::new(format!(

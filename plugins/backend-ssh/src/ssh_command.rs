@@ -33,7 +33,7 @@ const MODERN: [&str; 3] = [
 pub(crate) async fn command(settings: &SshSettings, script: &str) -> io::Result<Command> {
     let ssh = in_path("ssh").ok_or(io::ErrorKind::NotFound)?;
     let is_modern = is_modern(&ssh).await;
-    Ok(told(base(&ssh), is_modern, settings, script))
+    Ok(with_options(base(&ssh), is_modern, settings, script))
 }
 
 /// The program, in a session of its own. There no program that it starts can ask at the host's
@@ -88,7 +88,12 @@ fn in_path(name: &str) -> Option<PathBuf> {
     programs.find(|program| program.is_absolute() && program.is_file())
 }
 
-fn told(mut command: Command, is_modern: bool, settings: &SshSettings, script: &str) -> Command {
+fn with_options(
+    mut command: Command,
+    is_modern: bool,
+    settings: &SshSettings,
+    script: &str,
+) -> Command {
     let seconds = |time: Duration| time.as_millis().div_ceil(1_000).max(1);
     let alive = seconds(Duration::from_millis(settings.alive_ms));
     let connect = seconds(settings.connect_timeout());
@@ -161,7 +166,7 @@ mod tests {
             alive_ms: 1_500,
             ..SshSettings::default()
         };
-        let command = told(Command::new("ssh"), true, &settings, "true");
+        let command = with_options(Command::new("ssh"), true, &settings, "true");
         let told: Vec<_> = command.as_std().get_args().collect();
         let told: Vec<_> = told.iter().map(|word| word.to_string_lossy()).collect();
         for option in [
@@ -189,7 +194,7 @@ mod tests {
         assert_eq!(of("OpenSSH_10.0p2, OpenSSL"), Some((10, 0)));
         assert_eq!(of("dropbear"), None);
         let settings = SshSettings::default();
-        let old = told(Command::new("ssh"), false, &settings, "true");
+        let old = with_options(Command::new("ssh"), false, &settings, "true");
         let mut words = old.as_std().get_args().map(OsStr::to_string_lossy);
         assert!(!words.any(|word| MODERN.contains(&word.as_ref())));
     }

@@ -102,7 +102,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     };
     let quiet = arguments.next().ok_or_else(usage)?;
     let quiet = quiet.to_str().and_then(|quiet| quiet.parse().ok());
-    let place = AgentSettings {
+    let settings = AgentSettings {
         quiet: Some(Duration::from_secs(quiet.ok_or_else(usage)?)),
         calls: CALLS_INSIDE,
         grace: Duration::ZERO,
@@ -112,19 +112,19 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         takes_sandboxes: false,
     };
     // Where every command begins: the agent is there already.
-    std::env::set_current_dir(&place.working_dir)?;
+    std::env::set_current_dir(&settings.working_dir)?;
     if let Some(socket) = socket {
-        serve(place, socket.try_clone()?.into(), socket.into())?;
+        serve(settings, socket.try_clone()?.into(), socket.into())?;
         return Ok(ExitCode::SUCCESS);
     }
-    on_standard_streams(place)
+    on_standard_streams(settings)
 }
 
-fn on_standard_streams(place: AgentSettings) -> io::Result<ExitCode> {
+fn on_standard_streams(settings: AgentSettings) -> io::Result<ExitCode> {
     // Copies, so that a command can never inherit the stream itself.
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    serve(place, input, output)?;
+    serve(settings, input, output)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -80,9 +80,9 @@ pub struct ShellSandbox {
 /// The reply of the agent to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentReply {
-    /// Of a command; its output came before.
+    /// The end of a command; its output came before.
     Bash(CommandResult),
-    /// Of a view.
+    /// What a file or directory looks like.
     View {
         /// The lines, or the listing.
         content: String,

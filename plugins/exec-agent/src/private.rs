@@ -71,7 +71,7 @@ impl PrivatePaths {
         Self(paths)
     }
 
-    /// All of them.
+    /// The paths, in order.
     pub fn iter(&self) -> impl Iterator<Item = &PathBuf> {
         self.0.iter()
     }

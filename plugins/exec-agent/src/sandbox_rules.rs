@@ -61,7 +61,7 @@ impl SandboxRules {
         })
     }
 
-    /// Where it writes.
+    /// The directories that commands may write in.
     #[must_use]
     pub fn write(&self) -> &[PathBuf] {
         &self.write

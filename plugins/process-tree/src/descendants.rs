@@ -94,11 +94,11 @@ fn send(process: Process, own: i32, signal: Signal) {
 
 /// The living children of a process.
 fn children(pid: i32) -> Vec<i32> {
-    listed(pid).unwrap_or_else(|| searched(pid))
+    listed_children(pid).unwrap_or_else(|| search_children(pid))
 }
 
 /// As the kernel lists them, for each thread; nothing where it was built without that list.
-fn listed(pid: i32) -> Option<Vec<i32>> {
+fn listed_children(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         // It is gone, and its children are somebody else's.
@@ -118,7 +118,7 @@ fn listed(pid: i32) -> Option<Vec<i32>> {
 }
 
 /// The same from the parents of all processes.
-fn searched(parent_pid: i32) -> Vec<i32> {
+fn search_children(parent_pid: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -166,12 +166,12 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        assert!(searched(own()).contains(&pid));
-        if let Some(listed) = listed(own()) {
+        assert!(search_children(own()).contains(&pid));
+        if let Some(listed) = listed_children(own()) {
             assert!(listed.contains(&pid));
         }
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(!searched(own()).contains(&pid));
+        assert!(!search_children(own()).contains(&pid));
     }
 }

@@ -187,6 +187,20 @@ impl<'b> PayloadReader<'b> {
         (0..length).map(|_| read(self)).collect()
     }
 
+    /// A value that older writers leave out at the end; its default where nothing more is there.
+    ///
+    /// # Errors
+    /// When the bytes that are there are none.
+    pub fn default_at_end<T: Default>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        match self.0.is_empty() {
+            true => Ok(T::default()),
+            false => read(self),
+        }
+    }
+
     /// Nothing more.
     ///
     /// # Errors

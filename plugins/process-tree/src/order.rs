@@ -20,7 +20,7 @@ pub(crate) enum Order {
     Give(String),
     /// Ends everything: SIGTERM, so many milliseconds to react, SIGKILL.
     Finish {
-        /// How long.
+        /// The time to react, in milliseconds.
         grace_ms: u64,
     },
 }

@@ -118,9 +118,9 @@ impl Supervisor {
         }
     }
 
-    /// Readable once there is something to hear.
+    /// The stream that it is controlled over, which is readable once there is something to hear.
     #[must_use]
-    pub fn said(&self) -> BorrowedFd<'_> {
+    pub fn control_stream(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 

@@ -97,7 +97,7 @@ fn has_name(line: &str, names: &[&str]) -> bool {
 }
 
 /// The values of certain keys in a line of text, `host=web-1` among other words.
-pub(crate) fn named(line: &str) -> (Option<String>, Option<String>) {
+pub(crate) fn host_and_service(line: &str) -> (Option<String>, Option<String>) {
     if !line.contains('=') {
         return (None, None);
     }

@@ -2,7 +2,7 @@
 
 use crate::access::from_access;
 use crate::entry::{LogEntry, LogSeverity};
-use crate::structured::{from_logfmt, named};
+use crate::structured::{from_logfmt, host_and_service};
 use crate::timestamp;
 
 /// How many words may stand between the time and the level: host, service, thread.
@@ -32,7 +32,7 @@ pub(crate) fn from_line(line: &str) -> Option<LogEntry> {
         &entry.message,
         entry.host.is_none() || entry.service.is_none(),
     ) {
-        let (host, service) = named(message);
+        let (host, service) = host_and_service(message);
         entry.host = entry.host.or(host);
         entry.service = entry.service.or(service);
     }

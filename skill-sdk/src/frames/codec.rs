@@ -146,7 +146,7 @@ pub enum FrameError {
     /// The stream failed.
     #[error("the stream failed: {source}")]
     Stream {
-        /// Why.
+        /// What the system said.
         #[from]
         source: io::Error,
     },

@@ -42,7 +42,7 @@ pub enum PluginEvent {
     State {
         /// Such as `starting`, `ready`, `backoff`, `failed`.
         state: String,
-        /// Why.
+        /// What led to it, for people.
         #[serde(default)]
         detail: String,
     },
@@ -50,7 +50,7 @@ pub enum PluginEvent {
     Notice {
         /// `info`, `warn` or `error`.
         level: String,
-        /// What.
+        /// What the person is told.
         text: String,
     },
     /// An event of a kind that this version does not know.

@@ -19,7 +19,7 @@ pub struct ToolOptions {
 }
 
 impl ToolOptions {
-    /// Nothing said.
+    /// Options that say nothing about the tool.
     pub fn new() -> Self {
         Self::default()
     }

@@ -164,3 +164,58 @@ test('a file with a long name stays inside the window', async ({ page, session }
   await expect(page.locator('#attached')).toContainText('Screenshot');
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
 });
+
+test('a file is dropped into the conversation and said with the message', async ({ page, model, session }) => {
+  await session('site');
+  await model.says('Seen.');
+  await page.goto('/sessions/site');
+  const dataTransfer = await page.evaluateHandle(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(['words'], 'dropped.txt', { type: 'text/plain' }));
+    return data;
+  });
+  await page.locator('#conversation').dispatchEvent('drop', { dataTransfer });
+  await expect(page.locator('#attached')).toContainText('dropped.txt');
+  await page.getByLabel('Message').fill('look');
+  await page.getByLabel('Message').press('Enter');
+  await expect(page.getByText('Seen.')).toBeVisible();
+  await expect(page.locator('#entries .person')).toContainText('dropped.txt');
+});
+
+test('code and answers are copied as they are', async ({ page, context, server, model, session }) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await session('site');
+  await model.says('Some code:\n\n```rust\nfn main() {\n    1 < 2;\n}\n```\n');
+  const { turn } = await server.api('POST', '/sessions/site/turns', { text: 'Write some' });
+  await server.api('GET', `/turns/${turn}?wait=20`);
+  await page.goto('/sessions/site');
+  const copied = () => page.evaluate(() => navigator.clipboard.readText());
+  const answer = page.locator('#entries article.model');
+  await answer.locator('figure').getByRole('button', { name: 'Copy' }).click();
+  await expect.poll(copied).toBe('fn main() {\n    1 < 2;\n}');
+  await answer.getByRole('button', { name: /^Copy entry/ }).click();
+  await expect.poll(copied).toContain('Some code:');
+});
+
+test('a message that is refused in a fork leaves no fork behind', async ({ page, server, model, session, expected }) => {
+  expected.push(/Failed to load resource/);
+  await session('site');
+  await model.says('Held.', { hold: { gate: 'first' } });
+  const { thread } = await server.api('POST', '/sessions/site/turns', { text: 'first' });
+  await model.reached('first');
+  // No more wait than these.
+  for (let waits = 0; waits < 100; waits += 1) await server.api('POST', '/sessions/site/turns', { text: `follow-up ${waits}` });
+  const threads = async () => (await server.api('GET', '/threads')).items.map(({ id }) => id);
+  const before = await threads();
+  await page.goto(`/sessions/site/threads/${thread}`);
+  await page.getByRole('link', { name: 'Edit and fork' }).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Message').fill('Another first');
+  for (const times of [1, 2]) {
+    await dialog.getByRole('button', { name: 'Fork and send' }).click();
+    await expect(page.getByText('100 messages wait in this session already')).toHaveCount(times);
+  }
+  expect(await threads()).toEqual(before);
+  expect((await server.api('GET', '/sessions/site')).thread.id).toBe(thread);
+  await server.api('POST', '/sessions/site/cancel', { drop_queued: true });
+});

@@ -1,5 +1,7 @@
-// A long chat: what is far from sight is put away, and is there again when one comes to it.
+// A long chat: what is far from sight is put away, and is there again when one comes to it. And how much
+// a browser loads before any of it is there.
 
+import { scriptAndStyle } from '../support/assets.js';
 import { longThread } from '../support/long.js';
 import { expect, test } from '../support/test.js';
 
@@ -37,4 +39,14 @@ test('5,000 entries scrolled through, back and forth, are never more than 2,500 
   expect(Math.abs(await page.evaluate(() => document.scrollingElement.scrollHeight) - height)).toBeLessThan(height / 100);
   console.log(`most nodes: ${most}`);
   expect(most).toBeLessThanOrEqual(2500);
+});
+
+test('script and style are at most 60 KiB, compressed', async ({ page, session }) => {
+  await session('site');
+  await page.goto('/sessions/site');
+  const assets = await scriptAndStyle(page);
+  const named = assets.map(({ name }) => name.replace(/^.*\./, '')).sort();
+  expect(named).toEqual(['css', 'js']);
+  const bytes = assets.reduce((sum, asset) => sum + asset.bytes, 0);
+  expect(bytes, JSON.stringify(assets)).toBeLessThanOrEqual(60 * 1024);
 });

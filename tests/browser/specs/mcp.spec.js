@@ -134,3 +134,38 @@ test('a session chooses from the servers that are enabled', async ({ page, serve
   const { mcps } = await server.api('GET', '/sessions/site');
   expect(Object.keys(mcps)).toEqual(['mock']);
 });
+
+test('a question of a server is answered and declined where it stands, in every window', async ({ page, context, watch, server, model, session }) => {
+  await session('site', { mcps: { notes: { command: process.env.CONJURE_MOCK_MCP } }, tools: { policy: { allow: ['*'] } } });
+  await page.goto('/sessions/site');
+  const other = await context.newPage();
+  await watch(other);
+  await other.goto('/sessions/site');
+  const ask = async (call, gate) => {
+    await model.calls(call, 'notes_ask', {});
+    await model.says(`Then ${gate}.`, { hold: { gate } });
+    await server.api('POST', '/sessions/site/turns', { text: 'Ask me' });
+    for (const window of [page, other]) await expect(window.locator('form.ask')).toContainText('Go on?');
+  };
+  await ask('call_1', 'on');
+  const form = page.locator('form.ask');
+  await expect(form.getByLabel('note')).toHaveValue('none');
+  await form.getByLabel('sure').check();
+  await form.getByLabel('note').fill('with care');
+  await form.getByRole('button', { name: 'Answer' }).click();
+  for (const window of [page, other]) {
+    await expect(window.getByText('A question: Answered.')).toBeVisible();
+    await expect(window.locator('form.ask')).toHaveCount(0);
+  }
+  await model.reached('on');
+  expect(JSON.stringify((await model.requests()).at(-1).body)).toContain('with care');
+  await model.release('on');
+  await expect(page.getByText('Then on.')).toBeVisible();
+  await ask('call_2', 'not');
+  await other.locator('form.ask').getByRole('button', { name: 'Decline' }).click();
+  for (const window of [page, other]) await expect(window.getByText('A question: Declined.')).toBeVisible();
+  await model.reached('not');
+  expect(JSON.stringify((await model.requests()).at(-1).body)).toContain('decline');
+  await model.release('not');
+  for (const window of [page, other]) await expect(window.getByText('Then not.')).toBeVisible();
+});

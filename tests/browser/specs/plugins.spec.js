@@ -35,6 +35,8 @@ test('a plugin is installed by its file, removed and put back', async ({ page })
   await expect(dialog.getByRole('alert')).toBeVisible();
   await dialog.getByLabel('File').setInputFiles(process.env.CONJURE_PLUGIN_SKILL);
   await dialog.getByRole('button', { name: 'Install' }).click();
+  await dialog.getByLabel('It may').check();
+  await dialog.getByRole('button', { name: 'Install' }).click();
   await expect(dialog.getByText('Installed: log-fetcher')).toBeVisible({ timeout: 30_000 });
   await dialog.getByRole('link', { name: 'Show all plugins' }).click();
   const card = page.getByRole('listitem').filter({ has: page.getByRole('heading', { name: /^log-fetcher/ }) });
@@ -46,7 +48,7 @@ test('a plugin is installed by its file, removed and put back', async ({ page })
   await card.getByRole('link', { name: 'Remove log-fetcher' }).click();
   await dialog.getByRole('button', { name: 'Remove' }).click();
   await expect(card).toHaveCount(0);
-  await page.getByRole('link', { name: 'Put log-fetcher back' }).click();
+  await page.getByRole('link', { name: 'Put back log-fetcher' }).click();
   await dialog.getByRole('button', { name: 'Put back' }).click();
   await expect(card).toContainText('loaded');
   await expect(page.getByText(/log-fetcher put back/)).toBeVisible();
@@ -79,4 +81,19 @@ test('usage says what was spent, by chat, model, tool and cause, and as CSV', as
   const text = readFileSync(await (await download).path(), 'utf8');
   expect(text.split('\r\n')[0]).toMatch(/^kind,name,replies,input/);
   for (const kind of ['day', 'thread', 'model', 'tool', 'cause', 'total']) expect(text).toContain(`\r\n${kind},`);
+});
+
+test('settings that are saved are in Routes at once, whoever saves them', async ({ page, server, session }) => {
+  await session('site');
+  await page.goto('/sessions/site/routes');
+  const tool = page.getByRole('region', { name: 'Routing table' }).getByText('local_bash_tool');
+  await expect(tool).toBeVisible();
+  await server.api('PATCH', '/sessions/site', { tools: { backend: [{ kind: 'native' }] } });
+  await expect(tool).toHaveCount(0);
+  await page.getByRole('link', { name: 'Config', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('group', { name: 'Backends' }).getByLabel('local', { exact: true }).check();
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(tool).toBeVisible();
 });

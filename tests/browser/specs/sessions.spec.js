@@ -248,3 +248,14 @@ test('without script a provider filters the saved auths, and what was filled in 
   expect((await server.api('GET', '/sessions/site')).auth.name).toBe('open');
   await context.close();
 });
+
+test('a session that is used moves before the others', async ({ page, server, model, session }) => {
+  for (const name of ['first', 'second', 'third']) await session(name);
+  await page.goto('/');
+  const names = page.locator('#sessions h2');
+  await expect(names).toHaveText(['third', 'second', 'first']);
+  await model.says('Here.');
+  const { turn } = await server.api('POST', '/sessions/first/turns', { text: 'Where are you?' });
+  await server.api('GET', `/turns/${turn}?wait=20`);
+  await expect(names).toHaveText(['first', 'third', 'second']);
+});

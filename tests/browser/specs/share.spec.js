@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 
-import { accessible } from '../support/checks.js';
+import { accessible, validText } from '../support/checks.js';
 import { expect, test } from '../support/test.js';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -37,6 +37,8 @@ test('a chat that is saved as HTML is read from disk', async ({ page, browser, s
     expect(text, wrong).not.toContain(wrong);
   }
   expect(text).toContain("default-src &#39;none&#39;".replaceAll('&#39;', text.includes('&#39;none') ? '&#39;' : "'"));
+
+  await validText(text, 'a shared chat');
 
   const context = await browser.newContext({ viewport: { width: 1024, height: 800 } });
   const reader = await context.newPage();

@@ -4,7 +4,7 @@
 import { WIDTHS, THEMES, accessible, fits, picture, valid } from '../support/checks.js';
 import { compare, sameFont, still } from '../support/pictures.js';
 import { furnish, views, visit } from '../support/stage.js';
-import { test } from '../support/test.js';
+import { expect, test } from '../support/test.js';
 
 test.setTimeout(360_000);
 
@@ -43,5 +43,20 @@ test('every view fits a phone, a laptop and a wide screen, and looks as it did',
       }
     }
     if (comparable) await compare(page, view[0], pictures);
+  }
+});
+
+test('every view is read at 200 % without scrolling to the side', async ({ page, server, model, session }) => {
+  const ids = await furnish({ server, model, session });
+  // A window of 1280 by 800, of which a zoom of 200 % leaves half.
+  await page.setViewportSize({ width: 640, height: 400 });
+  for (const view of views(ids)) {
+    if (view[0] === 'shortcuts') continue;
+    await visit(page, view);
+    const { scrollWidth, clientWidth } = await page.evaluate(() => {
+      const { scrollWidth, clientWidth } = document.documentElement;
+      return { scrollWidth, clientWidth };
+    });
+    expect.soft(scrollWidth, view[0]).toBeLessThanOrEqual(clientWidth);
   }
 });

@@ -163,3 +163,43 @@ test('a chat that was only named is in the sidebar when one comes back', async (
   await page.getByRole('navigation', { name: 'Threads' }).getByRole('link', { name: 'Plans', exact: true }).click();
   await expect(page.locator('#thread-label')).toHaveText('Plans');
 });
+
+test('the sidebar says how it is with the other sessions', async ({ page, server, model, session }) => {
+  await session('site');
+  const { id } = await session('other', { tools: { backend: [{ kind: 'local' }], policy: { ask: ['*'] } } });
+  await model.calls('call_1', 'local_bash_tool', { command: 'echo hello' });
+  await model.says('Done.');
+  await page.goto('/sessions/site');
+  const other = page.getByRole('navigation', { name: 'Sessions' }).getByRole('link', { name: /^other/ });
+  await expect(other).toHaveText('other');
+  await server.api('POST', `/sessions/${id}/turns`, { text: 'Greet me' });
+  await expect(other).toContainText('ASKS');
+  // Only the list is another one.
+  await page.evaluate(() => { window.threads = document.getElementById('threads'); });
+  await server.api('POST', `/sessions/${id}/approvals/call_1`, { decision: 'allow' });
+  await expect(other).toHaveText('other');
+  expect(await page.evaluate(() => window.threads.isConnected)).toBe(true);
+  await server.api('DELETE', `/sessions/${id}`);
+  await expect(other).toHaveCount(0);
+});
+
+test('what is said while one looks at older entries leads to the newest, with it', async ({ page, server, model, session }) => {
+  await session('site');
+  await model.says('One.');
+  const { turn, thread } = await server.api('POST', '/sessions/site/turns', { text: 'first' });
+  await server.api('GET', `/turns/${turn}?wait=20`);
+  const newest = `${server.url}/sessions/site/threads/${thread}`;
+  await page.goto(`${newest}?before=3`);
+  await expect(page.getByRole('link', { name: 'The newest entries' })).toBeVisible();
+  await model.says('Two.');
+  await page.getByLabel('Message').fill('second');
+  await page.getByLabel('Message').press('Enter');
+  await expect(page).toHaveURL(newest);
+  await expect(page.getByText('Two.', { exact: true })).toBeVisible();
+  await expect(page.getByLabel('Message')).toHaveValue('');
+  await page.goto(`${newest}?before=3`);
+  await model.says('Three.');
+  await page.getByRole('button', { name: 'Go on' }).click();
+  await expect(page).toHaveURL(newest);
+  await expect(page.getByText('Three.', { exact: true })).toBeVisible();
+});

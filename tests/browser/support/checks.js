@@ -28,12 +28,13 @@ export const WIDTHS = [390, 1024, 1920];
 
 // No violation of axe, in both themes.
 export async function accessible(page, what) {
+  if (!await page.evaluate(() => 'axe' in window)) await page.evaluate(AXE);
   for (const theme of THEMES) {
     await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' });
-    await page.evaluate(AXE);
     const found = await page.evaluate(async () => {
       const { violations } = await window.axe.run(document, {
         runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+        resultTypes: ['violations'],
       });
       return violations.map(({ id, nodes }) => ({
         id, at: nodes.map((node) => `${node.target.join(' ')}: ${node.failureSummary}`),
@@ -46,10 +47,21 @@ export async function accessible(page, what) {
 // What the server sends is valid HTML.
 export async function valid(page, url, what) {
   const answer = await page.context().request.get(url);
-  const report = await validator.validateString(await answer.text());
+  await validText(await answer.text(), `${what}: ${url}`);
+}
+
+// What stands in the page now is valid HTML, with all that was put in place since it was loaded.
+export async function validNow(page, what) {
+  const shown = await page.evaluate(() => document.documentElement.outerHTML);
+  await validText(`<!DOCTYPE html>\n${shown}`, `${what}, as it stands`);
+}
+
+// A text is valid HTML.
+export async function validText(text, what) {
+  const report = await validator.validateString(text);
   const wrong = report.results.flatMap(({ messages }) =>
     messages.map(({ ruleId, message, line, selector }) => `${line}: ${ruleId}: ${message} (${selector})`));
-  expect.soft(wrong, `${what}: ${url}`).toEqual([]);
+  expect.soft(wrong, what).toEqual([]);
 }
 
 // Nothing is wider than the window, and no two controls that can be seen lie on each other.

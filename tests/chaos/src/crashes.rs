@@ -21,24 +21,47 @@ use crate::random::Random;
 
 /// What a call may be told to do, how often in a hundred, and what its error must say; nothing where
 /// it has none.
-const MODES: [(&str, u64, Option<&str>); 12] = [
-    ("segfault", 20, Some("SIGSEGV")),
-    ("abort", 20, Some("SIGABRT")),
-    ("exit 7", 15, Some("code 7")),
-    ("stack-overflow", 15, Some("stack overflow")),
+const MODES: [(&str, u64, Option<&str>); 22] = [
+    ("segfault", 16, Some("SIGSEGV")),
+    ("abort", 16, Some("SIGABRT")),
+    ("exit 7", 12, Some("code 7")),
+    ("stack-overflow", 12, Some("stack overflow")),
     (
         "allocate 1024",
         5,
         Some("more memory than a worker may use"),
     ),
     ("hang", 1, Some("misbehaving")),
-    ("panic at the disco", 6, Some("at the disco")),
+    ("burn", 1, Some("misbehaving")),
+    ("threads 200", 3, Some("more threads than a worker may")),
+    ("panic at the disco", 5, Some("at the disco")),
     ("panic-nonstring", 3, Some("panicked")),
-    ("lie-json", 3, Some("misbehaving")),
-    ("lie-schema", 3, Some("misbehaving")),
-    ("flood 2", 4, None),
-    ("echo fine", 5, None),
+    ("lie-json", 2, Some("misbehaving")),
+    ("lie-schema", 2, Some("misbehaving")),
+    ("lie-fault", 2, Some("misbehaving")),
+    ("lie-files", 2, None),
+    ("invalid-utf8", 2, None),
+    ("invalid-utf8-reply", 2, Some("misbehaving")),
+    ("flood 2", 2, None),
+    ("flood-reply 2", 2, None),
+    ("leak-thread", 3, None),
+    ("spawn-orphan", 2, None),
+    ("drop-panic", 3, None),
+    ("echo fine", 2, None),
 ];
+
+/// What the plugin may do wrong while it is loaded: it is listed as failed then.
+const LOAD_MODES: [&str; 6] = [
+    "panic-manifest",
+    "wrong-version",
+    "wrong-name",
+    "wrong-kind",
+    "bad-manifest",
+    "requires-unknown",
+];
+
+/// The plugin that breaks, and the one that is used beside it.
+const PLUGINS: [&str; 2] = ["conjure-misbehaving", "conjure-skill-cache-manager"];
 
 /// Sessions that break, and sessions beside them.
 const BREAKING: u64 = 2;
@@ -66,6 +89,8 @@ pub struct Summary {
     pub answered: u64,
     /// The longest of them.
     pub longest: Duration,
+    /// Loads that went wrong, beside one that did not.
+    pub loads: u64,
 }
 
 impl fmt::Display for Summary {
@@ -75,12 +100,13 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{} calls broke something ({}); {} workers ended; the {} calls beside them were answered, \
-             the slowest within {} ms",
+             the slowest within {} ms; {} loads went wrong",
             self.modes.values().sum::<u64>(),
             modes.join(", "),
             self.ends,
             self.answered,
-            self.longest.as_millis()
+            self.longest.as_millis(),
+            self.loads
         )
     }
 }
@@ -97,17 +123,7 @@ pub fn run(options: &Options) -> Result<Summary> {
 
 async fn break_workers(options: &Options) -> Result<Summary> {
     let data = tempfile::tempdir()?;
-    let mut workers = WorkerOptions::new(conjure_bin()?, &["plugin-host"]);
-    workers.isolation = Isolation::Process;
-    workers.limits = WorkerLimits {
-        memory: 256 * 1024 * 1024,
-        ..WorkerLimits::default()
-    };
-    let mut builder = Host::builder().data_dir(data.path()).workers(workers);
-    for plugin in ["conjure-misbehaving", "conjure-skill-cache-manager"] {
-        builder = builder.plugin_file(build_plugin(plugin)?);
-    }
-    let host = builder.build().await?;
+    let host = host(data.path(), None).await?;
     let is_over = Arc::new(AtomicBool::new(false));
     let mut neighbours = JoinSet::new();
     for number in 0..NEIGHBOURS {
@@ -141,7 +157,49 @@ async fn break_workers(options: &Options) -> Result<Summary> {
     }
     drop((snapshot, host));
     none_left(data.path()).await?;
+    for mode in LOAD_MODES {
+        Box::pin(load_wrongly(mode)).await?;
+        summary.loads += 1;
+    }
     Ok(summary)
+}
+
+/// A host with both plugins in workers, in which the one does something wrong while it is loaded.
+async fn host(data: &Path, load_mode: Option<&str>) -> Result<Host> {
+    let mut workers = WorkerOptions::new(conjure_bin()?, &["plugin-host"]);
+    workers.isolation = Isolation::Process;
+    workers.limits = WorkerLimits {
+        memory: 256 * 1024 * 1024,
+        threads: 64,
+        ..WorkerLimits::default()
+    };
+    if let Some(mode) = load_mode {
+        workers.env.push(("CONJURE_MISBEHAVE".into(), mode.into()));
+    }
+    let mut builder = Host::builder().data_dir(data).workers(workers);
+    for plugin in PLUGINS {
+        builder = builder.plugin_file(build_plugin(plugin)?);
+    }
+    Ok(builder.build().await?)
+}
+
+/// Loads the plugin where that goes wrong, and looks that it alone is not there.
+async fn load_wrongly(mode: &str) -> Result<()> {
+    let data = tempfile::tempdir()?;
+    let host = host(data.path(), Some(mode)).await?;
+    let snapshot = host.registry().snapshot();
+    let there: Vec<&str> = snapshot
+        .plugins()
+        .iter()
+        .map(|plugin| &*plugin.id().name)
+        .collect();
+    let failed = snapshot.failed();
+    ensure!(
+        there == ["cache-manager"] && failed.len() == 1,
+        "`{mode}`: {there:?} are loaded, and these are not: {failed:?}"
+    );
+    drop((snapshot, host));
+    none_left(data.path()).await
 }
 
 async fn session(host: &Host, data: &Path) -> Result<ToolSession> {

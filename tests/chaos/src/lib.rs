@@ -100,7 +100,7 @@ pub struct Options {
     pub seed: u64,
     /// The number of the first kill.
     pub first: u64,
-    /// Where.
+    /// The databases that it is tried on.
     pub database: Database,
     /// What is killed.
     pub hosts: Hosts,

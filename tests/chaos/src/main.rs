@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use conjure_chaos::{Database, Hosts, Options, crashes, soak, swaps, victim};
+use conjure_host::plugin::Isolation;
 
 /// Kills a host at random moments of turns with calls, and checks after each kill that nothing
 /// acknowledged is missing, nothing ran twice unseen, every thread goes on, and nothing is left.
@@ -63,6 +64,9 @@ struct Swaps {
     /// What chooses the pauses between them [default: the time]
     #[arg(long)]
     seed: Option<u64>,
+    /// Where the plugins run: `in-process`, or each in a `process` of its own
+    #[arg(long, value_name = "WHERE", default_value = "in-process", value_parser = isolation)]
+    isolation: Isolation,
 }
 
 #[derive(clap::Args)]
@@ -144,9 +148,19 @@ fn crash(args: &Crashes) -> Result<()> {
 fn swap(args: &Swaps) -> Result<()> {
     let seed = args.seed.map_or_else(seed_of_now, Ok)?;
     eprintln!("seed {seed}");
-    let count = args.count;
-    println!("{}", swaps::run(&swaps::Options { count, seed })?);
+    let summary = swaps::run(&swaps::Options {
+        count: args.count,
+        seed,
+        isolation: args.isolation,
+    })?;
+    println!("{summary}");
     Ok(())
+}
+
+fn isolation(text: &str) -> Result<Isolation, String> {
+    let known = [Isolation::InProcess, Isolation::Process];
+    let found = known.into_iter().find(|known| known.as_str() == text);
+    found.ok_or_else(|| "write `in-process` or `process`".to_owned())
 }
 
 fn seed_of_now() -> Result<u64> {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use conjure_core::chat::{FunctionCall, OutputPart};
 use conjure_host::Host;
+use conjure_host::plugin::{Isolation, WorkerOptions};
 use conjure_host::session::{BackendSpec, CallWith, SessionSpec, ToolSession};
+use conjure_kit::conjure_bin;
 use conjure_plugin_tests::versioned;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -24,6 +26,8 @@ const PACE: Duration = Duration::from_millis(40);
 /// The plugins, with the tool of each that counts its calls.
 const PLUGINS: [(&str, &str); 2] = [("keeper", "keeper_count"), ("counter", "counter_execute")];
 const VERSIONS: [&str; 2] = ["0.2.0", "0.3.0"];
+/// Calls that are made at the least after the last swap, so that sessions have moved to it.
+const AFTERWARDS: u64 = 4 * SESSIONS;
 /// How long anything may take that must happen.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -33,6 +37,8 @@ pub struct Options {
     pub count: u64,
     /// What chooses the pauses between them.
     pub seed: u64,
+    /// Where the plugins run.
+    pub isolation: Isolation,
 }
 
 /// What was done.
@@ -103,12 +109,16 @@ async fn swap(options: &Options) -> Result<Summary> {
     for ((name, _), [first, _]) in PLUGINS.iter().zip(&libraries) {
         place(&plugins, name, first)?;
     }
-    let host = Host::builder()
+    let mut builder = Host::builder()
         .data_dir(data.path().join("data"))
         .plugin_dir(&plugins)
-        .watch(true)
-        .build()
-        .await?;
+        .watch(true);
+    if options.isolation == Isolation::Process {
+        let mut workers = WorkerOptions::new(conjure_bin()?, &["plugin-host"]);
+        workers.isolation = Isolation::Process;
+        builder = builder.workers(workers);
+    }
+    let host = builder.build().await?;
     let done = Arc::new(Done::default());
     let mut sessions = JoinSet::new();
     for _ in 0..SESSIONS {
@@ -125,12 +135,7 @@ async fn swap(options: &Options) -> Result<Summary> {
         sessions.spawn(calling(session, Arc::clone(&done)));
     }
     // All have made their first calls, so that what they keep for their lives is there.
-    let begun = Instant::now();
-    while done.calls.load(Ordering::Relaxed) < 4 * SESSIONS {
-        still_well(&mut sessions)?;
-        ensure!(begun.elapsed() < LIMIT, "the sessions make no calls");
-        tokio::time::sleep(PACE).await;
-    }
+    calls_reach(4 * SESSIONS, &done, &mut sessions).await?;
     let (begun, before) = (Instant::now(), own_memory_mib()?);
     let mut random = Random::new(options.seed);
     let mut generations = host.registry().subscribe();
@@ -153,6 +158,8 @@ async fn swap(options: &Options) -> Result<Summary> {
         tokio::time::sleep(Duration::from_millis(random.below(30))).await;
     }
     let time = begun.elapsed();
+    let wanted = done.calls.load(Ordering::Relaxed) + AFTERWARDS;
+    calls_reach(wanted, &done, &mut sessions).await?;
     done.is_over.store(true, Ordering::Release);
     while let Some(ended) = sessions.join_next().await {
         ended??;
@@ -167,6 +174,17 @@ async fn swap(options: &Options) -> Result<Summary> {
         memory_mib: (before, own_memory_mib()?),
     };
     Ok(summary)
+}
+
+/// Waits until the sessions have made so many calls.
+async fn calls_reach(wanted: u64, done: &Done, sessions: &mut JoinSet<Result<()>>) -> Result<()> {
+    let begun = Instant::now();
+    while done.calls.load(Ordering::Relaxed) < wanted {
+        still_well(sessions)?;
+        ensure!(begun.elapsed() < LIMIT, "the sessions make no calls");
+        tokio::time::sleep(PACE).await;
+    }
+    Ok(())
 }
 
 /// Whether no session has ended, which none does by itself.

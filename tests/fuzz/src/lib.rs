@@ -5,6 +5,11 @@
 pub mod abi;
 pub mod host;
 pub mod mcp;
+pub mod transfer;
+
+// The store's readers of a thread's file, taken by their own sources in `transfer.rs`, say
+// `crate::Record`.
+use transfer::Record;
 
 // Readers of the MCP backend, by their own sources: instrumented, the whole plugin takes minutes to
 // build.
@@ -13,6 +18,9 @@ mod skim;
 #[allow(dead_code, reason = "messages are only read here")]
 #[path = "../../../plugins/backend-mcp/src/wire.rs"]
 mod wire;
+// The host's look at a PDF, by its own source.
+#[path = "../../../conjure-host/runtime/src/artifacts/pdf.rs"]
+mod encryption;
 
 use conjure_core::chat::StreamEvent;
 use conjure_core::skill_folder::{SkillFolder, validate_strict};
@@ -33,6 +41,26 @@ pub fn mcp_import(input: &[u8]) {
     {
         let _ = import.settings();
         assert!(import.names().count() <= text.len());
+    }
+}
+
+/// The manifest of an MCP bundle is read or refused, whatever the archive is; what was read can be
+/// written.
+pub fn mcp_bundle(input: &[u8]) {
+    match conjure_import::read_bundle(input, "/opt/bundle") {
+        Ok(import) => {
+            let _ = import.settings();
+            assert!(import.names().count() <= 1);
+        }
+        Err(why) => assert!(!why.is_empty(), "refused without a reason"),
+    }
+}
+
+/// Only a PDF is an encrypted one, and only where it says so.
+pub fn pdf(input: &[u8]) {
+    let says = |word: &[u8]| input.windows(word.len()).any(|window| window == word);
+    if encryption::is_encrypted_pdf(input) {
+        assert!(input.starts_with(b"%PDF-") && says(b"/Encrypt"));
     }
 }
 

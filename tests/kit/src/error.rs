@@ -13,7 +13,7 @@ pub enum KitError {
     /// A file or directory.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -21,7 +21,7 @@ pub enum KitError {
     /// A program did not start.
     #[error("cannot start {}: {source}", program.display())]
     Start {
-        /// Which.
+        /// The path of the program.
         program: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -55,7 +55,7 @@ pub enum KitError {
     /// A program failed.
     #[error("{} failed:\n{said}", program.display())]
     Failed {
-        /// Which.
+        /// The path of the program.
         program: PathBuf,
         /// What it said.
         said: String,

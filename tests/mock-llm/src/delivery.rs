@@ -61,7 +61,7 @@ pub enum Position {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hold {
-    /// Where.
+    /// The place in the answer where it stops.
     pub at: Position,
     /// The name under which the test awaits and releases it. A released token stays released.
     pub token: String,
@@ -71,9 +71,9 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
-    /// Where.
+    /// The place in the answer where it ends.
     pub at: CutAt,
-    /// How.
+    /// What the client sees of the end.
     pub how: CutHow,
 }
 

@@ -4,13 +4,16 @@ use crate::Plugin;
 use crate::build::target;
 
 /// A backend that counts a session's calls, hands the count on, and notes in the session's directory
-/// what happens to it. One that finds `refuse-VERSION` there does not open.
+/// what happens to it. One that finds `refuse-VERSION` there does not open. It asks for something, since
+/// a backend that asks for nothing does not reach the session's directory in a worker.
 const KEEPER: &str = r#"
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Mutex;
 
-use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, State, ToolDecl, ToolResult};
+use conjure_skill_sdk::protocol::{
+    BackendCall, CatalogReply, Open, Permissions, State, ToolDecl, ToolResult,
+};
 use conjure_skill_sdk::{export_backend, Backend, BackendPlugin, Cx, Error, Result, Upgrade};
 use serde_json::{json, Value};
 
@@ -96,7 +99,10 @@ impl Upgrade for Keeper {
 }
 
 fn plugin() -> BackendPlugin<Keeper> {
-    BackendPlugin::new("keeper", "Counts", |_setup| Ok(Keeper::default())).with_upgrade()
+    let permissions = Permissions { read: vec!["/usr".to_owned()], ..Permissions::default() };
+    BackendPlugin::new("keeper", "Counts", |_setup| Ok(Keeper::default()))
+        .permissions(permissions)
+        .with_upgrade()
 }
 
 export_backend!(plugin, name = "keeper");

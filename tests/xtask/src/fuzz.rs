@@ -224,6 +224,9 @@ mod tests {
             "mcp_messages",
             "frames",
             "mcp_import",
+            "mcp_bundle",
+            "thread_file",
+            "pdf",
             "sse",
         ] {
             assert!(targets.contains(name), "{name}");

@@ -101,7 +101,7 @@ enum Command {
     /// A thousand swaps of each between two versions, under 500 calls a second of 20 sessions. Each
     /// call must be answered by the version that its table named, with the state of those before, and
     /// every session that was opened at a backend must be closed there.
-    Swaps(campaign::Args),
+    Swaps(campaign::SwapArgs),
     /// Run many sessions of a server for hours, and look at its memory, descriptors and children
     ///
     /// Two hours with 200 sessions. With `--profile nightly` ten minutes, and more until it can tell
@@ -152,11 +152,11 @@ fn main() -> ExitCode {
         Command::Compat => compat::run(),
         Command::Package => packages::check(),
         Command::Chaos(args) => chaos::run(&args),
-        Command::Crashes(args) => campaign::run("crashes", &args),
+        Command::Crashes(args) => campaign::crashes(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sanitize => sanitize::run(),
         Command::Soak(args) => soak::run(&args),
-        Command::Swaps(args) => campaign::run("swaps", &args),
+        Command::Swaps(args) => campaign::swaps(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Check => check::run(),
     };

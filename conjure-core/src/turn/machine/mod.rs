@@ -42,6 +42,8 @@ pub struct Machine {
     next_input: u64,
     /// A person took the newest compaction back: nothing but them and a refusal makes another.
     is_unfolded: bool,
+    /// Tokens of input that there were, about, when the newest summary failed.
+    summary_failed_at: Option<u64>,
     call_ids: HashSet<String>,
     /// Replies that the backends have not seen yet.
     unobserved: u32,
@@ -94,6 +96,7 @@ impl Machine {
             requests: 0,
             next_input: next_input_tokens(entries),
             is_unfolded: is_unfolded(entries),
+            summary_failed_at: compaction::summary_failed_at(entries),
             call_ids: log::call_ids(entries).map(str::to_owned).collect(),
             unobserved: 0,
             turn: None,
@@ -378,6 +381,8 @@ impl Machine {
     }
 
     fn use_settings(&mut self, settings: TurnSettings, entry: EntryBody) {
+        // Another model may manage the summary that failed.
+        self.summary_failed_at = None;
         self.settings = settings.clone();
         self.out.push(HostAction::UseSettings(Box::new(settings)));
         self.write(entry);

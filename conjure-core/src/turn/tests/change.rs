@@ -230,6 +230,43 @@ fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
 }
 
 #[test]
+fn a_summary_that_failed_is_made_again_when_more_was_said_or_settings_changed() {
+    let mut bench = Bench::asked_with(TurnSettings {
+        compaction: CompactionTrigger::At(100),
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    bench.done("1");
+    bench.input(TurnInput::CompactionFailed {
+        error: "no".to_owned(),
+    });
+    bench.reply(2, vec![], "end_turn");
+    // The next turn has hardly more.
+    assert_eq!(bench.user("next"), [request(3, 1)]);
+    bench.reply(3, vec![], "end_turn");
+    let reopened = |bench: &Bench| Bench {
+        machine: Machine::new(bench.machine.settings().clone(), 1, &bench.log),
+        log: bench.log.clone(),
+        told: Vec::new(),
+        turn: bench.turn,
+    };
+    let mut again = reopened(&bench);
+    assert_eq!(again.user("later"), [request(1, 1)]);
+    let mut changed = reopened(&bench);
+    changed.input(TurnInput::Settings {
+        settings: Box::new(bench.machine.settings().clone()),
+        entry: note("other model"),
+        when: When::Now,
+    });
+    let mut changed_before = reopened(&changed);
+    let compact = [HostAction::Compact { refused: false }];
+    for bench in [&mut changed, &mut changed_before] {
+        assert_eq!(bench.user("later"), compact);
+    }
+    assert_eq!(bench.user(&"word ".repeat(600)), compact);
+}
+
+#[test]
 fn results_that_came_since_the_last_count_are_counted_too() {
     let mut bench = Bench::asked_with(TurnSettings {
         compaction: CompactionTrigger::At(1_000),

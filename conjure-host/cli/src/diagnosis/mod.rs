@@ -18,9 +18,9 @@ pub(crate) struct HealthFinding {
     /// What kind of thing: `database`, `auth`, `session`, `plugin`, `worker`, `sandbox`,
     /// `engine`, `mcp`.
     pub(crate) area: &'static str,
-    /// Which.
+    /// The name of the thing.
     pub(crate) subject: String,
-    /// How it is.
+    /// Whether it is in order.
     pub(crate) state: Health,
     /// What was found.
     pub(crate) found: String,

@@ -1,6 +1,7 @@
 //! `conjure plugin dev`: an author's loop. Each save is built, tried and put where it is used, and what
 //! the compiler or a host says about it stands where the author looks.
 
+mod author_plugin;
 mod place;
 mod sources;
 
@@ -19,19 +20,20 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
 use super::plugin_args::workers;
-use super::plugin_crate::{BuiltPlugin, PluginCrate};
+use super::plugin_crate::BuiltPlugin;
 use super::signals::Signals;
+use author_plugin::AuthorPlugin;
 use place::Place;
 use sources::{SourceState, Sources};
 
-/// Builds a crate at every change of its sources, tries it, and loads it.
+/// Builds a plugin at every change of its sources, tries it, and loads it. A program is there as it is.
 ///
 /// Without `--serve` it goes into a session of its own, in which the model `tool-walk` calls each tool
 /// once. With it, it is installed in the data directory, where every host that runs takes it over;
 /// at the end what was there before is there again.
 #[derive(Args)]
 pub(crate) struct PluginDevArgs {
-    /// The crate [default: the current directory]
+    /// The crate, or the directory of a program [default: the current directory]
     dir: Option<PathBuf>,
     /// Install it in the data directory, for the hosts that use that
     #[arg(long)]
@@ -71,13 +73,13 @@ struct LiveRound {
 pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let here = PathBuf::from(".");
-    let plugin = PluginCrate::at(args.dir.as_ref().unwrap_or(&here)).await?;
+    let plugin = AuthorPlugin::at(args.dir.as_ref().unwrap_or(&here)).await?;
     let mut dirs = vec![plugin.dir().to_owned()];
     for dir in &args.watch {
         dirs.push(dir.canonicalize().map_err(CliError::usage_from)?);
     }
     // Wherever cargo builds: what it writes is no change.
-    let sources = Sources::new(dirs, vec![plugin.target_dir().to_owned()]);
+    let sources = Sources::new(dirs, plugin.written());
     let Some(workers) = workers(global, Some(Isolation::Process)) else {
         return Err(CliError::usage(
             "the system does not say which program this is",
@@ -125,7 +127,7 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
 /// What a round needs.
 struct Author<'a> {
     global: &'a Global,
-    plugin: PluginCrate,
+    plugin: AuthorPlugin,
     release: bool,
     loader: Loader,
     place: Place,

@@ -109,8 +109,8 @@ impl Look {
     }
 }
 
-/// Whether a file or a directory is one of the author's: not what cargo, an editor or version control
-/// writes beside it.
+/// Whether a file or a directory is one of the author's: not what cargo, Python, an editor or version
+/// control writes beside it.
 fn counts(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_tools = name.starts_with('.')
@@ -118,7 +118,7 @@ fn counts(path: &Path) -> bool {
         || name.ends_with(".swp")
         || name.ends_with(".tmp");
     // Vim tries with this name whether it can write.
-    !is_tools && !["target", "Cargo.lock", "4913"].contains(&&*name)
+    !is_tools && !["target", "Cargo.lock", "__pycache__", "4913"].contains(&&*name)
 }
 
 #[cfg(test)]
@@ -138,11 +138,13 @@ mod tests {
         let mut known = sources.state().await;
         fs::create_dir_all(root.join("target/debug")).unwrap();
         fs::create_dir_all(&built).unwrap();
+        fs::create_dir_all(root.join("src/__pycache__")).unwrap();
         // A link to a directory above it leads nowhere new.
         std::os::unix::fs::symlink(root, root.join("src/above")).unwrap();
         for tools in [
             "target/debug/x",
             "built/x",
+            "src/__pycache__/x.pyc",
             "Cargo.lock",
             "src/.lib.rs.swp",
             "src/lib.rs~",

@@ -18,7 +18,7 @@ pub enum NotOwnError {
         path.display()
     )]
     Anothers {
-        /// Where.
+        /// The directory.
         path: PathBuf,
         /// Whose it is.
         owner: u32,
@@ -30,7 +30,7 @@ pub enum NotOwnError {
         path.display()
     )]
     Writable {
-        /// Where.
+        /// The directory.
         path: PathBuf,
         /// Who may do what.
         mode: u32,
@@ -38,9 +38,9 @@ pub enum NotOwnError {
     /// It cannot be looked at.
     #[error("the directory of data {} cannot be used: {source}", path.display())]
     Io {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
 }

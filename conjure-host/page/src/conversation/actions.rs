@@ -11,10 +11,12 @@ use conjure_runtime::uploads::MOST_ATTACHED;
 use conjure_store::ThreadId;
 use maud::html;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::address::ConversationAddress;
+use super::composer;
 use super::figures;
+use super::fingerprint::fingerprint;
 use super::question;
 use super::talk::Talk;
 use crate::PageState;
@@ -35,6 +37,10 @@ struct MessageForm {
     attachments: Vec<String>,
     /// Files of the chat that are attached once more.
     files: Vec<String>,
+    /// Of the form that it was written in: see [`MessageForm::turn_id`].
+    form: String,
+    /// The page shows older entries, and follows nothing.
+    is_elsewhere: bool,
 }
 
 impl MessageForm {
@@ -47,24 +53,44 @@ impl MessageForm {
                 "thread" => said.thread = value,
                 "attachment" => said.attachments.push(value),
                 "file" => said.files.push(value),
+                "form" => said.form = value,
+                "elsewhere" => said.is_elsewhere = true,
                 _ => {}
             }
         }
         said
     }
 
-    fn body(self) -> Value {
+    /// What the API takes, for a thread, or for the session's own where there is none.
+    fn body(&self, thread: Option<&ThreadId>) -> Value {
+        let mut body = Map::new();
+        let mut has = |name: &str, value: Value| body.insert(name.to_owned(), value);
+        if let Some(thread) = thread {
+            has("thread", json!(thread));
+        }
         if self.go_on {
-            return json!({ "go_on": true });
+            has("go_on", json!(true));
         }
-        let mut body = json!({ "text": self.text });
-        if !self.attachments.is_empty() {
-            body = json!({ "attachments": self.attachments });
-            if let (Some(body), false) = (body.as_object_mut(), self.text.trim().is_empty()) {
-                body.insert("text".to_owned(), Value::String(self.text));
-            }
+        if !self.go_on && (self.attachments.is_empty() || !self.text.trim().is_empty()) {
+            has("text", json!(self.text));
         }
-        body
+        if !self.go_on && !self.attachments.is_empty() {
+            has("attachments", json!(self.attachments));
+        }
+        // A person says it, and comes back to decide: what asks waits also while the page is closed.
+        has("unattended", json!(false));
+        if let Some(turn) = self.turn_id(&body) {
+            body.insert("turn_id".to_owned(), Value::String(turn));
+        }
+        Value::Object(body)
+    }
+
+    /// The same for the same message out of the same form: one whose answer was lost, and that is sent
+    /// again, is said once. Another message out of it is another turn.
+    fn turn_id(&self, body: &Map<String, Value>) -> Option<String> {
+        let said = json!(body).to_string();
+        let id = || format!("{}-{:016x}", self.form, fingerprint(&said));
+        (!self.form.is_empty()).then(id)
     }
 }
 
@@ -82,33 +108,38 @@ pub(crate) async fn say(
         true => None,
         false => Some(ThreadId::parse(&said.thread)?),
     };
-    let was_without = address.thread.is_none();
-    match looked_at {
-        Some(thread) if address.thread.as_ref() != Some(&thread) => {
-            app.manager.choose_thread(&address.session, &thread).await?;
-            address.thread = Some(thread);
-        }
-        None if was_without => {
-            let session = app.manager.start_thread(&address.session).await?;
-            address.thread = session.thread.map(|thread| thread.id);
-        }
-        _ => {}
+    if address.thread.is_none() && looked_at.is_none() {
+        app.manager.start_thread(&address.session).await?;
     }
-    begin(&app, &address, &said.body()).await?;
-    if request.pieces && !was_without {
-        return Ok(pieces(html! {}));
+    let thread = begin(&app, &address, &said.body(looked_at.as_ref())).await?;
+    address.thread = Some(thread);
+    // A page that shows no thread follows none, also where an earlier try has begun one.
+    if !request.pieces || looked_at.is_none() || said.is_elsewhere {
+        return Ok(go_to(&request, &here(&address)));
     }
-    Ok(go_to(&request, &here(&address)))
+    // What is written next is another message, also where it has the same words.
+    let next = match said.form.is_empty() {
+        true => html! {},
+        false => piece(Swap::Outer, "message-form", &composer::form_id()),
+    };
+    Ok(pieces(next))
 }
 
+/// Begins a turn. The thread that it is in.
 async fn begin(
     app: &PageState,
     address: &ConversationAddress,
     body: &Value,
-) -> Result<(), PageFailure> {
+) -> Result<ThreadId, PageFailure> {
     let path = format!("/api/v1/sessions/{}/turns", segment(&address.session));
-    let _: Value = app.api.send(Method::POST, &path, body).await?;
-    Ok(())
+    let begun: BegunTurnInfo = app.api.send(Method::POST, &path, body).await?;
+    Ok(begun.thread)
+}
+
+/// A turn that was begun, or waits to be.
+#[derive(Deserialize)]
+struct BegunTurnInfo {
+    thread: ThreadId,
 }
 
 /// The query of an upload: the file's name.
@@ -260,21 +291,37 @@ pub(crate) async fn edit(
         let again = attach_again(&app, &talk, file).await?;
         edited.attachments.push(again);
     }
-    let before = super::dialogs::before_turn(&app, &thread.id, seq).await?;
-    let session = match before {
-        Some(before) => {
-            let session = &talk.session.id;
-            app.manager
-                .fork_thread(session, &thread.id, Some(before))
-                .await?
-        }
+    let fork = ThreadId::fresh();
+    let store = app.manager.store();
+    match super::dialogs::before_turn(&app, &thread.id, seq).await? {
+        Some(before) => store.fork(&thread.id, before, &fork).await?,
         // Nothing is before it.
-        None => app.manager.start_thread(&talk.session.id).await?,
-    };
-    let fork = session.thread.as_ref().map(|thread| thread.id.clone());
-    let address = ConversationAddress::of(&session, fork);
-    begin(&app, &address, &edited.body()).await?;
-    Ok(go_to(&request, &here(&address)))
+        None => store.create_thread(&fork, "").await?,
+    }
+    // The session goes on there with the turn, and not without it.
+    if let Err(refused) = begin(&app, &talk.address, &edited.body(Some(&fork))).await {
+        // The next try has a fork of its own. Where it is not known whether it was begun, it stays.
+        if is_refusal(refused.status)
+            && let Err(error) = app.manager.remove_thread(&fork).await
+        {
+            tracing::warn!(thread = %fork, "a fork in which nothing was said stays: {error}");
+        }
+        return Err(refused);
+    }
+    Ok(go_to(&request, &talk.address.with_thread(&fork)))
+}
+
+/// Whether a status says that no turn was begun. A conflict says nothing of it: another process may have
+/// taken the turn, and not have answered yet.
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY
+            | StatusCode::TOO_MANY_REQUESTS
+    )
 }
 
 /// Hands a file of a chat over once more, for another chat's message.
@@ -419,4 +466,53 @@ pub(crate) async fn requeue(
     let body = json!({ "text": edited.text });
     let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
     done(&request, &talk.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(form: &str, text: &str) -> Value {
+        let sent = [("form", form), ("text", text)];
+        let sent = sent.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        MessageForm::read(sent.to_vec()).body(None)
+    }
+
+    #[test]
+    fn a_message_that_is_sent_again_is_the_same_turn_and_another_one_is_not() {
+        let first = said("a-form", "hello");
+        assert_eq!(first, said("a-form", "hello"));
+        assert_eq!(first["text"], "hello");
+        for other in [said("a-form", "hello again"), said("another", "hello")] {
+            assert_ne!(first["turn_id"], other["turn_id"]);
+        }
+        assert_eq!(
+            said("", "hello"),
+            json!({ "text": "hello", "unattended": false })
+        );
+    }
+
+    #[test]
+    fn a_message_goes_to_the_thread_that_was_looked_at() {
+        let thread = ThreadId::parse("t").unwrap();
+        let mut form = MessageForm::default();
+        form.attachments.push("file".to_owned());
+        let body = form.body(Some(&thread));
+        let of_file = json!({ "thread": "t", "attachments": ["file"], "unattended": false });
+        assert_eq!(body, of_file);
+        form.go_on = true;
+        let body = form.body(Some(&thread));
+        let going_on = json!({ "thread": "t", "go_on": true, "unattended": false });
+        assert_eq!(body, going_on);
+    }
+
+    #[test]
+    fn a_conflict_does_not_say_that_nothing_was_begun() {
+        for refused in [404, 413, 422, 429] {
+            assert!(is_refusal(StatusCode::from_u16(refused).unwrap()));
+        }
+        for unknown in [408, 409, 500, 503] {
+            assert!(!is_refusal(StatusCode::from_u16(unknown).unwrap()));
+        }
+    }
 }

@@ -73,6 +73,12 @@ impl ConversationAddress {
     }
 }
 
+/// The id of what the model thought in a reply of a turn, the first being 1: the same while it comes
+/// and when it is settled.
+pub(crate) fn thought_id(turn: &str, reply: usize) -> String {
+    element_id("thought", &format!("{turn}-{reply}"))
+}
+
 /// An id of an element for something that somebody else named.
 pub(crate) fn element_id(kind: &str, name: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';

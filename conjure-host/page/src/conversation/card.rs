@@ -25,7 +25,7 @@ pub(crate) fn call(address: &ConversationAddress, call: &CallCard) -> Markup {
     html! {
         div.entry.call-entry id=(id) {
             details.call id={ (id) "-card" } open[asks] {
-                summary {
+                summary id={ (id) "-summary" } {
                     (state(call))
                     span.name { (clean(&call.name)) }
                     span.brief { (brief(call)) }
@@ -35,11 +35,11 @@ pub(crate) fn call(address: &ConversationAddress, call: &CallCard) -> Markup {
                         @if call.duration_ms > 0 { " · " (figures::duration(call.duration_ms)) }
                     }
                 }
-                (arguments(call))
+                (arguments(call, &id))
                 (output(address, call, &id))
             }
             @if let (CallProgress::Asks { reason }, false) = (&call.state, address.is_shared()) { (decision(address, call, reason, &id)) }
-            (files(address, &call.files))
+            (files(address, &id, &call.files))
         }
     }
 }
@@ -76,7 +76,7 @@ fn brief(call: &CallCard) -> String {
     clean(line).chars().take(90).collect()
 }
 
-fn arguments(call: &CallCard) -> Markup {
+fn arguments(call: &CallCard, id: &str) -> Markup {
     let text = match &call.arguments_text {
         Some(text) => text.clone(),
         None if call.arguments.is_null() => return html! {},
@@ -86,7 +86,10 @@ fn arguments(call: &CallCard) -> Markup {
     let (first, rest) = text.split_at(end);
     html! {
         figure.code {
-            figcaption { span { "Arguments" } button.plain type="button" data-copy="" { "Copy" } }
+            figcaption {
+                span { "Arguments" }
+                button.plain type="button" id={ (id) "-copy-arguments" } data-copy="" { "Copy" }
+            }
             pre tabindex="0" { code { (code::coloured("json", &clean(first))) } }
         }
         @if !rest.is_empty() { p.muted { (figures::size(rest.len() as u64)) " more are not shown" } }
@@ -106,7 +109,7 @@ fn output(address: &ConversationAddress, call: &CallCard, id: &str) -> Markup {
         figure.code hidden[first.is_empty() && is_over] {
             figcaption {
                 span { @if is_over { "Result" } @else { "Output so far" } }
-                button.plain type="button" data-copy="" { "Copy" }
+                button.plain type="button" id={ (id) "-copy" } data-copy="" { "Copy" }
             }
             pre.wrap.output id={ (id) "-live" } tabindex="0" { (clean(first)) }
         }
@@ -119,7 +122,7 @@ fn output(address: &ConversationAddress, call: &CallCard, id: &str) -> Markup {
             p.muted {
                 (figures::size(rest.len() as u64)) " more. "
                 @if let Some(seq) = call.ended_seq {
-                    a href=(address.of_thread(&format!("output/{seq}"))) data-dialog="" { "Show all" }
+                    a id={ (id) "-all" } href=(address.of_thread(&format!("output/{seq}"))) data-dialog="" { "Show all" }
                 }
             }
         }
@@ -169,15 +172,15 @@ fn decision(address: &ConversationAddress, call: &CallCard, reason: &str, id: &s
     }
 }
 
-/// Files, each with what it is; pictures are shown.
-pub(crate) fn files(address: &ConversationAddress, files: &[ArtifactRef]) -> Markup {
+/// Files of the element with the id `of`, each with what it is; pictures are shown.
+pub(crate) fn files(address: &ConversationAddress, of: &str, files: &[ArtifactRef]) -> Markup {
     if let Some(pictures) = &address.shared {
         return shared_files(pictures, files);
     }
     html! {
         @if !files.is_empty() {
             ul.files {
-                @for file in files {
+                @for (at, file) in files.iter().enumerate() {
                     @let url = address.file(&file.id);
                     @let name = clean(&file.name);
                     li {
@@ -190,7 +193,7 @@ pub(crate) fn files(address: &ConversationAddress, files: &[ArtifactRef]) -> Mar
                             @if let Some(bytes) = file.size { ", " (figures::size(bytes)) }
                         }
                         @if is_text(file) {
-                            a href=(address.of_thread(&format!("file/{}", crate::client::segment(&file.id)))) data-dialog="" { "Preview" }
+                            a id={ (of) "-preview-" (at) } href=(address.of_thread(&format!("file/{}", crate::client::segment(&file.id)))) data-dialog="" { "Preview" }
                         }
                     }
                 }

@@ -4,14 +4,16 @@ use conjure_core::foreign_text::clean;
 use conjure_store::Run;
 use maud::{Markup, html};
 
+use super::address::element_id;
 use super::talk::{OpenRuns, Talk};
 use crate::client::segment;
 
 /// The most characters of a follow-up that are shown while it waits.
 const SHOWN: usize = 300;
 
-/// All of it.
-pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
+/// All of it. `follows`: the page is told what comes of its forms. One that is not, since it shows
+/// older entries, is led to the newest by each of them.
+pub(crate) fn composer(talk: &Talk, runs: &OpenRuns, follows: bool) -> Markup {
     let address = &talk.address;
     let thread = address.thread.as_ref().map(ToString::to_string);
     let thread = thread.unwrap_or_default();
@@ -21,10 +23,12 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
         .is_none_or(|thread| thread.last_seq == 0);
     html! {
         div.composer {
-            (queue(talk, runs))
-            (state(talk, runs, false))
+            (queue(talk, runs, follows))
+            (state(talk, runs, false, follows))
             form #composer method="post" action=(address.of_session("say")) data-swap="reset" {
                 input type="hidden" name="thread" value=(thread);
+                (form_id())
+                @if !follows { input type="hidden" name="elsewhere" value="on"; }
                 div.attached #attached data-clear="" {}
                 label.button.plain for="attach" title="Attach files; they can be dropped or pasted too" {
                     span aria-hidden="true" { "+" } span.unseen { "Attach files" }
@@ -39,9 +43,15 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns) -> Markup {
     }
 }
 
+/// What tells a message that is sent again, since its answer was lost, from another one.
+pub(crate) fn form_id() -> Markup {
+    html! { input #message-form type="hidden" name="form" value=(uuid::Uuid::now_v7()); }
+}
+
 /// Whether a turn runs, and what can be done about it. `waits`: it waits for the person.
-pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
+pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool, follows: bool) -> Markup {
     let address = &talk.address;
+    let swap = follows.then_some("");
     let here = address.thread.as_ref();
     html! {
         div.turn-state #turn-state {
@@ -53,7 +63,7 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
                     } @else {
                         span { "A turn runs in " a href=(address.with_thread(&run.thread)) { "another chat" } " of this session" }
                     }
-                    form method="post" action=(address.of_session("stop")) data-swap="" {
+                    form method="post" action=(address.of_session("stop")) data-swap=[swap] {
                         input type="hidden" name="turn" value=(run.id);
                         button #stop { "Stop" }
                     }
@@ -63,7 +73,7 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
                         span.muted { "The session goes on in another chat. What you say here makes this one the active one." }
                     }
                     @if talk.thread.as_ref().is_some_and(|thread| thread.last_turn > 0) {
-                        form method="post" action=(address.of_session("say")) data-swap="" {
+                        form method="post" action=(address.of_session("say")) data-swap=[swap] {
                             input type="hidden" name="thread" value=(here.map(ToString::to_string).unwrap_or_default());
                             input type="hidden" name="go_on" value="on";
                             button.plain #go-on title="The model goes on with nothing new said" { "Go on" }
@@ -76,15 +86,15 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool) -> Markup {
 }
 
 /// The follow-ups that wait.
-pub(crate) fn queue(talk: &Talk, runs: &OpenRuns) -> Markup {
+pub(crate) fn queue(talk: &Talk, runs: &OpenRuns, follows: bool) -> Markup {
     html! {
         ol.queue #queue aria-label="Follow-ups that wait" {
-            @for run in &runs.queued { (follow_up(talk, run)) }
+            @for run in &runs.queued { (follow_up(talk, run, follows)) }
         }
     }
 }
 
-fn follow_up(talk: &Talk, run: &Run) -> Markup {
+fn follow_up(talk: &Talk, run: &Run, follows: bool) -> Markup {
     let said = run.message.as_ref().map(conjure_core::chat::Message::text);
     let said = said.unwrap_or_else(|| "Go on".to_owned());
     let mut short: String = clean(&said).chars().take(SHOWN).collect();
@@ -94,11 +104,14 @@ fn follow_up(talk: &Talk, run: &Run) -> Markup {
     let at = talk
         .address
         .of_session(&format!("queue/{}", segment(&run.id)));
+    let id = element_id("queued", &run.id);
     html! {
-        li id={ "queued-" (segment(&run.id)) } {
+        li id=(id) {
             span.said { (short) }
-            a.button.plain href=(at) data-dialog="" { "Edit" }
-            form method="post" action={ (at) "/remove" } data-swap="" { button.plain { "Remove" } }
+            a.button.plain id={ (id) "-edit" } href=(at) data-dialog="" { "Edit" }
+            form method="post" action={ (at) "/remove" } data-swap=[follows.then_some("")] {
+                button.plain id={ (id) "-remove" } { "Remove" }
+            }
         }
     }
 }

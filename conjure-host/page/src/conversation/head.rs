@@ -74,11 +74,13 @@ pub(crate) async fn strip(app: &PageState, talk: &Talk) -> Result<Markup, StoreE
     let runs = match &talk.address.thread {
         Some(thread) => {
             let store = app.manager.store();
-            store.runs(RunsOf::Thread(thread), None, ROLLING).await?
+            // What waits has spent nothing, and is no turn yet.
+            store.runs(RunsOf::Started(thread), None, ROLLING).await?
         }
         None => Vec::new(),
     };
-    let latest = runs.first().map(|run| run.spent.usage);
+    let latest = runs.iter().rev().max_by_key(|run| run.started_at_ms);
+    let latest = latest.map(|run| run.spent.usage);
     let (tokens, wall) = rolling(&runs);
     let totals = talk.thread.as_ref().map(|thread| thread.totals);
     let latency = totals.and_then(|totals| totals.latency_ms.checked_div(totals.replies));

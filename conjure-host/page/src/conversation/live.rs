@@ -5,73 +5,46 @@
 //! touched; the one that is being written is sent again as a whole. What a call says and what the
 //! model thinks goes out as it comes, and is never sent twice.
 
-use conjure_core::chat::{Event, QuestionAsked};
-use conjure_core::foreign_text::clean;
-use conjure_core::log::CallEnd;
+use conjure_core::chat::Event;
+use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_runtime::uploads;
 use maud::{Markup, html};
 
-use super::address::{ConversationAddress, element_id};
+use super::address::{ConversationAddress, thought_id};
 use super::card;
+use super::live_item::{LiveContent, LiveItem};
 use super::live_text::LiveText;
 use super::model::{CallCard, CallProgress};
-use super::question;
-use super::render;
-use crate::respond::{Swap, piece};
-
-/// Where the pieces of the turn are in the page.
-const ITEMS: &str = "live-items";
 
 /// A turn that runs.
 #[derive(Debug, Default)]
 pub(crate) struct LiveTurn {
+    /// Its id.
+    turn: String,
     items: Vec<LiveItem>,
     /// The model that answers.
     model: String,
-}
-
-/// A piece of it, with how much of it is in the page.
-#[derive(Debug)]
-struct LiveItem {
-    shown: LiveContent,
-    is_sent: bool,
-    is_changed: bool,
-}
-
-#[derive(Debug)]
-enum LiveContent {
-    Text(LiveText),
-    Thought {
-        text: String,
-        sent: usize,
-        is_over: bool,
-    },
-    Call {
-        call: Box<CallCard>,
-        /// How much of what it says is in the page.
-        sent: usize,
-        /// More than that is another one.
-        is_otherwise: bool,
-    },
-    Question {
-        asked: Box<QuestionAsked>,
-        over: Option<String>,
-    },
-    File(conjure_core::chat::ArtifactRef),
-    Notice(String),
-    Error {
-        kind: String,
-        text: String,
-    },
+    /// Which of the turn's replies comes; 0 before the first.
+    reply: usize,
+    /// The last entry up to which all ends of calls are taken: see [`LiveTurn::take_ends`].
+    ends_upto: u64,
 }
 
 impl LiveTurn {
+    pub(crate) fn new(turn: &str) -> Self {
+        Self {
+            turn: turn.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Takes an event of the turn in.
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
             Event::Round { model, .. } => {
                 self.end_text();
                 self.model.clone_from(model);
+                self.reply += 1;
             }
             Event::Content { delta } => {
                 self.end_thought();
@@ -97,11 +70,7 @@ impl LiveTurn {
                     text.push_str(delta);
                     *is_changed = true;
                 }
-                _ => self.add(LiveContent::Thought {
-                    text: delta.clone(),
-                    sent: 0,
-                    is_over: false,
-                }),
+                _ => self.add_thought(delta),
             },
             Event::FunctionCall { calls } => {
                 self.end_thought();
@@ -200,10 +169,21 @@ impl LiveTurn {
 
     fn add(&mut self, shown: LiveContent) {
         self.end_thought();
-        self.items.push(LiveItem {
-            shown,
-            is_sent: false,
-            is_changed: true,
+        self.items.push(LiveItem::new(shown));
+    }
+
+    /// The first of a reply is called as it will be when the reply is settled, as one thought.
+    fn add_thought(&mut self, text: &str) {
+        let mut id = thought_id(&self.turn, self.reply);
+        let is_it = |item: &LiveItem| matches!(&item.shown, LiveContent::Thought { id: known, .. } if *known == id);
+        if self.items.iter().any(is_it) {
+            id = format!("{id}-{}", self.items.len());
+        }
+        self.add(LiveContent::Thought {
+            id,
+            text: text.to_owned(),
+            sent: 0,
+            is_over: false,
         });
     }
 
@@ -260,6 +240,54 @@ impl LiveTurn {
         }
     }
 
+    /// Whether a call ended of which the events do not say how: it was cancelled, its time was up, or
+    /// it never ran for a reason.
+    pub(crate) fn lacks_ends(&self) -> bool {
+        self.items.iter().any(LiveItem::lacks_end)
+    }
+
+    /// Behind which entry the ends are that such calls lack.
+    pub(crate) fn ends_upto(&self) -> u64 {
+        self.ends_upto
+    }
+
+    /// Takes from the thread's entries how such calls ended. An end that is written before it is told is
+    /// wanted once more, and so is all behind it.
+    pub(crate) fn take_ends(&mut self, entries: &[Entry]) {
+        let mut all_taken = true;
+        for entry in entries {
+            all_taken &= self.take_end(entry);
+            if all_taken {
+                self.ends_upto = entry.seq;
+            }
+        }
+    }
+
+    /// Whether it is not wanted any more.
+    fn take_end(&mut self, entry: &Entry) -> bool {
+        let EntryBody::CallEnded {
+            output,
+            end,
+            reason,
+            ..
+        } = &entry.body
+        else {
+            return true;
+        };
+        let Some(item) = self.call(&output.call_id) else {
+            return false;
+        };
+        if item.lacks_end() {
+            self.with_call(&output.call_id, |call| {
+                call.state = CallProgress::Over(*end);
+                call.reason.clone_from(reason);
+                call.ended_seq = Some(entry.seq);
+            });
+            return true;
+        }
+        matches!(&item.shown, LiveContent::Call { call, .. } if matches!(call.state, CallProgress::Over(_)))
+    }
+
     /// All of it, as a page that has nothing of it needs it. What changes later is sent in pieces.
     pub(crate) fn whole(&mut self, address: &ConversationAddress) -> Markup {
         for item in &mut self.items {
@@ -274,118 +302,21 @@ impl LiveTurn {
     pub(crate) fn changes(&mut self, address: &ConversationAddress) -> Vec<Markup> {
         let mut pieces = Vec::new();
         for (at, item) in self.items.iter_mut().enumerate() {
-            if !std::mem::take(&mut item.is_changed) {
-                continue;
-            }
-            if item.is_sent {
-                item.difference(address, at, &mut pieces);
-            } else {
-                item.settle();
-                pieces.push(piece(Swap::Append, ITEMS, &item.markup(address, at)));
-            }
+            item.update(address, at, &mut pieces);
         }
         pieces
     }
 }
 
-impl LiveItem {
-    /// All of it will be in the page.
-    fn settle(&mut self) {
-        self.is_sent = true;
-        self.is_changed = false;
-        match &mut self.shown {
-            LiveContent::Text(text) => {
-                text.settle();
-            }
-            LiveContent::Thought { text, sent, .. } => *sent = text.len(),
-            LiveContent::Call {
-                call,
-                sent,
-                is_otherwise,
-            } => {
-                *sent = call.live.len();
-                *is_otherwise = false;
-            }
-            _ => {}
-        }
-    }
-
-    fn markup(&self, address: &ConversationAddress, at: usize) -> Markup {
-        match &self.shown {
-            LiveContent::Text(text) => text.markup(at),
-            LiveContent::Thought { text, is_over, .. } => {
-                render::reasoning(&format!("live-{at}"), text, !is_over)
-            }
-            LiveContent::Call { call, .. } => card::call(address, call),
-            LiveContent::Question { asked, over: None } => question::form(address, asked),
-            LiveContent::Question {
-                asked,
-                over: Some(action),
-            } => question::over(&asked.id, action),
-            LiveContent::File(file) => html! {
-                div.entry.loose { (card::files(address, std::slice::from_ref(file))) }
-            },
-            LiveContent::Notice(text) => render::notice(text),
-            LiveContent::Error { kind, text } => render::error(kind, text),
-        }
-    }
-
-    fn difference(&mut self, address: &ConversationAddress, at: usize, pieces: &mut Vec<Markup>) {
-        match &mut self.shown {
-            LiveContent::Text(text) => {
-                text.difference(at, pieces);
-            }
-            LiveContent::Thought {
-                text,
-                sent,
-                is_over,
-            } => {
-                let id = format!("live-{at}");
-                let new = text.get(*sent..).unwrap_or_default();
-                if !new.is_empty() {
-                    let new = html! { (clean(new)) };
-                    pieces.push(piece(Swap::Append, &format!("{id}-text"), &new));
-                    *sent = text.len();
-                }
-                if *is_over {
-                    let whole = render::reasoning(&id, text, false);
-                    pieces.push(piece(Swap::Outer, &id, &whole));
-                }
-            }
-            LiveContent::Call {
-                call,
-                sent,
-                is_otherwise,
-            } => {
-                let id = element_id("call", &call.id);
-                if std::mem::take(is_otherwise) {
-                    *sent = call.live.len();
-                    pieces.push(piece(Swap::Outer, &id, &card::call(address, call)));
-                } else {
-                    let new = call.live.get(*sent..).unwrap_or_default();
-                    let new = html! { (clean(new)) };
-                    pieces.push(piece(Swap::Append, &format!("{id}-live"), &new));
-                    *sent = call.live.len();
-                }
-            }
-            LiveContent::Question { asked, over } => {
-                let id = element_id("question", &asked.id);
-                let shown = match over {
-                    Some(action) => question::over(&asked.id, action),
-                    None => question::form(address, asked),
-                };
-                pieces.push(piece(Swap::Outer, &id, &shown));
-            }
-            LiveContent::File(_) | LiveContent::Notice(_) | LiveContent::Error { .. } => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::{CallAnnounced, CallOutput};
+    use conjure_core::chat::{
+        CallAnnounced, CallOutput, Content, FunctionCallOutput, Message, Part, Role,
+    };
+    use conjure_core::log::NotRun;
     use serde_json::json;
 
+    use super::super::{model, render};
     use super::*;
 
     fn address() -> ConversationAddress {
@@ -510,6 +441,121 @@ mod tests {
             over.contains("data-swap=\"outer\"") && over.contains("Done"),
             "{over}"
         );
+    }
+
+    #[test]
+    fn a_call_that_was_cancelled_or_not_run_says_so_while_its_turn_runs() {
+        let mut turn = LiveTurn::new("turn");
+        let ends = [
+            (
+                "stopped",
+                Some("local"),
+                CallEnd::Cancelled,
+                None,
+                "Cancelled",
+            ),
+            ("slow", Some("local"), CallEnd::TimedOut, None, "Timed out"),
+            (
+                "wrong",
+                None,
+                CallEnd::Refused,
+                Some(NotRun::BadArguments),
+                "do not fit the tool",
+            ),
+        ];
+        for (id, backend, ..) in &ends {
+            let call = CallAnnounced {
+                id: (*id).to_owned(),
+                name: "bash".to_owned(),
+                arguments: json!({}),
+            };
+            turn.take(&Event::FunctionCall { calls: vec![call] });
+            turn.take(&Event::FunctionCallOutput(CallOutput {
+                call_id: (*id).to_owned(),
+                name: "bash".to_owned(),
+                backend: backend.map(str::to_owned),
+                output: "no".to_owned(),
+                is_error: true,
+                duration_ms: 3,
+            }));
+        }
+        assert!(turn.lacks_ends());
+        let entries = ends
+            .iter()
+            .zip(7..)
+            .map(|((id, _, end, reason, _), seq)| Entry {
+                seq,
+                turn: 1,
+                at_ms: 5,
+                body: EntryBody::CallEnded {
+                    output: FunctionCallOutput::text(*id, "no", true),
+                    end: *end,
+                    reason: reason.clone(),
+                    duration_ms: 3,
+                    meta: None,
+                },
+            });
+        let mut entries = entries.collect::<Vec<_>>();
+        turn.take_ends(&entries);
+        assert!(!turn.lacks_ends());
+        assert_eq!(turn.ends_upto(), 9);
+        let shown = changes(&mut turn);
+        for ((id, .., words), card) in ends.iter().zip(&shown) {
+            assert!(card.contains(words), "{id}: {card}");
+        }
+        // Written, and not told yet.
+        let mut untold = entries.pop().unwrap();
+        untold.seq = 10;
+        if let EntryBody::CallEnded { output, .. } = &mut untold.body {
+            "later".clone_into(&mut output.call_id);
+        }
+        turn.take_ends(&[untold]);
+        assert_eq!(turn.ends_upto(), 9);
+    }
+
+    #[test]
+    fn a_thought_is_called_as_it_is_when_its_reply_is_settled() {
+        let think = |delta: &str| Event::Thinking {
+            delta: delta.to_owned(),
+        };
+        let round = |round: u32| Event::Round {
+            round,
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            table: 1,
+        };
+        let mut turn = LiveTurn::new("t-1");
+        turn.take(&round(1));
+        turn.take(&think("Hm"));
+        turn.take(&content("Yes"));
+        turn.take(&think("Or"));
+        turn.take(&round(2));
+        turn.take(&think("So"));
+        let live = turn.whole(&address()).into_string();
+        let entry = |seq: u64, body: EntryBody| Entry {
+            seq,
+            turn: 1,
+            at_ms: 5,
+            body,
+        };
+        let said = |thought: &str| {
+            let text = thought.to_owned();
+            let part = Part::from(Content::Reasoning { text });
+            let message = Message::new(Role::Assistant, vec![part]);
+            EntryBody::Message { message }
+        };
+        let begin = EntryBody::TurnStarted {
+            turn_id: "t-1".to_owned(),
+        };
+        let entries = [entry(1, begin), entry(2, said("Hm")), entry(3, said("So"))];
+        let settled = render::items(&address(), &model::items(&entries)).into_string();
+        for (number, shown) in [(1, "Hm"), (2, "So")] {
+            let id = thought_id("t-1", number);
+            for html in [&live, &settled] {
+                let (_, of_it) = html.split_once(&format!("id=\"{id}-text\">")).unwrap();
+                assert!(of_it.starts_with(shown), "{html}");
+            }
+        }
     }
 
     #[test]

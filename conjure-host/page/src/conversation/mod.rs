@@ -17,6 +17,7 @@ mod head;
 #[cfg(test)]
 mod hostile;
 mod live;
+mod live_item;
 mod live_text;
 mod markdown;
 mod model;

@@ -31,7 +31,7 @@ pub(crate) enum ItemContent {
     /// The host said something to the model in the person's place.
     Host(String),
     /// The model said something.
-    Model(ModelMessage),
+    Model(Box<ModelMessage>),
     Call(Box<CallCard>),
     File(ArtifactRef),
     Notice(String),
@@ -55,6 +55,8 @@ pub(crate) struct ModelMessage {
     /// Work of the provider's own tools.
     pub(crate) server_items: Vec<Value>,
     pub(crate) meta: Meta,
+    /// The turn, and which of its replies this is; nothing where the turn begins on an earlier page.
+    pub(crate) reply: Option<(String, usize)>,
 }
 
 /// How far a call is.
@@ -165,6 +167,8 @@ struct ItemBuilder {
     items: Vec<ConversationItem>,
     /// Where each call is.
     calls: HashMap<String, usize>,
+    /// The turn, and how many replies there were in it.
+    turn: Option<(String, usize)>,
 }
 
 impl ItemBuilder {
@@ -228,9 +232,11 @@ impl ItemBuilder {
                 usage: *usage,
                 stop_reason: stop_reason.clone(),
             },
-            EntryBody::TurnStarted { .. }
-            | EntryBody::BackendState { .. }
-            | EntryBody::Spent { .. } => return,
+            EntryBody::TurnStarted { turn_id } => {
+                self.turn = Some((turn_id.clone(), 0));
+                return;
+            }
+            EntryBody::BackendState { .. } | EntryBody::Spent { .. } => return,
         };
         self.add(entry, shown);
     }
@@ -268,12 +274,16 @@ impl ItemBuilder {
             }
             Role::System => self.add(entry, ItemContent::Host(said.text)),
             Role::Assistant | Role::Tool => {
+                if let Some((_, replies)) = &mut self.turn {
+                    *replies += 1;
+                }
+                said.reply.clone_from(&self.turn);
                 let is_empty = said.text.trim().is_empty()
                     && said.reasoning.trim().is_empty()
                     && said.files.is_empty()
                     && said.server_items.is_empty();
                 if !is_empty {
-                    self.add(entry, ItemContent::Model(said));
+                    self.add(entry, ItemContent::Model(Box::new(said)));
                 }
             }
         }

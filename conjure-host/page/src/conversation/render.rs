@@ -6,7 +6,7 @@ use conjure_core::log::{TableChange, TurnOutcome};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::address::ConversationAddress;
+use super::address::{ConversationAddress, thought_id};
 use super::card;
 use super::figures;
 use super::markdown;
@@ -38,7 +38,7 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
             article.entry.person id={ "e" (seq) } {
                 (who("You", seq, item.at_ms))
                 (said(text))
-                (card::files(address, files))
+                (card::files(address, &format!("e{seq}"), files))
                 @if !address.is_shared() { footer.tools {
                     a.button.plain id={ "edit-" (seq) } href=(address.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
                     (tools(address, seq))
@@ -47,13 +47,13 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
         },
         ItemContent::Host(text) => html! {
             article.entry.host id={ "e" (seq) } {
-                details { summary { "Conjure told the model" } (said(text)) }
+                details id={ "host-" (seq) } { summary id={ "host-" (seq) "-summary" } { "Conjure told the model" } (said(text)) }
             }
         },
         ItemContent::Model(message) => model(address, seq, item.at_ms, message),
         ItemContent::Call(call) => card::call(address, call),
         ItemContent::File(file) => html! {
-            div.entry.loose id={ "e" (seq) } { (card::files(address, std::slice::from_ref(file))) }
+            div.entry.loose id={ "e" (seq) } { (card::files(address, &format!("e{seq}"), std::slice::from_ref(file))) }
         },
         ItemContent::Notice(text) => notice(text),
         ItemContent::Settings(summary) => html! {
@@ -95,12 +95,12 @@ fn model(address: &ConversationAddress, seq: u64, at_ms: i64, message: &ModelMes
     html! {
         article.entry.model id={ "e" (seq) } {
             @if !message.reasoning.trim().is_empty() {
-                (reasoning(&format!("r{seq}"), &message.reasoning, false))
+                (reasoning(&thought(seq, message), &message.reasoning, false))
             }
             (who(&name_of(meta), seq, at_ms))
             div.text { (markdown::render(&message.text)) }
             @for item in &message.server_items { (server_item(item)) }
-            (card::files(address, &message.files))
+            (card::files(address, &format!("e{seq}"), &message.files))
             @if meta.superseded {
                 p.muted { "This reply was begun again with other settings; the model does not read it." }
             } @else if meta.partial {
@@ -109,11 +109,18 @@ fn model(address: &ConversationAddress, seq: u64, at_ms: i64, message: &ModelMes
             footer.tools {
                 (tools(address, seq))
                 @if !address.is_shared() {
-                    button.plain type="button" data-copy="" aria-label={ "Copy entry " (seq) } { "Copy" }
+                    button.plain type="button" id={ "copy-" (seq) } data-copy="" aria-label={ "Copy entry " (seq) } { "Copy" }
                 }
                 span.figures { (figures_of(meta)) }
             }
         }
+    }
+}
+
+fn thought(seq: u64, message: &ModelMessage) -> String {
+    match &message.reply {
+        Some((turn, reply)) => thought_id(turn, *reply),
+        None => format!("r{seq}"),
     }
 }
 
@@ -156,7 +163,7 @@ fn tools(address: &ConversationAddress, seq: u64) -> Markup {
 pub(crate) fn reasoning(id: &str, text: &str, runs: bool) -> Markup {
     html! {
         details.reasoning id=(id) {
-            summary { @if runs { "Thinking…" } @else { "Thoughts" } }
+            summary id={ (id) "-summary" } { @if runs { "Thinking…" } @else { "Thoughts" } }
             div.text.said id={ (id) "-text" } { (clean(text)) }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue};
-use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::sse::{Event as Sent, Sse};
 use axum::response::{IntoResponse as _, Response};
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
@@ -30,19 +30,20 @@ use super::talk::{Talk, behind};
 use super::{composer, head, render, threads};
 use crate::PageState;
 use crate::failure::PageFailure;
+use crate::live::keep_alive;
 use crate::respond::{Swap, piece};
 
 /// How long pieces of a text gather before they are sent.
 const GATHER: Duration = Duration::from_millis(100);
 /// How long what the session says of itself gathers.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How long changes of other sessions gather: where many pages are open, each is told to all of them.
+const ELSEWHERE: Duration = Duration::from_millis(500);
 /// How often a thread may have been opened since a host ended in the middle of its turn: whoever
 /// looks after what was left opens it too.
 const OPENINGS: u64 = 8;
 /// How long a browser waits before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a stream without events shows that it lives.
-const ALIVE: Duration = Duration::from_secs(15);
 
 /// From where a browser follows a thread.
 #[derive(Deserialize)]
@@ -69,8 +70,10 @@ pub(crate) async fn follow(
     };
     let last = headers.get("last-event-id");
     let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
+    let mut changes = app.manager.changes();
+    changes.ready().await;
     let page = Follower {
-        changes: app.manager.changes(),
+        changes,
         events: begin(&app, &thread, last.unwrap_or(seen.after)).await?,
         _attendant: app.manager.attend(Some(&thread)),
         _place: place,
@@ -92,8 +95,7 @@ pub(crate) async fn follow(
         Some((Ok(event.sent()), (!is_last).then_some(page)))
     });
     let all = futures_util::StreamExt::chain(begin, events);
-    let alive = KeepAlive::new().interval(ALIVE);
-    let mut response = Sse::new(all).keep_alive(alive).into_response();
+    let mut response = Sse::new(all).keep_alive(keep_alive()).into_response();
     // Whatever stands between must not hold events back.
     response.headers_mut().insert(
         HeaderName::from_static("x-accel-buffering"),
@@ -149,6 +151,8 @@ struct DueUpdates {
     /// What the turn did.
     turn: bool,
     at: Option<Instant>,
+    /// When other sessions are told of, where one of them changed.
+    elsewhere: Option<Instant>,
 }
 
 impl DueUpdates {
@@ -160,7 +164,13 @@ impl DueUpdates {
             turn: false,
             // What happened of a turn so far comes first.
             at: Some(Instant::now() + SETTLE),
+            elsewhere: None,
         }
+    }
+
+    /// When the first of it is due.
+    fn first(&self) -> Option<Instant> {
+        self.at.into_iter().chain(self.elsewhere).min()
     }
 
     fn within(&mut self, time: Duration) {
@@ -192,7 +202,7 @@ impl Follower {
     /// What is to be told next; nothing at the end.
     async fn next(&mut self) -> Option<PageUpdate> {
         loop {
-            let at = self.due.at;
+            let at = self.due.first();
             let due = async {
                 match at {
                     Some(at) => sleep_until(at).await,
@@ -221,13 +231,7 @@ impl Follower {
                         return None;
                     }
                 },
-                change = self.changes.next() => {
-                    if self.concerns(&change?) {
-                        self.due.state = true;
-                        self.due.lists = true;
-                        self.due.within(SETTLE);
-                    }
-                }
+                change = self.changes.next() => self.take_change(&change?),
             }
         }
     }
@@ -238,10 +242,10 @@ impl Follower {
         matches!(thread, Err(conjure_store::StoreError::NoThread { .. }))
     }
 
-    /// Whether a change is of something that the page shows: of the session, or of a thread that is
-    /// among those in its sidebar.
-    fn concerns(&self, change: &SessionChange) -> bool {
-        match change {
+    /// Takes a change in of something that the page shows: of the session, of a thread that is among
+    /// those in its sidebar, or of another session, of which it says there how it is.
+    fn take_change(&mut self, change: &SessionChange) {
+        let is_here = match change {
             SessionChange::State { session, .. }
             | SessionChange::Saved { session }
             | SessionChange::Deleted { session } => *session == self.talk.session.id,
@@ -249,13 +253,21 @@ impl Follower {
                 *thread == self.thread || self.listed.contains(thread)
             }
             SessionChange::Missed => true,
+        };
+        if is_here {
+            self.due.state = true;
+            self.due.lists = true;
+            self.due.within(SETTLE);
+        } else if !matches!(change, SessionChange::Thread { .. }) {
+            let at = Instant::now() + ELSEWHERE;
+            self.due.elsewhere.get_or_insert(at);
         }
     }
 
     fn take(&mut self, event: &Arc<Stamped>) {
         match &event.event {
-            Event::TurnStarted { .. } => {
-                self.turn = Some(LiveTurn::default());
+            Event::TurnStarted { turn_id } => {
+                self.turn = Some(LiveTurn::new(turn_id));
                 self.due.whole = true;
                 self.due.state = true;
                 self.due.within(SETTLE);
@@ -291,7 +303,15 @@ impl Follower {
 
     async fn flush(&mut self) -> Result<Option<PageUpdate>, PageFailure> {
         self.due.at = None;
+        let is_due = |at: &mut Instant| *at <= Instant::now();
+        let elsewhere = self.due.elsewhere.take_if(is_due).is_some() && !self.due.lists;
         let mut pieces: Vec<Markup> = Vec::new();
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.lacks_ends()) {
+            let after = self.seen.max(turn.ends_upto());
+            let entries = behind(self.app.manager.store(), &self.thread, after).await?;
+            turn.take_ends(&entries);
+            self.due.turn = true;
+        }
         if std::mem::take(&mut self.due.whole) {
             self.due.turn = false;
             self.settle(&mut pieces).await?;
@@ -302,6 +322,10 @@ impl Follower {
         }
         if std::mem::take(&mut self.due.state) && !self.tell_state(&mut pieces).await? {
             return Ok(Some(PageUpdate::Gone));
+        }
+        if elsewhere {
+            let sessions = threads::sessions(&self.app, &self.talk.address).await;
+            pieces.extend(self.if_other("other-sessions", &sessions));
         }
         if pieces.is_empty() {
             return Ok(None);
@@ -388,8 +412,11 @@ impl Follower {
         };
         let mut whole = vec![
             ("strip", head::strip(&self.app, &self.talk).await?),
-            ("turn-state", composer::state(&self.talk, &runs, waits)),
-            ("queue", composer::queue(&self.talk, &runs)),
+            (
+                "turn-state",
+                composer::state(&self.talk, &runs, waits, true),
+            ),
+            ("queue", composer::queue(&self.talk, &runs, true)),
             ("label", head::title(&self.talk)),
         ];
         if std::mem::take(&mut self.due.lists) {
@@ -400,10 +427,7 @@ impl Follower {
             whole.push(("other-sessions", sessions));
         }
         for (target, what) in whole {
-            let now = fingerprint(&what.0);
-            if self.sent.insert(target, now) != Some(now) {
-                pieces.push(piece(Swap::Outer, target, &what));
-            }
+            pieces.extend(self.if_other(target, &what));
         }
         // How it is when a page begins is not news.
         let now = fingerprint(runs_here);
@@ -412,6 +436,13 @@ impl Follower {
             pieces.push(piece(Swap::Inner, "announce", &html! { (runs_here) }));
         }
         Ok(true)
+    }
+
+    /// The piece for something that is sent as a whole, where it is another one than was sent last.
+    fn if_other(&mut self, target: &'static str, what: &Markup) -> Option<Markup> {
+        let now = fingerprint(&what.0);
+        let is_other = self.sent.insert(target, now) != Some(now);
+        is_other.then(|| piece(Swap::Outer, target, what))
     }
 }
 

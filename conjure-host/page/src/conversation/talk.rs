@@ -161,6 +161,20 @@ pub(crate) async fn page(
     })
 }
 
+/// Where the page ends that goes on behind the entries before this one; nothing where that is the
+/// newest. A page begins with a turn where it can: where that would leave something out, it ends
+/// before that turn.
+pub(crate) async fn later(
+    store: &Store,
+    thread: &Thread,
+    before: u64,
+) -> Result<Option<u64>, StoreError> {
+    let end = Some(before.saturating_add(PAGE)).filter(|end| *end <= thread.last_seq);
+    let following = page(store, &thread.id, end).await?;
+    let first = following.entries.first().map(|entry| entry.seq);
+    Ok(first.filter(|first| *first > before).or(end))
+}
+
 /// All entries behind one, in pages that are put together.
 pub(crate) async fn behind(
     store: &Store,
@@ -242,6 +256,40 @@ mod tests {
         // Earlier ones too, and none of them is open.
         let earlier = page(&store, &thread, Some(600)).await.unwrap();
         assert!(earlier.entries.len() <= 240 && earlier.unsettled().is_empty());
+    }
+
+    #[tokio::test]
+    async fn later_entries_follow_one_another_also_in_a_turn_that_is_longer_than_a_page() {
+        let store = Store::open(&Location::Memory, &Options::default()).await;
+        let store = store.unwrap();
+        let thread = ThreadId::parse("t").unwrap();
+        let begin = |turn: u64| EntryBody::TurnStarted {
+            turn_id: format!("turn-{turn}"),
+        };
+        let said = || EntryBody::Message {
+            message: Message::assistant("x"),
+        };
+        let mut records = vec![record(1, 1, begin(1))];
+        records.extend((2..=699).map(|seq| record(seq, 1, said())));
+        records.extend([record(700, 1, ended()), record(701, 2, begin(2))]);
+        records.extend((702..=719).map(|seq| record(seq, 2, said())));
+        records.push(record(720, 2, ended()));
+        let mut log = store.open(&thread).await.unwrap();
+        log.append(&records, true).await.unwrap();
+        let whole = store.thread(&thread).await.unwrap();
+        // From page to page, each begins no later than the one before it ended.
+        let mut before = Some(61);
+        let mut ends = Vec::new();
+        while let Some(end) = before {
+            ends.push(end);
+            before = later(&store, &whole, end).await.unwrap();
+            let next = page(&store, &thread, before).await.unwrap();
+            let first = next.entries.first().unwrap().seq;
+            assert!(first <= end, "{end} to {first} is on no page: {ends:?}");
+        }
+        assert!(ends.contains(&701), "{ends:?}");
+        let newest = page(&store, &thread, None).await.unwrap();
+        assert_eq!(newest.entries.last().unwrap().seq, 720);
     }
 
     fn ended() -> EntryBody {

@@ -93,6 +93,10 @@ async fn whole(
             open: 0,
         },
     };
+    let later = match (before, &talk.thread) {
+        (Some(before), Some(thread)) => talk::later(app.manager.store(), thread, before).await?,
+        _ => None,
+    };
     let runs = talk.open_runs(app).await?;
     let is_dead = !entries.unsettled().is_empty() && !talk.runs_here(app).await?;
     let live = match is_dead {
@@ -120,11 +124,11 @@ async fn whole(
                     @if is_dead { (render::abandoned()) }
                 }
             } @else {
-                (newer(talk, before.unwrap_or_default()))
+                (newer(talk, later))
             }
         }
         form #fork-form method="post" action=(address.of_thread("fork")) data-swap="" {}
-        (composer::composer(talk, &runs))
+        (composer::composer(talk, &runs, is_newest))
     };
     let mut view = PageFrame::new(Nav::Sessions, &address.name);
     view.class = "talk";
@@ -161,16 +165,15 @@ fn shown(talk: &Talk, entries: &EntryWindow) -> Markup {
     render::chunks(&talk.address, &model::items(entries.settled()))
 }
 
-/// What leads to the entries behind those before this one.
-fn newer(talk: &Talk, before: u64) -> Markup {
+/// What leads to the entries behind those that are shown: those before `later`, where these are not the
+/// newest.
+fn newer(talk: &Talk, later: Option<u64>) -> Markup {
     let newest = talk
         .address
         .of_session(&format!("threads/{}", thread_of(talk)));
-    let last = talk.thread.as_ref().map_or(0, |thread| thread.last_seq);
-    let later = before.saturating_add(talk::PAGE);
     html! {
         p.row {
-            @if later <= last { a #later href={ (newest) "?before=" (later) } { "Later entries" } }
+            @if let Some(later) = later { a #later href={ (newest) "?before=" (later) } { "Later entries" } }
             a #newest href=(newest) { "The newest entries" }
         }
     }

@@ -91,7 +91,7 @@ pub enum Verdict {
     },
     /// It says nothing about this plugin here.
     LeftOut {
-        /// Why.
+        /// Why it does not concern this plugin.
         reason: String,
     },
 }

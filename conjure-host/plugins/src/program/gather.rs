@@ -76,6 +76,23 @@ pub(crate) fn stamp(path: &Path) -> u64 {
     folded(&stamps.collect::<Vec<_>>())
 }
 
+/// Whether a file is one that a description names, or is below a directory that it names.
+pub(crate) fn has_file(path: &Path, file: &Path) -> bool {
+    let (Ok(description), Some(own)) = (described(path), path.parent()) else {
+        return false;
+    };
+    let Ok(file) = file.strip_prefix(own) else {
+        return false;
+    };
+    description
+        .files
+        .iter()
+        .any(|name| match name.strip_suffix('/') {
+            Some(dir) => file.starts_with(dir),
+            None => file == Path::new(name),
+        })
+}
+
 /// The directories below a description's own in which its files are or may come to be, for whoever
 /// watches them.
 pub(crate) fn file_dirs(path: &Path) -> Vec<PathBuf> {

@@ -211,7 +211,9 @@ impl SupervisedWorker {
             output: output.into(),
             errors: errors.into(),
         };
-        let said = std::os::unix::net::UnixStream::from(supervisor.0.said().try_clone_to_owned()?);
+        let said = std::os::unix::net::UnixStream::from(
+            supervisor.0.control_stream().try_clone_to_owned()?,
+        );
         said.set_nonblocking(true)?;
         let said = UnixStream::from_std(said)?;
         let worker = Self { supervisor, said };

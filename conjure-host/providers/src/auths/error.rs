@@ -17,9 +17,9 @@ pub enum AuthError {
     /// The credential of a saved auth cannot be read.
     #[error("the saved auth `{auth}` cannot be used: {source}")]
     Sealed {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
-        /// Why.
+        /// What is wrong with its credential.
         source: Box<AuthError>,
     },
     /// That is no name of a saved auth.
@@ -32,7 +32,7 @@ pub enum AuthError {
          {auth}` takes it away"
     )]
     Taken {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
     },
     /// A token of a vendor's login.
@@ -44,7 +44,7 @@ pub enum AuthError {
     /// A token that is to be saved has ended.
     #[error("this token ended at {end}: save a new one, or an API key of the provider")]
     OldToken {
-        /// When.
+        /// The moment from which it was not valid any more.
         end: jiff::Timestamp,
     },
     /// The token of a saved auth has ended.
@@ -54,17 +54,17 @@ pub enum AuthError {
          not end"
     )]
     Expired {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
-        /// When.
+        /// The moment from which it was not valid any more.
         end: jiff::Timestamp,
     },
     /// A provider cannot have a saved auth.
     #[error("`{provider}` cannot have a saved auth: {reason}")]
     BadProvider {
-        /// Which.
+        /// The name of the provider.
         provider: String,
-        /// Why.
+        /// What rules it out.
         reason: String,
     },
     /// There is no such auth.
@@ -93,7 +93,7 @@ pub enum AuthError {
         auth.provider
     )]
     OtherProvider {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
         /// The session's.
         provider: String,
@@ -104,7 +104,7 @@ pub enum AuthError {
          the base URL out, or name another auth"
     )]
     OtherAddress {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
         /// Where the auth is for.
         of_auth: String,
@@ -114,7 +114,7 @@ pub enum AuthError {
     /// A credential is of another kind than the auth that it is for.
     #[error("the saved auth `{auth}` takes no credential of the kind {kind}; add another auth")]
     OtherKind {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
         /// The credential's.
         kind: AuthKind,
@@ -122,7 +122,7 @@ pub enum AuthError {
     /// An address that cannot be used.
     #[error("the saved auth cannot be for this address: {reason}")]
     BadAddress {
-        /// Why.
+        /// What is wrong with the address.
         reason: String,
     },
     /// The credential was left out, as an export does.
@@ -131,7 +131,7 @@ pub enum AuthError {
          add it again"
     )]
     LeftOut {
-        /// Which.
+        /// The name of the auth.
         auth: AuthName,
     },
     /// Some credentials could not be sealed with the new key.
@@ -159,7 +159,7 @@ pub enum AuthError {
     /// The work ended early.
     #[error("the work with the key ended early: {reason}; this is a bug of Conjure")]
     Ended {
-        /// Why.
+        /// What the runtime said.
         reason: String,
     },
 }

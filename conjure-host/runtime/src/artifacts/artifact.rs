@@ -106,7 +106,7 @@ pub enum FileError {
     DownloadFailed {
         /// Its handle.
         file_id: String,
-        /// Why.
+        /// What the backend said.
         reason: String,
     },
     /// What a backend offered is not a file that may be taken.
@@ -116,7 +116,7 @@ pub enum FileError {
         backend: String,
         /// The name that it gave.
         name: String,
-        /// Why.
+        /// What is wrong with the file.
         reason: String,
     },
 }

@@ -1,9 +1,9 @@
-//! Tools that come from outside, such as an MCP server's, as somebody approved them.
+//! Tools that are said at run time only, such as an MCP server's, as somebody approved them.
 //!
-//! Whoever adds a server approves what it offers then. A definition that is another one later may
-//! have been made to mislead the model, so its tool is held: it has no route, and the model reads
-//! nothing of the new definition, until a person approves that. What was approved is kept in the
-//! data directory, one file a server, for all sessions and programs that share it.
+//! Whoever adds a server, a backend or a skill approves what it offers then. A definition that is
+//! another one later may have been made to mislead the model, so its tool is held: it has no route,
+//! and the model reads nothing of the new definition, until a person approves that. What was approved
+//! is kept in the data directory, one file a server, for all sessions and programs that share it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -13,7 +13,7 @@ use conjure_config::{BackendSpec, fs};
 use conjure_core::routing::HeldReason;
 use conjure_plugins::{LoadedPlugin, Sha256};
 use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::held_files::ReadFile;
 use super::known_tools::{HeldChanges, HeldTool, KnownTools, ServerOffer};
@@ -22,8 +22,8 @@ use super::known_tools::{HeldChanges, HeldTool, KnownTools, ServerOffer};
 const DIR: &str = "approved-tools";
 /// Servers whose files are kept: those that were new or changed last.
 const KEPT: usize = 10_000;
-/// What a backend can do whose tools may change while it runs.
-const WATCHED: &str = "backend.watch/1";
+/// The kind of the backend that stands for native skills.
+const NATIVE: &str = "native";
 /// What a backend can do whose tools depend on the model that a session talks to.
 const CONTRIBUTES: &str = "backend.contribute/1";
 /// The settings of a server that say which one it is; the others say how it is used.
@@ -56,10 +56,18 @@ impl HeldOfBackend {
     /// Why a tool is held, and what to do about it.
     pub(super) fn reason(&self, backend: &str, tool: &ToolDecl) -> Option<HeldReason> {
         let server = tool.skill.as_deref();
-        let name = server.unwrap_or(backend);
-        match self.servers.get(&tool.skill)? {
+        self.reason_of(server, server.unwrap_or(backend), &tool.name)
+    }
+
+    /// The same for a tool that a native skill has at run time.
+    pub(super) fn skill_reason(&self, skill: &str, tool: &ToolDecl) -> Option<HeldReason> {
+        self.reason_of(Some(skill), skill, &tool.name)
+    }
+
+    fn reason_of(&self, server: Option<&str>, name: &str, tool: &str) -> Option<HeldReason> {
+        match self.servers.get(&server.map(str::to_owned))? {
             HeldOfServer::Tools(held) => {
-                let changed = held.get(&tool.name)?;
+                let changed = held.get(tool)?;
                 Some(HeldReason {
                     reason: format!("since it was approved, its {} changed", listed(changed)),
                     remedy: format!(
@@ -95,8 +103,11 @@ impl ApprovedTools {
         }
     }
 
-    /// Compares what a backend offers with what was approved, where that comes from outside. What
-    /// is new is approved. `is_new`: the backend may have listed it just now.
+    /// Compares what a backend offers with what was approved. What is new is approved. `is_new`: the
+    /// backend may have listed it just now.
+    ///
+    /// What one offers that has a share in requests depends on the model that a session talks to, and
+    /// is its host's own affair.
     pub(super) fn review(
         &self,
         spec: &BackendSpec,
@@ -105,28 +116,64 @@ impl ApprovedTools {
         is_new: bool,
     ) -> HeldOfBackend {
         let mut found = HeldOfBackend::default();
-        let manifest = plugin.manifest();
-        if !manifest.has(WATCHED) || manifest.has(CONTRIBUTES) {
+        if plugin.manifest().has(CONTRIBUTES) {
             return found;
         }
         for (server, offered) in by_server(catalog) {
             let id = server_id(spec, plugin, server);
-            let file = self.file(&id);
-            let then = fs::changed_at(&file);
-            let first = || KnownTools::first(&spec.kind, server, &offered);
-            let held = match self.reviewed(&file, first, &offered, is_new) {
-                Ok(verdict) if verdict.is_empty() => continue,
-                Ok(verdict) => HeldOfServer::Tools(verdict),
-                Err(error) => {
-                    let backend = spec.instance();
-                    tracing::warn!(backend, server, "its tools are held: {error}");
-                    HeldOfServer::All
-                }
-            };
-            found.servers.insert(server.map(str::to_owned), held);
-            found.files.push((file, then));
+            let whose = (spec.kind.as_str(), server);
+            self.review_server(&mut found, whose, &id, &offered, is_new);
         }
         found
+    }
+
+    /// The same for the tools that a native skill has at run time only; those of its manifest are its
+    /// build's. Another build, which somebody put there, or other settings begin anew; with the same
+    /// ones a definition is the same in every session and directory, or it is held.
+    pub(super) fn review_skill(
+        &self,
+        plugin: &LoadedPlugin,
+        config: &Value,
+        tools: &[ToolDecl],
+        is_new: bool,
+    ) -> HeldOfBackend {
+        let mut found = HeldOfBackend::default();
+        let manifest = plugin.manifest();
+        let own = |tool: &&ToolDecl| manifest.tools.iter().any(|own| own.name == tool.name);
+        let offered = ServerOffer {
+            tools: tools.iter().filter(|tool| !own(tool)).collect(),
+            instructions: "",
+        };
+        if !offered.tools.is_empty() {
+            let whose = (NATIVE, Some(manifest.name.as_str()));
+            let id = skill_id(plugin, config);
+            self.review_server(&mut found, whose, &id, &offered, is_new);
+        }
+        found
+    }
+
+    /// Compares what a server of a kind of backends offers with what was approved under an id.
+    fn review_server(
+        &self,
+        found: &mut HeldOfBackend,
+        (kind, server): (&str, Option<&str>),
+        id: &str,
+        offered: &ServerOffer<'_>,
+        is_new: bool,
+    ) {
+        let file = self.file(id);
+        let then = fs::changed_at(&file);
+        let first = || KnownTools::first(kind, server, offered);
+        let held = match self.reviewed(&file, first, offered, is_new) {
+            Ok(verdict) if verdict.is_empty() => return,
+            Ok(verdict) => HeldOfServer::Tools(verdict),
+            Err(error) => {
+                tracing::warn!(kind, server, "its tools are held: {error}");
+                HeldOfServer::All
+            }
+        };
+        found.servers.insert(server.map(str::to_owned), held);
+        found.files.push((file, then));
     }
 
     fn reviewed(
@@ -261,12 +308,28 @@ fn server_id(spec: &BackendSpec, plugin: &LoadedPlugin, server: Option<&str>) ->
         None => vec![config],
     };
     let build = own.is_none().then_some(plugin.id().sha256.as_ref());
-    let mut id = json!({
+    let id = json!({
         "plugin": plugin.manifest().name,
         "build": build.flatten().map(ToString::to_string),
         "server": server,
         "settings": settings,
     });
+    digest(id)
+}
+
+/// What tells native skills apart, each with its build and its settings. One that is linked into the
+/// host has the build of its version.
+fn skill_id(plugin: &LoadedPlugin, config: &Value) -> String {
+    let id = plugin.id();
+    digest(json!({
+        "skill": id.name.to_string(),
+        "version": id.version.to_string(),
+        "build": id.sha256.map(|hash| hash.to_string()),
+        "settings": config,
+    }))
+}
+
+fn digest(mut id: Value) -> String {
     // The order in which somebody wrote settings says nothing.
     id.sort_all_objects();
     Sha256::of(id.to_string().as_bytes()).to_string()
@@ -316,7 +379,8 @@ fn write(file: &Path, known: &KnownTools) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use conjure_plugins::PluginLimits;
+    use conjure_skill_sdk::{Skill, protocol::Execute};
 
     use super::*;
 
@@ -488,6 +552,23 @@ mod tests {
             "`conjure mcp held` shows how, and `conjure mcp approve 'my notes'` lets it be offered \
              again"
         );
+    }
+
+    #[test]
+    fn another_version_or_other_settings_of_a_skill_begin_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let approved = ApprovedTools::below(dir.path());
+        let is_held = |version: &str, config: Value, says: &str| {
+            let skill = || Skill::new("printer", "Prints").execute("x", |_, _: Execute| "ran");
+            let plugin = LoadedPlugin::linked(skill, version, PluginLimits::default()).unwrap();
+            let print = tool("print", says);
+            let found = approved.review_skill(&plugin, &config, std::slice::from_ref(&print), true);
+            found.skill_reason("printer", &print).is_some()
+        };
+        assert!(!is_held("1.0.0", json!({}), "Prints"));
+        assert!(is_held("1.0.0", json!({}), "Sends"));
+        assert!(!is_held("1.1.0", json!({}), "Sends"));
+        assert!(!is_held("1.0.0", json!({ "a": 1 }), "Sends"));
     }
 
     #[test]

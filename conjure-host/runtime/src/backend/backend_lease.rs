@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use conjure_core::context::notes;
-use conjure_core::log::StateHandover;
+use conjure_core::log::{StateFate, StateHandover, StateMove};
 use conjure_skill_sdk::protocol::{
     Empty, ExecutorInit, ExecutorReady, Open, Sandbox, SkillMount, op,
 };
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 use tokio_util::sync::DropGuard;
 
-use super::lease::{ask, hand_over, hands_on};
+use super::lease::{ask, hand_over, hands_on, state_move};
 use super::request_context::RequestContext;
 use super::watching::{BackendChanges, watch};
 use conjure_plugins::{Instance, Isolation, LoadedPlugin, PluginCallFailure};
@@ -59,7 +59,7 @@ pub(crate) struct BackendLease {
     /// The version before, where its state could not be taken over: it goes on.
     instead: OnceLock<Arc<BackendLease>>,
     /// What became of the state of the version before, until somebody is told.
-    outcome: Mutex<Option<String>>,
+    outcome: Mutex<Option<StateMove>>,
     is_over: AtomicBool,
     /// Held while the session is being opened there: it is closed after that only.
     opening: Arc<tokio::sync::Mutex<()>>,
@@ -238,20 +238,16 @@ impl BackendLease {
             Box::pin(before.enter()).await;
             let (new, old) = (self.plugin.id(), before.plugin.id());
             let handed = hand_over(before.instance(), &self.instance, &self.request_context);
-            let outcome = match handed.await {
-                Ok(()) if new == old => format!("{new} goes on with what it kept."),
-                Ok(()) => format!("{new} has taken over the state of {old}."),
+            let fate = match handed.await {
+                Ok(()) if new == old => StateFate::Kept,
+                Ok(()) => StateFate::Carried,
                 Err(reason) => {
-                    let outcome = format!(
-                        "{new} could not take over the state of {old}, which goes on: {reason}"
-                    );
-                    let _ = self.instead.set(before);
-                    outcome
+                    let _ = self.instead.set(Arc::clone(&before));
+                    StateFate::Refused { reason }
                 }
             };
             lock(&self.before).take();
-            tracing::info!("{outcome}");
-            *lock(&self.outcome) = Some(outcome);
+            *lock(&self.outcome) = Some(state_move(old, new, fate));
         };
         self.moved.get_or_init(|| taking_over).await;
     }
@@ -263,7 +259,7 @@ impl BackendLease {
     }
 
     /// What became of the state of the version before. Told once.
-    pub(crate) fn take_outcome(&self) -> Option<String> {
+    pub(crate) fn take_outcome(&self) -> Option<StateMove> {
         lock(&self.outcome).take()
     }
 

@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use conjure_core::log::StateHandover;
+use conjure_core::log::{StateFate, StateHandover, StateMove};
+use conjure_core::turn::state_words;
 use conjure_skill_sdk::protocol::{Create, Empty, HostInfo, State, StateScope, op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +14,7 @@ use tokio::sync::{OnceCell, RwLock};
 use super::request_context::{About, RequestContext};
 use super::services::SERVED;
 use conjure_plugins::{
-    CallOptions, HostServices, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure,
+    CallOptions, HostServices, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure, PluginId,
 };
 
 /// Asks an instance for an operation outside any tool call.
@@ -79,6 +80,18 @@ pub(crate) async fn hand_over(
     Ok(())
 }
 
+/// What has become of a plugin's state, which the host's log is told.
+pub(crate) fn state_move(old: &PluginId, new: &PluginId, fate: StateFate) -> StateMove {
+    let moved = StateMove {
+        plugin: new.name.to_string(),
+        from: old.version.to_string(),
+        to: new.version.to_string(),
+        fate,
+    };
+    tracing::info!("{}", state_words(&moved));
+    moved
+}
+
 /// One native skill of one session (or of the whole host, when its state is shared).
 pub(crate) struct SkillLease {
     pub(crate) plugin: Arc<LoadedPlugin>,
@@ -91,7 +104,7 @@ pub(crate) struct SkillLease {
     /// Only for shared state: who serves the calls of old tables once the state has moved on.
     successor: OnceLock<Arc<Instance>>,
     /// What became of the state of the version before, until somebody is told.
-    outcome: Mutex<Option<String>>,
+    outcome: Mutex<Option<StateMove>>,
 }
 
 impl SkillLease {
@@ -133,7 +146,7 @@ impl SkillLease {
 
     /// What became of the state of the version that this one replaces, told once: nobody knows
     /// before the first call.
-    pub(crate) fn take_outcome(&self) -> Option<String> {
+    pub(crate) fn take_outcome(&self) -> Option<StateMove> {
         lock(&self.outcome).take()
     }
 
@@ -195,17 +208,15 @@ impl SkillLease {
             Some(gate) => Some(gate.write().await),
             None => None,
         };
-        let (new_id, old_id) = (self.plugin.id(), before.plugin.id());
+        let old_id = before.plugin.id();
         if let Some(reason) = old.plugin().health().quarantined {
-            self.became(format!(
-                "{new_id} begins without the state of {old_id}, which is in quarantine: {reason}"
-            ));
+            self.became(old_id, StateFate::Lost { reason });
             return self.make(None, request_context).await;
         }
         match self.make(Some(&old), request_context).await {
             Ok(instance) => {
                 if self.takes_state_of(old.plugin()) {
-                    self.became(format!("{new_id} has taken over the state of {old_id}."));
+                    self.became(old_id, StateFate::Carried);
                 }
                 if before.gate.is_some() {
                     let _ = before.successor.set(Arc::clone(&instance));
@@ -213,9 +224,7 @@ impl SkillLease {
                 Ok(instance)
             }
             Err(reason) => {
-                self.became(format!(
-                    "{new_id} could not take over the state of {old_id}, which goes on: {reason}"
-                ));
+                self.became(old_id, StateFate::Refused { reason });
                 Ok(old)
             }
         }
@@ -248,9 +257,8 @@ impl SkillLease {
         hands_on(old, &self.plugin)
     }
 
-    fn became(&self, outcome: String) {
-        tracing::info!("{outcome}");
-        *lock(&self.outcome) = Some(outcome);
+    fn became(&self, old: &PluginId, fate: StateFate) {
+        *lock(&self.outcome) = Some(state_move(old, self.plugin.id(), fate));
     }
 
     /// Who has the state that this one takes over. A version before that was never called has none

@@ -41,11 +41,13 @@ impl OfferedTool {
     }
 }
 
-/// The tools of the native skills that the backend stands for.
+/// The tools of the native skills that the backend stands for. `held` is what is held of those that
+/// they have at run time.
 pub(super) fn native_tools(
     spec: &BackendSpec,
     skills: &[Arc<LoadedPlugin>],
     at_run_time: &HashMap<PluginId, Vec<ToolDecl>>,
+    held: &HashMap<PluginId, HeldOfBackend>,
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<OfferedTool>,
 ) {
@@ -61,13 +63,16 @@ pub(super) fn native_tools(
         let more = at_run_time.get(plugin.id()).into_iter().flatten();
         // The manifest wins over what comes later.
         let more = more.filter(|tool| manifest.tools.iter().all(|own| own.name != tool.name));
-        for declared in manifest
-            .tools
-            .iter()
+        let held = held.get(plugin.id());
+        let reason = |tool: &ToolDecl| held?.skill_reason(&manifest.name, tool);
+        let own = manifest.tools.iter().map(|tool| (tool, None));
+        let more = more.map(|tool| (tool, reason(tool)));
+        for (declared, held) in own
             .chain(more)
-            .filter(|tool| offered(spec, &tool.name))
+            .filter(|(tool, _)| offered(spec, &tool.name))
         {
             let mut tool = tool_of(declared, Some(&manifest.name), plugin);
+            tool.held = held;
             tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
             tools.push(Arc::new(tool));
             offers.push(OfferedTool {

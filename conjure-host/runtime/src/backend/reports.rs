@@ -3,6 +3,7 @@
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::Event;
+use conjure_core::log::StateMove;
 use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::ToolDecl;
 use serde_json::Value;
@@ -65,10 +66,8 @@ pub(crate) enum TaskReport {
     },
     /// Something to be shown.
     Event(Event),
-    /// Something to be shown, and to be found in the thread later.
-    Notice {
-        text: String,
-    },
+    /// What has become of a plugin's state: to be shown, and to be found in the thread later.
+    StateMoved(StateMove),
     Files {
         backend: String,
         files: Vec<Artifact>,

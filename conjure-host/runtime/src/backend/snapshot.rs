@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::context::BackendInstructions;
+use conjure_core::log::StateMove;
 use conjure_core::routing::{Route, RouteRef, RoutingTable};
 
 use super::backend_lease::BackendLease;
@@ -38,7 +39,7 @@ pub(crate) enum CallTarget {
 impl CallTarget {
     /// What became of the state of the version before, where a call of this tool was the first that
     /// moved it. Told once.
-    pub(crate) fn take_outcome(&self) -> Option<String> {
+    pub(crate) fn take_outcome(&self) -> Option<StateMove> {
         match self {
             Self::Skill(lease) => lease.take_outcome(),
             Self::Executor(lease, _) | Self::Backend(lease) => lease.take_outcome(),

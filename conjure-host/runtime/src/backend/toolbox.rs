@@ -86,7 +86,7 @@ pub(super) enum BackendKind {
     },
     /// A backend without a plugin: it offers nothing for now.
     Missing {
-        /// Why.
+        /// Why there is no plugin.
         reason: String,
     },
 }
@@ -330,9 +330,11 @@ impl Toolbox {
             let mut tools = Vec::new();
             match &attached.kind {
                 BackendKind::Native => {
-                    let skills = self.instances.plugins("skill");
-                    let more = &self.at_run_time;
-                    native_tools(&attached.spec, &skills, more, &mut tools, &mut offers);
+                    let (spec, skills) = (&attached.spec, self.instances.plugins("skill"));
+                    let (more, held) = (&self.at_run_time, self.held_of_skills(&skills));
+                    let files = held.values().flat_map(|held| held.files.iter().cloned());
+                    held_files.extend(files);
+                    native_tools(spec, &skills, more, &held, &mut tools, &mut offers);
                 }
                 BackendKind::Executor { lease, folders } => {
                     executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
@@ -367,6 +369,18 @@ impl Toolbox {
         self.silent = silent;
         self.only_looks = false;
         (catalogs, offers)
+    }
+
+    /// What is held of the tools that native skills have at run time, by plugin.
+    fn held_of_skills(&self, skills: &[Arc<LoadedPlugin>]) -> HashMap<PluginId, HeldOfBackend> {
+        let approved = &self.instances.approved;
+        let held = skills.iter().filter_map(|plugin| {
+            let tools = self.at_run_time.get(plugin.id())?;
+            let config = self.skill_config(&plugin.manifest().name);
+            let held = approved.review_skill(plugin, &config, tools, !self.only_looks);
+            (!held.is_empty()).then(|| (plugin.id().clone(), held))
+        });
+        held.collect()
     }
 
     /// Waits until what is held may have been approved; for ever where nothing is held. Safe to

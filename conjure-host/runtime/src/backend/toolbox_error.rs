@@ -17,7 +17,7 @@ pub enum ToolboxError {
     Folder {
         /// The backend instance.
         backend: String,
-        /// Why.
+        /// What is wrong with the folder.
         source: FolderError,
     },
     /// A native skill that the session names is not loaded.

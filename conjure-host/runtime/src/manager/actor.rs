@@ -27,7 +27,7 @@ use super::turn_runner::{RunnerEvent, TurnRunner};
 use super::view::{SessionPatch, SessionState};
 use super::{ManagerError, ManagerState};
 use crate::session::{UnfoldError, passed};
-use conjure_store::{Run, RunState, SavedSession as Row, StoreError};
+use conjure_store::{Run, RunState, SavedSession as Row, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
 const REST: Duration = Duration::from_secs(1);
@@ -205,9 +205,10 @@ impl SavedSessionActor {
             ActorRequest::Say {
                 turn_id,
                 message,
+                thread,
                 terms,
                 done,
-            } => drop(done.send(self.say(turn_id, message, terms).await)),
+            } => drop(done.send(self.say(turn_id, message, thread, terms).await)),
             ActorRequest::Reword {
                 turn_id,
                 message,
@@ -285,6 +286,7 @@ impl SavedSessionActor {
         &mut self,
         turn_id: String,
         message: Option<Message>,
+        thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
         if self.runner.open().is_none() {
@@ -303,7 +305,14 @@ impl SavedSessionActor {
         let reading = Box::pin(self.row.read());
         let (row, made) = self.runner.meanwhile(reading).await?;
         self.runner.settings_are(made);
-        let thread = active(&row)?;
+        let thread = match thread {
+            // One that is not there is refused before anything is done.
+            Some(thread) => {
+                let known = self.manager.store.thread(&thread);
+                self.runner.meanwhile(known).await?.id
+            }
+            None => active(&row)?,
+        };
         // Here, where nobody who asks can go away between this and the turn that has the files.
         let claimed = self.manager.claim_files(&turn_id, message.as_ref())?;
         let turn = QueuedTurn {
@@ -312,8 +321,7 @@ impl SavedSessionActor {
             message,
             terms,
         };
-        let adding = Box::pin(self.waiting.add(turn, false));
-        if let Err(error) = self.runner.meanwhile(adding).await {
+        if let Err(error) = self.enqueue(turn, &row).await {
             self.manager.free_claimed(&turn_id, &claimed);
             return Err(error);
         }
@@ -322,6 +330,27 @@ impl SavedSessionActor {
             thread,
             before: queued + usize::from(!self.runner.is_idle()),
         })
+    }
+
+    /// Has a turn wait, and the session go on with its thread; where it cannot wait, with what it went
+    /// on with before.
+    async fn enqueue(&mut self, turn: QueuedTurn, before: &Row) -> Result<(), ManagerError> {
+        let thread = turn.thread.clone();
+        let is_chosen = before.chat_thread_id.as_deref() != Some(thread.as_str());
+        if is_chosen {
+            let choosing = Box::pin(self.row.choose(&thread));
+            self.runner.meanwhile(choosing).await?;
+        }
+        let adding = Box::pin(self.waiting.add(turn, false));
+        let added = self.runner.meanwhile(adding).await;
+        if added.is_err() && is_chosen {
+            let back = Box::pin(self.row.choose_back(&thread, before));
+            if let Err(error) = self.runner.meanwhile(back).await {
+                let session = &self.id;
+                tracing::warn!(session, %thread, "it stays chosen, and nothing was said in it: {error}");
+            }
+        }
+        added
     }
 
     /// The turn that there is already under an id.

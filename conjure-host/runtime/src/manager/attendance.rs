@@ -101,7 +101,8 @@ impl ManagerState {
         thread: &ThreadId,
     ) -> (ApprovalMode, Option<Presence>) {
         let presence = if terms.unattended {
-            Some(Presence::watch(Arc::clone(self), thread.clone()).await)
+            let watch = Presence::watch(Arc::clone(self), thread.clone(), terms.may_come);
+            Some(watch.await)
         } else {
             None
         };
@@ -125,8 +126,10 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    async fn watch(inner: Arc<ManagerState>, thread: ThreadId) -> Self {
-        let (tell, told) = watch::channel(inner.is_attended(&thread).await);
+    /// From here on. Who `may_come` counts at first.
+    async fn watch(inner: Arc<ManagerState>, thread: ThreadId, may_come: bool) -> Self {
+        let is_there = may_come || inner.is_attended(&thread).await;
+        let (tell, told) = watch::channel(is_there);
         let watching = tokio::spawn(watch_over(inner, thread, tell));
         Self {
             told,

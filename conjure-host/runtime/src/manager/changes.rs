@@ -1,10 +1,12 @@
-//! How it is with the sessions, for lists that stay up to date.
+//! How it is with the sessions, for lists that stay up to date. What happens in this process is told
+//! as it does; what others do, by those who look for it while anybody follows.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use super::lock;
 use super::view::SessionState;
@@ -12,12 +14,14 @@ use conjure_store::ThreadId;
 
 /// Changes that a slow follower may miss before it has to look again.
 const KEPT: usize = 1024;
+/// How long is waited for the store to say how it is with the sessions.
+const READY: Duration = Duration::from_secs(1);
 
 /// A change of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum SessionChange {
-    /// How it is with it.
+    /// Its state is another one.
     State {
         /// The session.
         session: String,
@@ -77,10 +81,19 @@ pub(super) struct ActorStatus {
     pub(super) queued: usize,
 }
 
+/// Sessions that this process saved, each with when it was, or deleted.
+pub(super) type OwnSaves = HashMap<String, Option<i64>>;
+
 /// How it is with each session.
 pub(super) struct States {
     known: Mutex<HashMap<String, ActorStatus>>,
     told: broadcast::Sender<SessionChange>,
+    /// Those that were told since the store was last looked at for followers.
+    own: Mutex<OwnSaves>,
+    /// How many follow all sessions.
+    followers: watch::Sender<usize>,
+    /// Whether it is known for them how it is with other processes' sessions.
+    is_looked: watch::Sender<bool>,
 }
 
 impl Default for States {
@@ -88,6 +101,9 @@ impl Default for States {
         Self {
             known: Mutex::default(),
             told: broadcast::Sender::new(KEPT),
+            own: Mutex::default(),
+            followers: watch::Sender::new(0),
+            is_looked: watch::Sender::new(false),
         }
     }
 }
@@ -135,18 +151,96 @@ impl States {
         let _ = self.told.send(change);
     }
 
+    /// Says that this process saved a session, which it did at this time.
+    pub(super) fn tell_saved(&self, session: &str, updated_at_ms: i64) {
+        self.note_own(session, Some(updated_at_ms));
+        self.tell(SessionChange::Saved {
+            session: session.to_owned(),
+        });
+    }
+
+    /// Says that this process deleted a session.
+    pub(super) fn tell_deleted(&self, session: &str) {
+        self.note_own(session, None);
+        self.tell(SessionChange::Deleted {
+            session: session.to_owned(),
+        });
+    }
+
+    /// Whoever looks at the store sees it there too, and is not to tell it again.
+    fn note_own(&self, session: &str, saved: Option<i64>) {
+        if self.is_followed() {
+            lock(&self.own).insert(session.to_owned(), saved);
+        }
+    }
+
+    /// What this process saved and deleted since this was last asked.
+    pub(super) fn take_own(&self) -> OwnSaves {
+        std::mem::take(&mut *lock(&self.own))
+    }
+
+    /// What happens here from now on.
     pub(super) fn follow(&self) -> SessionChangeStream {
-        SessionChangeStream(self.told.subscribe())
+        SessionChangeStream {
+            told: self.told.subscribe(),
+            is_looked: self.is_looked.subscribe(),
+            _follower: None,
+        }
+    }
+
+    /// What happens here and in other processes from now on.
+    fn follow_all(&self) -> SessionChangeStream {
+        self.followers.send_modify(|followers| *followers += 1);
+        SessionChangeStream {
+            _follower: Some(ChangeFollower(self.followers.clone())),
+            ..self.follow()
+        }
+    }
+
+    /// Whether anybody follows what happens in other processes.
+    pub(super) fn is_followed(&self) -> bool {
+        *self.followers.borrow() > 0
+    }
+
+    /// Says whether what other processes do from here on is told.
+    pub(super) fn looked(&self, is_looked: bool) {
+        self.is_looked.send_replace(is_looked);
+    }
+
+    /// How many do, as they come and go.
+    pub(super) fn followers(&self) -> watch::Receiver<usize> {
+        self.followers.subscribe()
+    }
+}
+
+/// Somebody who follows all sessions, until this is dropped.
+struct ChangeFollower(watch::Sender<usize>);
+
+impl Drop for ChangeFollower {
+    fn drop(&mut self) {
+        self.0
+            .send_modify(|followers| *followers = followers.saturating_sub(1));
     }
 }
 
 /// The changes of all sessions, as they come.
-pub struct SessionChangeStream(broadcast::Receiver<SessionChange>);
+pub struct SessionChangeStream {
+    told: broadcast::Receiver<SessionChange>,
+    is_looked: watch::Receiver<bool>,
+    _follower: Option<ChangeFollower>,
+}
 
 impl SessionChangeStream {
+    /// Waits until also changes by other processes are told from here on, or for a moment where the
+    /// store cannot say how it is with them: whoever reads the sessions then misses nothing.
+    pub async fn ready(&mut self) {
+        let looked = self.is_looked.wait_for(|is_looked| *is_looked);
+        let _ = tokio::time::timeout(READY, looked).await;
+    }
+
     /// The next change; nothing when the manager is gone. Safe to drop and call again.
     pub async fn next(&mut self) -> Option<SessionChange> {
-        match self.0.recv().await {
+        match self.told.recv().await {
             Ok(change) => Some(change),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionChange::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
@@ -170,8 +264,16 @@ impl SessionChangeStream {
 }
 
 impl super::Manager {
-    /// Follows the sessions from now on.
+    /// Follows the sessions from now on. What another process does in one is told after a second or
+    /// so.
     pub fn changes(&self) -> SessionChangeStream {
+        let changes = self.inner.states.follow_all();
+        self.inner.listening.notify_one();
+        changes
+    }
+
+    /// Follows what this process does in sessions, from now on.
+    pub fn own_changes(&self) -> SessionChangeStream {
         self.inner.states.follow()
     }
 

@@ -72,6 +72,7 @@ impl ManagerState {
             self.end_silent(&run).await?;
         }
         self.take_over().await?;
+        self.store.drop_untaken_requests().await?;
         Ok(self.record_unbegun().await?)
     }
 

@@ -46,6 +46,7 @@ mod sealing;
 mod server_settings;
 mod session_names;
 mod session_row;
+mod session_watch;
 mod signals;
 mod spec;
 mod terms;
@@ -110,8 +111,8 @@ pub struct ManagerOptions {
     /// How long a call waits for a person's decision before it is denied, and a question for an
     /// answer before it is cancelled; 10 minutes by default.
     pub approval: Duration,
-    /// For how long somebody who could decide in an unattended turn still counts after they left;
-    /// 30 s by default, so that a page may be loaded anew.
+    /// For how long somebody who could decide in an unattended turn still counts after they left, and
+    /// who may come yet from its beginning on; 30 s by default, so that a page may be loaded anew.
     pub absence: Duration,
     /// How often it is looked whether runs are alive; 5 s by default.
     pub beat: Duration,
@@ -161,6 +162,8 @@ pub(crate) struct ManagerState {
     words: ThreadWatches,
     /// Followed threads that other processes wrote to.
     looks: Arc<MarkLooks>,
+    /// Other processes may have changed sessions.
+    session_looks: Arc<Notify>,
     states: States,
     /// Ends of runs that the store has not.
     run_ends: PendingRunEnds,
@@ -196,6 +199,7 @@ impl Manager {
             live: Mutex::default(),
             words: ThreadWatches::default(),
             looks: Arc::default(),
+            session_looks: Arc::default(),
             states: States::default(),
             run_ends: PendingRunEnds::default(),
             interrupted: InterruptedTurns::default(),
@@ -220,6 +224,7 @@ impl Manager {
         let marked = inner.store.marked_threads();
         let looks = Arc::clone(&inner.looks);
         tokio::spawn(thread_marks::tell(Arc::downgrade(&inner), marked, looks));
+        tokio::spawn(session_watch::tell(Arc::downgrade(&inner)));
         // Not among the tasks that a shutdown waits for: it serves them to their end.
         let listening = Arc::clone(&inner.listening);
         tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::remote::RemoteRequest;
+use super::remote::{RemoteError, RemoteErrorKind, RemoteRequest};
 use super::{Manager, ManagerError, lock};
 use crate::session::{AnswerRefusal, Questions};
 
@@ -29,13 +29,13 @@ impl Manager {
         questions.iter().flat_map(|one| one.pending()).collect()
     }
 
-    /// Answers a question that waits. The first answer counts.
+    /// Answers a question that waits, in whichever process. The first answer counts.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`] when that question waits for nobody (any more),
     /// [`ManagerError::Invalid`] when the answer does not fit the form,
-    /// [`ManagerError::Elsewhere`] when it is a form that is filled in for another process, since
-    /// what is filled in is written down nowhere, and the store's.
+    /// [`ManagerError::Elsewhere`] when another process asks and does not take the answer, and the
+    /// store's.
     pub async fn answer(
         &self,
         session: &str,
@@ -43,22 +43,19 @@ impl Manager {
         reply: QuestionReply,
     ) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let declined = match &reply {
-            QuestionReply::Accept(_) => {
-                self.only_here(&session).await?;
-                return self.answer_here(&session, question, &reply);
-            }
-            QuestionReply::Decline => true,
-            QuestionReply::Cancel => false,
-        };
-        let remote = || RemoteRequest::Dismiss {
-            session: session.clone(),
-            question: question.to_owned(),
-            declined,
-        };
-        match self.at_owner(&session, remote).await? {
-            Some(()) => Ok(()),
-            None => self.answer_here(&session, question, &reply),
+        let remote = || remote_answer(&session, question, &reply);
+        match self.at_owner(&session, remote).await {
+            Ok(Some(())) => Ok(()),
+            Ok(None) => self.answer_here(&session, question, &reply),
+            // It looked at the form, as would be done here.
+            Err(ManagerError::Remote(RemoteError {
+                kind: RemoteErrorKind::Invalid,
+                message,
+            })) => Err(ManagerError::Invalid {
+                field: None,
+                message,
+            }),
+            Err(error) => Err(error),
         }
     }
 
@@ -92,5 +89,22 @@ impl Manager {
         let own = live.values().filter(|live| live.owner == session);
         own.filter_map(|live| live.handle.questions().cloned())
             .collect()
+    }
+}
+
+/// An answer as it goes to the process that asks.
+fn remote_answer(session: &str, question: &str, reply: &QuestionReply) -> RemoteRequest {
+    let (session, question) = (session.to_owned(), question.to_owned());
+    match reply {
+        QuestionReply::Accept(content) => RemoteRequest::FillIn {
+            session,
+            question,
+            content: content.clone(),
+        },
+        QuestionReply::Decline | QuestionReply::Cancel => RemoteRequest::Dismiss {
+            session,
+            question,
+            declined: *reply == QuestionReply::Decline,
+        },
     }
 }

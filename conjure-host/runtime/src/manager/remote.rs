@@ -1,7 +1,8 @@
 //! Sessions whose turn another process runs: what is asked of them goes there through the store,
 //! and is done there.
 //!
-//! What a person fills in at a question's form never goes this way: it is written down nowhere.
+//! What a person says or fills in at a form goes this way too. The store deletes a request's words as
+//! soon as they are taken, so that a form is in it for moments only.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use conjure_core::chat::Message;
 use conjure_core::turn::{ApprovalDecision, When};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::approvals::DecisionScope;
 use super::requests::CancelRequest;
@@ -22,11 +23,13 @@ use conjure_store::{Owner, ProcessRequest, RequestReply, StoreError, ThreadId};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(super) enum RemoteRequest {
-    Say {
-        session: String,
-        turn_id: String,
-        message: Option<Message>,
-        terms: Box<TurnTerms>,
+    Say(RemoteTurn),
+    /// The same in a thread that is named. A version that does not know of that refuses it, and does not
+    /// say it in another thread.
+    SayIn {
+        thread: ThreadId,
+        #[serde(flatten)]
+        turn: RemoteTurn,
     },
     Reword {
         session: String,
@@ -50,6 +53,12 @@ pub(super) enum RemoteRequest {
     },
     Questions {
         session: String,
+    },
+    /// A question whose form is filled in, or whose page was visited.
+    FillIn {
+        session: String,
+        question: String,
+        content: Map<String, Value>,
     },
     /// A question that is declined or cancelled.
     Dismiss {
@@ -85,6 +94,22 @@ pub(super) enum RemoteRequest {
     },
 }
 
+/// A turn that another process begins.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RemoteTurn {
+    pub(super) session: String,
+    pub(super) turn_id: String,
+    pub(super) message: Option<Message>,
+    pub(super) terms: Box<TurnTerms>,
+    /// What of the terms is not written down.
+    #[serde(default)]
+    pub(super) may_come: bool,
+}
+
+/// How the words begin with which a process says that it does not know what is asked of it. Versions
+/// before this one give no other sign of it.
+const NOT_KNOWN: &str = "another process asks for what is not known here";
+
 /// How long a process has to answer what it took, and how long where it asks a model for it.
 const ANSWER: Duration = Duration::from_secs(1);
 const MODEL: Duration = Duration::from_secs(300);
@@ -99,8 +124,10 @@ impl RemoteRequest {
             | Self::Approvals { .. }
             | Self::Decide { .. }
             | Self::Questions { .. }
+            | Self::FillIn { .. }
             | Self::Dismiss { .. } => ANSWER,
-            Self::Say { .. }
+            Self::Say(_)
+            | Self::SayIn { .. }
             | Self::Update { .. }
             | Self::End { .. }
             | Self::Release { .. }
@@ -138,6 +165,13 @@ pub enum RemoteErrorKind {
     Closing,
     /// Something of its own failed.
     Host,
+}
+
+impl RemoteError {
+    /// Whether that process does not know what it was asked, so that it did nothing.
+    fn is_of_another_version(&self) -> bool {
+        self.kind == RemoteErrorKind::Invalid && self.message.starts_with(NOT_KNOWN)
+    }
 }
 
 impl From<&ManagerError> for RemoteError {
@@ -220,18 +254,6 @@ impl Manager {
         Ok(self.inner.store.session_owner(session).await?)
     }
 
-    /// Refuses what must not go through the store, where another process runs the session's turn.
-    pub(super) async fn only_here(&self, session: &str) -> Result<(), ManagerError> {
-        match self.owner_elsewhere(session).await? {
-            Some(owner) => Err(ManagerError::Elsewhere {
-                pid: owner.pid,
-                address: owner.address,
-                why: "what is filled in is told to nobody else",
-            }),
-            None => Ok(()),
-        }
-    }
-
     async fn ask_owner<T: DeserializeOwned>(
         &self,
         owner: &Owner,
@@ -251,10 +273,22 @@ impl Manager {
         };
         let body = serde_json::to_string(remote).map_err(odd)?;
         let patience = remote.patience();
-        match self.inner.store.request(owner, &body, patience).await? {
+        // In a task: where whoever asks goes away, what was asked is still taken back.
+        let (store, to) = (self.inner.store.clone(), owner.clone());
+        let asking = tokio::spawn(async move { store.request(&to, &body, patience).await });
+        let Ok(reply) = asking.await else {
+            return Err(elsewhere("it was not asked to the end"));
+        };
+        match reply? {
             RequestReply::Answer(answer) => {
                 let answered: RemoteReply = serde_json::from_str(&answer).map_err(odd)?;
-                serde_json::from_value(answered.map_err(ManagerError::Remote)?).map_err(odd)
+                match answered {
+                    Ok(answer) => serde_json::from_value(answer).map_err(odd),
+                    Err(error) if error.is_of_another_version() => Err(elsewhere(
+                        "its version does not know what is asked, so nothing was done",
+                    )),
+                    Err(error) => Err(ManagerError::Remote(error)),
+                }
             }
             RequestReply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
             RequestReply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
@@ -267,7 +301,7 @@ impl Manager {
             Ok(remote) => Box::pin(self.serve_remote(remote)).await,
             Err(error) => Err(ManagerError::Invalid {
                 field: None,
-                message: format!("another process asks for what is not known here: {error}"),
+                message: format!("{NOT_KNOWN}: {error}"),
             }),
         };
         let answered: RemoteReply = done.map_err(|error| RemoteError::from(&error));
@@ -280,12 +314,8 @@ impl Manager {
     async fn serve_remote(&self, remote: RemoteRequest) -> Result<Value, ManagerError> {
         let nothing = Ok(Value::Null);
         match remote {
-            RemoteRequest::Say {
-                session,
-                turn_id,
-                message,
-                terms,
-            } => json(self.begin_here(&session, turn_id, message, terms).await?),
+            RemoteRequest::Say(turn) => self.serve_turn(turn, None).await,
+            RemoteRequest::SayIn { thread, turn } => self.serve_turn(turn, Some(thread)).await,
             RemoteRequest::Reword {
                 session,
                 turn_id,
@@ -311,6 +341,15 @@ impl Manager {
                 nothing
             }
             RemoteRequest::Questions { session } => json(self.questions_here(&session)),
+            RemoteRequest::FillIn {
+                session,
+                question,
+                content,
+            } => {
+                let reply = QuestionReply::Accept(content);
+                self.answer_here(&session, &question, &reply)?;
+                nothing
+            }
             RemoteRequest::Dismiss {
                 session,
                 question,
@@ -354,8 +393,78 @@ impl Manager {
     }
 }
 
+impl Manager {
+    async fn serve_turn(
+        &self,
+        turn: RemoteTurn,
+        thread: Option<ThreadId>,
+    ) -> Result<Value, ManagerError> {
+        let RemoteTurn {
+            session,
+            turn_id,
+            message,
+            mut terms,
+            may_come,
+        } = turn;
+        terms.may_come = may_come;
+        let begun = self.begin_here(&session, turn_id, message, thread, terms);
+        json(begun.await?)
+    }
+}
+
 fn json(value: impl Serialize) -> Result<Value, ManagerError> {
     serde_json::to_value(value).map_err(|error| ManagerError::Conflict {
         message: format!("the answer cannot be written: {error}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn() -> RemoteTurn {
+        RemoteTurn {
+            session: "s".to_owned(),
+            turn_id: "turn".to_owned(),
+            message: Some(Message::user("hello")),
+            terms: Box::default(),
+            may_come: true,
+        }
+    }
+
+    #[test]
+    fn a_turn_in_a_named_thread_is_a_request_that_older_processes_refuse() {
+        let said = serde_json::to_value(RemoteRequest::Say(turn())).unwrap();
+        assert_eq!(
+            (&said["ask"], &said["session"]),
+            (&"say".into(), &"s".into())
+        );
+        let thread = ThreadId::parse("t").unwrap();
+        let named = RemoteRequest::SayIn {
+            thread: thread.clone(),
+            turn: turn(),
+        };
+        let named = serde_json::to_value(named).unwrap();
+        assert_eq!(
+            (&named["ask"], &named["thread"]),
+            (&"say_in".into(), &"t".into())
+        );
+        let read: RemoteRequest = serde_json::from_value(named).unwrap();
+        let is_same = matches!(
+            read,
+            RemoteRequest::SayIn { thread: read, turn } if read == thread && turn.may_come
+        );
+        assert!(is_same);
+    }
+
+    #[test]
+    fn a_process_of_another_version_is_known_by_its_words() {
+        let refused = |message: &str| RemoteError {
+            kind: RemoteErrorKind::Invalid,
+            message: message.to_owned(),
+        };
+        let unknown = "another process asks for what is not known here: unknown variant `fill_in`";
+        assert!(refused(unknown).is_of_another_version());
+        assert!(!refused("`age` is no number").is_of_another_version());
+    }
 }

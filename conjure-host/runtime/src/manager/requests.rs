@@ -34,6 +34,8 @@ pub(super) enum ActorRequest {
     Say {
         turn_id: String,
         message: Option<Message>,
+        /// Where it is said, which the session goes on with; in its active thread without.
+        thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
         done: Done<Result<Turn, ManagerError>>,
     },

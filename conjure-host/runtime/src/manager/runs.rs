@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_core::chat::{Content, Message};
 use serde::{Deserialize, Serialize};
 
-use super::remote::RemoteRequest;
+use super::remote::{RemoteRequest, RemoteTurn};
 use super::requests::{ActorRequest, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::turn_files::named_wrongly;
@@ -59,12 +59,14 @@ impl Manager {
     /// [`Manager::say`] and [`Manager::go_on`] with what holds for the turn only.
     ///
     /// # Errors
-    /// As [`Manager::say`], and [`ManagerError::Invalid`] when the schema of the answer is none.
+    /// As [`Manager::say`], [`ManagerError::NotFound`] when the thread that it names is not there, and
+    /// [`ManagerError::Invalid`] when the schema of the answer is none.
     pub async fn begin(&self, session: &str, request: TurnRequest) -> Result<Turn, ManagerError> {
         let session = self.id_of(session).await?;
         let TurnRequest {
             message,
             turn_id,
+            thread,
             terms,
         } = request;
         if let Err(error) = terms.form() {
@@ -79,11 +81,18 @@ impl Manager {
         }
         let terms = Box::new(terms);
         let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let remote = || RemoteRequest::Say {
-            session: session.clone(),
-            turn_id: turn_id.clone(),
-            message: message.clone(),
-            terms: terms.clone(),
+        let remote = || {
+            let turn = RemoteTurn {
+                session: session.clone(),
+                turn_id: turn_id.clone(),
+                message: message.clone(),
+                terms: terms.clone(),
+                may_come: terms.may_come,
+            };
+            match thread.clone() {
+                Some(thread) => RemoteRequest::SayIn { thread, turn },
+                None => RemoteRequest::Say(turn),
+            }
         };
         if !self.inner.closing.is_cancelled() {
             match self.at_owner(&session, remote).await {
@@ -95,8 +104,8 @@ impl Manager {
                 }
             }
         }
-        let begun = self.begin_here(&session, turn_id, message, terms).await;
-        begun.map_err(named_wrongly)
+        let begun = self.begin_here(&session, turn_id, message, thread, terms);
+        begun.await.map_err(named_wrongly)
     }
 
     /// Refuses images for a model that cannot look at them, before anything is kept.
@@ -129,11 +138,13 @@ impl Manager {
         session: &str,
         turn_id: String,
         message: Option<Message>,
+        thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
         self.ask(session, |done| ActorRequest::Say {
             turn_id: turn_id.clone(),
             message: message.clone(),
+            thread: thread.clone(),
             terms: terms.clone(),
             done,
         })
@@ -227,7 +238,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::run`].
     pub async fn wait(&self, turn_id: &str) -> Result<Run, ManagerError> {
-        let mut changes = self.changes();
+        let mut changes = self.own_changes();
         let mut signals = None;
         loop {
             let run = self.run(turn_id).await?;

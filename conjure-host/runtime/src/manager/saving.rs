@@ -6,7 +6,7 @@ use conjure_core::switch::SwitchReport;
 use conjure_core::turn::When;
 use serde_json::{Map, Value};
 
-use super::changes::{ActorStatus, SessionChange};
+use super::changes::ActorStatus;
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::server_settings;
@@ -17,11 +17,18 @@ use super::{Manager, ManagerError, ManagerState};
 use crate::session::ToolPreview;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
+use conjure_providers::Script;
 use conjure_providers::auths::MCP_SECRETS;
 use conjure_store::{
     JsonText, Run, RunState, SavedAuth, SavedSession as Row, SessionCursor, StoreError, Thread,
     ThreadId,
 };
+
+/// The provider whose model a script plays, and where the tools of a session name it.
+const SCRIPTED: &str = "scripted";
+const SCRIPT: &str = "script";
+/// The most bytes of one.
+const LONGEST_SCRIPT: u64 = 16 << 20;
 
 impl Manager {
     /// Saves a new session.
@@ -41,6 +48,7 @@ impl Manager {
         row.tools = JsonText(new.tools.clone().into());
         row.mcps = JsonText(new.mcps.clone().into());
         self.inner.check(&row, &auth)?;
+        self.inner.check_script(&row, &auth).await?;
         let thread = self.thread_of(&new.thread).await?;
         row.chat_thread_id = Some(thread.to_string());
         let (mut tools, mut mcps) = (new.tools, new.mcps);
@@ -52,7 +60,7 @@ impl Manager {
         let row = sealing
             .kept(self.inner.store.create_session(row).await)
             .await?;
-        self.inner.tell_saved(&row.id);
+        self.inner.tell_saved(&row);
         self.view(row).await
     }
 
@@ -218,9 +226,7 @@ impl Manager {
             self.end_here(&row.id).await;
         }
         self.inner.store.delete_session(&row.id).await?;
-        self.inner.states.tell(SessionChange::Deleted {
-            session: row.id.clone(),
-        });
+        self.inner.states.tell_deleted(&row.id);
         match active(&row) {
             Ok(thread) if chat == ChatRetention::Delete => self.remove_thread(&thread).await,
             _ => Ok(()),
@@ -360,6 +366,10 @@ impl ManagerState {
             Some(auth) => self.auth_of(auth).await?,
             None => self.store.auth(&row.auth_id).await?,
         };
+        let names_another =
+            |tools: &Map<String, Value>| tools.get(SCRIPT) != row.tools.0.get(SCRIPT);
+        let has_another_script =
+            auth.id != row.auth_id || patch.tools.as_ref().is_some_and(names_another);
         row.auth_id.clone_from(&auth.id);
         if let Some(model) = &patch.model {
             row.model_id.clone_from(model);
@@ -380,6 +390,10 @@ impl ManagerState {
         replace(&mut row.tools, &patch.tools);
         replace(&mut row.mcps, &patch.mcps);
         self.check(row, &auth)?;
+        // One that went away meanwhile keeps nobody from changing something else.
+        if has_another_script {
+            self.check_script(row, &auth).await?;
+        }
         Ok(auth)
     }
 
@@ -407,11 +421,50 @@ impl ManagerState {
         Ok(check_compact_at(&spec, &self.host.shared.models)?)
     }
 
-    pub(super) fn tell_saved(&self, session: &str) {
-        self.states.tell(SessionChange::Saved {
-            session: session.to_owned(),
-        });
+    /// Whether the script is there that plays the model, where one does.
+    async fn check_script(&self, row: &Row, auth: &SavedAuth) -> Result<(), ManagerError> {
+        let name = auth.provider.as_str();
+        if name != SCRIPTED || self.host.shared.providers.contains_key(name) {
+            return Ok(());
+        }
+        let script = self.spec_with(row, auth)?.script;
+        let problem = match script {
+            None => Some(format!(
+                "the provider `{SCRIPTED}` needs a script, and `tools` names none: `{SCRIPT}` is the \
+                 path of one"
+            )),
+            Some(path) => tokio::task::spawn_blocking(move || script_problem(&path))
+                .await
+                .unwrap_or_else(|error| Some(format!("the script was not read: {error}"))),
+        };
+        match problem {
+            None => Ok(()),
+            Some(message) => Err(ManagerError::Invalid {
+                field: Some("tools"),
+                message,
+            }),
+        }
     }
+
+    pub(super) fn tell_saved(&self, row: &Row) {
+        self.states.tell_saved(&row.id, row.updated_at_ms);
+    }
+}
+
+/// Why a script cannot be played. Only a regular file of a bounded size is read: a pipe or a device may
+/// have no end.
+fn script_problem(path: &Path) -> Option<String> {
+    let wrong = |why: &str| {
+        let name = path.display();
+        Some(format!("the script `{name}` cannot be played: {why}"))
+    };
+    if matches!(conjure_config::fs::is_file(path), Ok(false)) {
+        return wrong("it is no regular file");
+    }
+    if conjure_config::fs::size(path).is_ok_and(|size| size > LONGEST_SCRIPT) {
+        return wrong("it is larger than 16 MiB");
+    }
+    Script::read(path).err().map(|error| error.to_string())
 }
 
 /// The active thread of a session.
@@ -459,5 +512,24 @@ impl ThreadView {
             average_tokens: average(totals.usage.total()),
             cost: cost.and_then(|cost| serde_json::from_str(cost).ok()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_of_a_bounded_size_is_read_as_a_script() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = script_problem(dir.path()).unwrap();
+        assert!(refused.contains("no regular file"), "{refused}");
+        let long = dir.path().join("long.json");
+        let file = conjure_config::fs::create_new(&long).unwrap();
+        file.set_len(LONGEST_SCRIPT + 1).unwrap();
+        let refused = script_problem(&long).unwrap();
+        assert!(refused.contains("larger than"), "{refused}");
+        let missing = script_problem(&dir.path().join("missing.json")).unwrap();
+        assert!(missing.contains("missing.json"), "{missing}");
     }
 }

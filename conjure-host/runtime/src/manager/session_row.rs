@@ -67,7 +67,7 @@ impl SessionRow {
                 done => break done?,
             }
         };
-        self.manager.tell_saved(&self.id);
+        self.manager.tell_saved(&saved.row);
         Ok(saved)
     }
 
@@ -128,7 +128,7 @@ impl SessionRow {
             }
         };
         let row = self.change(add).await?;
-        self.manager.tell_saved(&self.id);
+        self.manager.tell_saved(&row);
         Ok(row)
     }
 
@@ -143,8 +143,31 @@ impl SessionRow {
         };
         self.change(choose).await?;
         self.manager.note_latest(&self.id, thread).await;
-        self.manager.tell_saved(&self.id);
-        Ok(self.manager.store.session(&self.id).await?)
+        let row = self.manager.store.session(&self.id).await?;
+        self.manager.tell_saved(&row);
+        Ok(row)
+    }
+
+    /// Has the session go on where it did before a thread was chosen, unless somebody chose another one
+    /// since.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn choose_back(
+        &self,
+        chosen: &ThreadId,
+        before: &Row,
+    ) -> Result<(), ManagerError> {
+        let back = |row: &mut Row| {
+            if row.chat_thread_id.as_deref() == Some(chosen.as_str()) {
+                row.chat_thread_id.clone_from(&before.chat_thread_id);
+                row.latest_chat_entry_id
+                    .clone_from(&before.latest_chat_entry_id);
+            }
+        };
+        let row = self.change(back).await?;
+        self.manager.tell_saved(&row);
+        Ok(())
     }
 
     /// Changes what is saved; once more where somebody else changed it meanwhile.

@@ -1,5 +1,5 @@
 //! Messages of other processes that share the store: what they ask of sessions that run here, and what
-//! they write to threads that somebody follows here. Nobody listens while there is neither.
+//! they write to threads and sessions that somebody follows here. Nobody listens while there is neither.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -41,6 +41,7 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
                     inner.words.tell_all();
                     take(&inner).await;
                     inner.looks.want(inner.words.followed());
+                    inner.session_looks.notify_one();
                 }
             }
         }
@@ -67,6 +68,6 @@ async fn take(inner: &Arc<ManagerState>) {
 
 impl ManagerState {
     fn is_listening(&self) -> bool {
-        !lock(&self.actors).is_empty() || self.words.is_followed()
+        !lock(&self.actors).is_empty() || self.words.is_followed() || self.states.is_followed()
     }
 }

@@ -82,7 +82,7 @@ pub enum ThreadChoice {
     New,
     /// One that there is.
     Existing {
-        /// Which.
+        /// The id of the thread.
         thread: ThreadId,
     },
     /// A fork.
@@ -158,7 +158,7 @@ pub struct SessionView {
     pub thread: Option<ThreadView>,
     /// The newest entry, as `thread/seq`.
     pub latest_entry: Option<String>,
-    /// How it is with it.
+    /// The state of the session.
     pub state: SessionState,
     /// The turn that runs.
     pub turn: Option<String>,

@@ -9,6 +9,7 @@ use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Policy, PolicyCall, PolicyDecision, RoutingTable};
+use conjure_core::turn::state_words;
 use conjure_skill_sdk::protocol::ServedClient;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
@@ -275,8 +276,9 @@ impl ToolSession {
         };
         let report = runner.run(call, found).await;
         let (_, target) = found;
-        if let Some(text) = target.take_outcome() {
+        if let Some(moved) = target.take_outcome() {
             // As if the tool had said it, which is where its caller listens.
+            let text = state_words(&moved);
             let notice = serde_json::json!({ "event": "notice", "level": "warn", "text": text });
             (with.live)(EmitKind::Event, notice.to_string().as_bytes());
         }

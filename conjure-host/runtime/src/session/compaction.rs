@@ -182,7 +182,7 @@ pub enum CompactError {
     /// No summary came.
     #[error("the conversation is not summarised: {error}")]
     Failed {
-        /// Why.
+        /// What failed, in words.
         error: String,
     },
     /// The session ended.

@@ -81,7 +81,7 @@ impl Session {
     /// [`Session::chat`] with a message of any parts.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Session::chat`].
     pub async fn say(&self, message: Message) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, Some(message)).await.await
@@ -111,7 +111,7 @@ impl Session {
     /// that was cancelled. Waits as [`Session::chat`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Session::chat`].
     pub async fn go_on(&self) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, None).await.await
@@ -322,7 +322,7 @@ pub enum ChatError {
         log::limit_words(.limit, *.value)
     )]
     Limit {
-        /// Which.
+        /// The name of the limit.
         limit: String,
         /// Its value.
         value: u64,
@@ -373,7 +373,7 @@ pub enum SessionError {
     /// A directory.
     #[error("the directory `{path}` cannot be used: {reason}")]
     Directory {
-        /// Which.
+        /// The path as it was given.
         path: String,
         /// Why, and what to do.
         reason: String,

@@ -111,13 +111,11 @@ impl HostState {
             && let Some((wire, endpoint)) = conjure_providers::spoken(name, spec)
         {
             let endpoint = endpoint.with_model(model);
-            return Ok((target(wire, &endpoint, model), endpoint));
+            let target = self.models.narrowed(target(wire, &endpoint, model));
+            return Ok((target, endpoint));
         }
         let provider = self.provider(spec)?;
-        let target = RepairTarget {
-            provider: name.to_owned(),
-            ..provider.target(model)
-        };
+        let target = self.models.target(name, provider.as_ref(), model);
         Ok((target, provider.endpoint(model)))
     }
 

@@ -565,7 +565,7 @@ impl OpenThread {
                     .entry(EntryBody::BackendState { backend, state });
             }
             TaskReport::Event(event) => self.recorder.event(event),
-            TaskReport::Notice { text } => showing::note(&mut self.recorder, text),
+            TaskReport::StateMoved(moved) => showing::state_moved(&mut self.recorder, moved),
             TaskReport::Files { backend, files } => {
                 for artifact in files {
                     showing::file(&mut self.recorder, &artifact, &backend, None);

@@ -55,10 +55,9 @@ impl OutgoingRequest<'_> {
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
     fn target(&self) -> RepairTarget {
-        RepairTarget {
-            provider: self.now.provider.clone(),
-            ..self.settings.provider().target(&self.now.model)
-        }
+        let (provider, now) = (self.settings.provider().as_ref(), self.now);
+        let models = &self.resources.host.models;
+        models.target(&now.provider, provider, &now.model)
     }
 
     /// The request that the log, the tools of the step and the settings make.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::no_such_tool;
-use conjure_core::log::CallEnd;
+use conjure_core::log::{CallEnd, StateMove};
 use conjure_core::routing::{Route, RouteRef};
 
 use crate::backend::run::Runner;
@@ -66,7 +66,7 @@ impl RoutedCall {
 
     /// What became of the state of its plugin's version before, if this call was the first to move
     /// it.
-    pub(super) fn take_outcome(&self) -> Option<String> {
+    pub(super) fn take_outcome(&self) -> Option<StateMove> {
         let (_, target) = self.snapshot.at(self.route?)?;
         target.take_outcome()
     }

@@ -160,8 +160,9 @@ impl RunningCalls {
             drop(span);
             // Live output stands before the result in the log.
             let _ = shown.await;
-            if let Some(text) = routed.take_outcome() {
-                let _ = reports.send(TaskReport::Notice { text }).await;
+            if let Some(moved) = routed.take_outcome() {
+                // Before the result: the request that has it tells the model.
+                let _ = reports.send(TaskReport::StateMoved(moved)).await;
             }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.

@@ -1,8 +1,8 @@
 //! What is shown of a thread while a turn runs: pieces of the reply, what calls made, notices.
 
 use conjure_core::chat::{Event, Meta, StreamEvent, Usage};
-use conjure_core::log::{EntryBody, Spending};
-use conjure_core::turn::TurnInput;
+use conjure_core::log::{EntryBody, NoticeReason, Spending, StateMove};
+use conjure_core::turn::{TurnInput, state_words};
 use conjure_skill_sdk::protocol::Spent;
 
 use super::model::ReplyPiece;
@@ -80,6 +80,18 @@ fn delegated(backend: String, spent: Spent) -> TurnInput {
 /// Tells a person something, and the thread.
 pub(super) fn note(recorder: &mut Recorder, text: String) {
     recorder.entry(EntryBody::notice(text.clone()));
+    recorder.event(Event::Notice { text });
+}
+
+/// Tells a person what has become of a plugin's state, and the thread, out of which the model is told.
+/// The turn machine does not count the tokens of that line: it is a few dozen of them, and the next
+/// reply comes with the provider's own count.
+pub(super) fn state_moved(recorder: &mut Recorder, moved: StateMove) {
+    let text = state_words(&moved);
+    recorder.entry(EntryBody::Notice {
+        text: text.clone(),
+        reason: Some(NoticeReason::StateMoved(moved)),
+    });
     recorder.event(Event::Notice { text });
 }
 

@@ -20,8 +20,10 @@ pub(super) fn attach(thread: &mut OpenThread, turn: &str, message: &mut Message)
     for text in lost {
         showing::note(&mut thread.recorder, text);
     }
-    let model = thread.settings.spec().model.clone().unwrap_or_default();
-    if thread.settings.provider().target(&model).images {
+    let (spec, provider) = (thread.settings.spec(), thread.settings.provider().as_ref());
+    let model = spec.model.clone().unwrap_or_default();
+    let name = spec.provider.as_deref().unwrap_or_default();
+    if host.models.target(name, provider, &model).images {
         return;
     }
     let images = message

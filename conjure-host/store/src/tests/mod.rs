@@ -19,6 +19,7 @@ mod run_usage;
 mod run_waits;
 mod runs;
 mod search;
+mod session_marks;
 mod threads;
 mod transfer;
 mod writing;

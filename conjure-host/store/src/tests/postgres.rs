@@ -8,8 +8,8 @@ use crate::Location;
 
 use super::{
     Bed, followers, idempotency, keeping, kept_entries, labels, orphans, other_program,
-    recent_events, requests, run_usage, run_waits, runs, runtime, search, threads, transfer,
-    writing,
+    recent_events, requests, run_usage, run_waits, runs, runtime, search, session_marks, threads,
+    transfer, writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -72,6 +72,7 @@ fn every_case_holds_over_postgres_too() {
         recent_events::ALL,
         followers::ALL,
         search::ALL,
+        session_marks::ALL,
     ]
     .concat();
     for (name, case) in all {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use crate::row::column;
 use crate::tests::{Bed, cases, entry, id, open};
 use crate::{Owner, RequestReply, Run, Store, StoreSignal};
 
 cases! {
     a_request_is_taken_once_and_answered
     a_request_that_nobody_takes_is_taken_back
+    a_request_of_a_process_that_was_killed_is_deleted_untaken
     who_took_a_request_has_so_long_and_no_longer
     a_request_ends_with_whoever_took_it
     the_owner_of_a_session_says_where_it_is
@@ -51,6 +53,10 @@ async fn a_request_is_taken_once_and_answered(bed: Bed) {
                 .unwrap();
         };
         assert_eq!((taken.len(), taken[0].body.as_str()), (1, "cancel"));
+        // What is asked may be private.
+        let left = two.one("SELECT body FROM requests", []).await.unwrap();
+        let left: String = column(&left.unwrap(), "body").unwrap();
+        assert_eq!(left, "", "it is taken and still in the database");
         assert_eq!(one.take_requests().await.unwrap(), []);
         assert_eq!(two.take_requests().await.unwrap(), []);
         one.answer_request(&taken[0].id, "done").await.unwrap();
@@ -66,6 +72,23 @@ async fn a_request_that_nobody_takes_is_taken_back(bed: Bed) {
     let reply = two.request(&owner, "cancel", SOON).await.unwrap();
     assert_eq!(reply, RequestReply::NotTaken);
     assert_eq!(one.take_requests().await.unwrap(), []);
+}
+
+async fn a_request_of_a_process_that_was_killed_is_deleted_untaken(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    let session = owned(&one).await;
+    let owner = two.session_owner(&session).await.unwrap().unwrap();
+    for (request, at_ms) in [("left", 1), ("fresh", i64::MAX)] {
+        let sql = "INSERT INTO requests (id, writer_id, body, taken, at_ms) \
+                   VALUES ($1, $2, 'secret', FALSE, $3)";
+        let values = vec![request.into(), owner.writer.as_str().into(), at_ms.into()];
+        two.db().execute(false, sql, values, "test").await.unwrap();
+    }
+    let taken = one.take_requests().await.unwrap();
+    let taken: Vec<_> = taken.iter().map(|request| request.id.as_str()).collect();
+    assert_eq!(taken, ["fresh"]);
+    let left = two.all("SELECT id FROM requests", []).await.unwrap();
+    assert_eq!(left.len(), 1, "what was asked stays in the database");
 }
 
 async fn who_took_a_request_has_so_long_and_no_longer(bed: Bed) {

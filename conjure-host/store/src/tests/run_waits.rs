@@ -1,11 +1,33 @@
-//! Turns that wait for a person, as another process reads it.
+//! Turns that wait: for a person, as another process reads it, and to begin.
 
 use crate::tests::{Bed, cases, id};
-use crate::{Run, RunState};
+use crate::{Run, RunState, RunsOf};
 
 cases! {
     another_process_reads_whether_a_run_waits_for_a_person
     a_run_whose_process_ended_while_it_waited_waits_no_more
+    a_run_that_waits_is_not_among_those_that_began
+}
+
+async fn a_run_that_waits_is_not_among_those_that_began(bed: Bed) {
+    let store = bed.open().await;
+    store.create_thread(&id("t"), "").await.unwrap();
+    for (name, state) in [("runs", RunState::Running), ("waits", RunState::Queued)] {
+        let run = Run {
+            state,
+            ..Run::new(name, None, id("t"))
+        };
+        store.begin_run(run).await.unwrap();
+    }
+    let listed = async |of: RunsOf<'_>| {
+        let runs = store.runs(of, None, 9).await.unwrap();
+        runs.into_iter().map(|run| run.id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(RunsOf::Started(&id("t"))).await, ["runs"]);
+    assert_eq!(listed(RunsOf::Thread(&id("t"))).await.len(), 2);
+    let over = store.end_run("waits", RunState::Cancelled, None, None);
+    assert!(over.await.unwrap());
+    assert_eq!(listed(RunsOf::Started(&id("t"))).await, ["runs"]);
 }
 
 async fn another_process_reads_whether_a_run_waits_for_a_person(bed: Bed) {

@@ -19,6 +19,7 @@ cases! {
     removing_a_thread_keeps_what_its_forks_show_until_they_go
     the_ledger_knows_each_call
     threads_are_found_by_a_part_of_their_label
+    an_old_thread_that_grew_last_comes_first
     long_bodies_and_odd_text_come_back
     bodies_of_some_mebibytes_come_back
     numbers_come_back_to_their_last_digit
@@ -50,6 +51,21 @@ async fn what_is_appended_is_read_after_a_restart_and_the_epoch_grows(bed: Bed) 
     assert_eq!(store.threads().await.unwrap(), [id("t")]);
     let error = store.read(&id("other")).await.unwrap_err();
     assert!(matches!(error, StoreError::NoThread { .. }), "{error}");
+}
+
+async fn an_old_thread_that_grew_last_comes_first(bed: Bed) {
+    let store = bed.open().await;
+    let mut old = open(&store, "old").await;
+    store.create_thread(&id("empty"), "Named").await.unwrap();
+    for thread in ["a", "b"] {
+        let mut log = open(&store, thread).await;
+        log.append(&[entry(1)], true).await.unwrap();
+    }
+    old.append(&[entry(1)], true).await.unwrap();
+    let latest = store.latest_threads(9).await.unwrap();
+    let latest: Vec<&str> = latest.iter().map(|thread| thread.id.as_str()).collect();
+    assert_eq!(latest, ["old", "b", "a"]);
+    assert_eq!(store.latest_threads(1).await.unwrap()[0].id, id("old"));
 }
 
 async fn an_append_that_leaves_a_hole_is_refused_and_writes_nothing(bed: Bed) {

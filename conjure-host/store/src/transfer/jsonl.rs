@@ -1,27 +1,14 @@
 //! Threads that were kept as files of JSON lines: one file a thread, one record a line.
-//!
-//! A last line that is cut off is what a crash left behind of a log, and is not read; of a file that
-//! was exported it means that a part is missing, and is refused. A damaged line anywhere else is said,
-//! never skipped.
 
 use std::path::{Path, PathBuf};
 
 use crate::database::now_ms;
 use crate::{Log as _, Record, Store, StoreError, ThreadId};
 
-use super::sequence::RecordSequence;
+use super::thread_file::{CutLine, read_records};
 
 /// Records of one append.
 const AT_ONCE: usize = 1_000;
-
-/// What a last line without its end comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CutLine {
-    /// It is not read.
-    LeftOut,
-    /// The file is refused, unless the line is a whole record.
-    Refused,
-}
 
 /// What became of a directory of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -134,7 +121,11 @@ impl Store {
         let bytes = tokio::fs::read(path)
             .await
             .map_err(StoreError::io("read", path))?;
-        let records = parse(&bytes, path, cut)?;
+        let records = read_records(&bytes, cut).map_err(|damaged| StoreError::Damaged {
+            path: path.to_owned(),
+            line: damaged.line,
+            reason: damaged.reason,
+        })?;
         if records.is_empty() && cut == CutLine::Refused {
             return Err(StoreError::NoRecords {
                 path: path.to_owned(),
@@ -223,88 +214,4 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut paths = list().map_err(StoreError::io("list", dir))?;
     paths.sort();
     Ok(paths)
-}
-
-fn parse(bytes: &[u8], path: &Path, cut: CutLine) -> Result<Vec<Record>, StoreError> {
-    let last_end = bytes.iter().rposition(|b| *b == b'\n');
-    let read = match cut {
-        CutLine::LeftOut => last_end.map_or(0, |at| at + 1),
-        CutLine::Refused => bytes.len(),
-    };
-    let mut sequence = RecordSequence::default();
-    bytes
-        .get(..read)
-        .unwrap_or_default()
-        .split(|b| *b == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(index, line)| {
-            record(line, &mut sequence).map_err(|reason| StoreError::Damaged {
-                path: path.to_owned(),
-                line: index + 1,
-                reason,
-            })
-        })
-        .collect()
-}
-
-/// The record of a line, or why it is none that follows those before it.
-fn record(line: &[u8], sequence: &mut RecordSequence) -> Result<Record, String> {
-    let mut record: Record = serde_json::from_slice(line).map_err(|error| {
-        if error.is_eof() {
-            format!("it is cut off ({error})")
-        } else {
-            error.to_string()
-        }
-    })?;
-    sequence.take(&mut record)?;
-    Ok(record)
-}
-
-#[cfg(test)]
-mod tests {
-    use conjure_core::log::{Entry, EntryBody};
-
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_cut_at_any_byte_reads_as_its_whole_lines() {
-        let entry = |seq| {
-            let text = format!("Grüße {seq}");
-            Record::Entry(Entry {
-                seq,
-                turn: 1,
-                at_ms: 0,
-                body: EntryBody::notice(text),
-            })
-        };
-        let records = [Record::Opened { epoch: 1 }, entry(1), entry(2), entry(3)];
-        let mut file = Vec::new();
-        let mut ends = vec![0];
-        for record in &records {
-            serde_json::to_writer(&mut file, record).unwrap();
-            file.push(b'\n');
-            ends.push(file.len());
-        }
-        for length in 0..=file.len() {
-            let whole = ends.partition_point(|end| *end <= length) - 1;
-            let read = parse(&file[..length], Path::new("cut.jsonl"), CutLine::LeftOut);
-            assert_eq!(read.unwrap(), records[..whole], "cut at {length}");
-            // A record is whole without the end of its line.
-            let is_whole = ends.contains(&length) || ends.contains(&(length + 1));
-            let read = parse(&file[..length], Path::new("cut.jsonl"), CutLine::Refused);
-            assert_eq!(read.is_ok(), is_whole, "cut at {length}");
-        }
-        let damaged = b"{\"opened\":{\"epoch\":1}}\nnonsense\n{}\n";
-        let error = parse(damaged, Path::new("cut.jsonl"), CutLine::LeftOut).unwrap_err();
-        assert!(error.to_string().contains("damaged in line 2"), "{error}");
-        let cut = &file[..file.len() - 9];
-        let error = parse(cut, Path::new("cut.jsonl"), CutLine::Refused).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("damaged in line 4: it is cut off"),
-            "{error}"
-        );
-    }
 }

@@ -9,6 +9,7 @@ mod export;
 mod import;
 mod jsonl;
 mod sequence;
+mod thread_file;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};

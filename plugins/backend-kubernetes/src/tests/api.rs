@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine as _;
@@ -44,6 +45,8 @@ struct ClusterState {
     old_protocol: bool,
     made: usize,
     programs: Vec<Vec<String>>,
+    /// Where pods have volumes of their own, if they do.
+    volumes: Option<PathBuf>,
 }
 
 impl Api {
@@ -104,6 +107,11 @@ impl Cluster {
 
     pub(super) fn speak_old_protocol(&self) {
         self.lock().old_protocol = true;
+    }
+
+    /// Gives each pod volumes of its own, below this directory, so that several can run.
+    pub(super) fn give_volumes(&self, dir: PathBuf) {
+        self.lock().volumes = Some(dir);
     }
 
     /// Ends a pod as a node does.
@@ -290,7 +298,7 @@ async fn answer(request: &Request, cluster: &Cluster) -> Result<Answer, Refusal>
                 let status = super::pods::status(&pod, looks);
                 let runs = status["phase"] == "Running";
                 if runs && !state.running.contains_key(*name) {
-                    let running = Arc::new(RunningPod::new(&pod));
+                    let running = Arc::new(RunningPod::new(&pod, state.volumes.as_deref()));
                     state.running.insert((*name).to_owned(), running);
                 }
                 pod["status"] = status;

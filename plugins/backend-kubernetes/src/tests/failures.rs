@@ -47,7 +47,7 @@ fn a_login_that_is_refused_and_a_right_that_is_missing_are_told() {
         assert!(text.contains(word), "`{word}` is not in: {text}");
     }
     // The next call reads it again.
-    kubeconfig(&stranger.dir, &stranger.network, super::TOKEN);
+    kubeconfig(&stranger.dir, stranger.network.address(), super::TOKEN);
     assert_eq!(stranger.bash("echo on").stdout, "on\n");
     let forbid = |right: &'static str| move |world: &World| world.api.cluster.forbid(right);
     for right in ["create pods", "get pods", "create pods/exec"] {

@@ -2,6 +2,7 @@
 
 mod api;
 mod commands;
+mod contract;
 mod cuts;
 mod exec;
 mod failures;
@@ -9,6 +10,7 @@ mod keeping;
 mod pods;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,11 +38,7 @@ fn world(config: &Value) -> Option<World> {
 
 /// A world in which the host says this token.
 fn world_as(config: &Value, token: &str) -> Option<World> {
-    let made = std::process::Command::new("unshare")
-        .args(["--pid", "--fork", "--mount", "--mount-proc", "--", "true"])
-        .output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        println!("LEFT OUT: namespaces: this user can make none for pods");
+    if !can_have_pods() {
         return None;
     }
     let api = Api::new();
@@ -54,7 +52,7 @@ fn world_as(config: &Value, token: &str) -> Option<World> {
     fs::write(&run, "#!/bin/sh\necho analysed\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(run, executable).unwrap();
-    kubeconfig(&dir, &network, token);
+    kubeconfig(&dir, network.address(), token);
     let plugin = host(&dir, config).link(crate::plugin).unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let init = json!({
@@ -71,8 +69,20 @@ fn world_as(config: &Value, token: &str) -> Option<World> {
     })
 }
 
+/// Whether pods can run here; if not, that is said.
+fn can_have_pods() -> bool {
+    let made = std::process::Command::new("unshare")
+        .args(["--pid", "--fork", "--mount", "--mount-proc", "--", "true"])
+        .output();
+    let can = made.is_ok_and(|made| made.status.success());
+    if !can {
+        println!("LEFT OUT: namespaces: this user can make none for pods");
+    }
+    can
+}
+
 /// Writes where the cluster is, and who asks.
-fn kubeconfig(dir: &tempfile::TempDir, network: &Network, token: &str) {
+fn kubeconfig(dir: &tempfile::TempDir, cluster: SocketAddr, token: &str) {
     let text = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -80,14 +90,14 @@ fn kubeconfig(dir: &tempfile::TempDir, network: &Network, token: &str) {
         "contexts": [{ "name": "here",
             "context": { "cluster": "here", "user": "me", "namespace": NAMESPACE } }],
         "clusters": [{ "name": "here",
-            "cluster": { "server": format!("http://{}", network.address()) } }],
+            "cluster": { "server": format!("http://{cluster}") } }],
         "users": [{ "name": "me", "user": { "token": token } }],
     });
     fs::write(dir.path().join("kubeconfig"), text.to_string()).unwrap();
 }
 
-/// A host with this configuration.
-fn host(dir: &tempfile::TempDir, config: &Value) -> TestHost {
+/// The configuration of the plugin, with what else is given.
+fn settings(dir: &tempfile::TempDir, config: &Value) -> Value {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let mut all = json!({
         "kubeconfig": path("kubeconfig"),
@@ -100,9 +110,15 @@ fn host(dir: &tempfile::TempDir, config: &Value) -> TestHost {
     for (name, value) in config.as_object().unwrap() {
         all[name] = value.clone();
     }
+    all
+}
+
+/// A host with this configuration.
+fn host(dir: &tempfile::TempDir, config: &Value) -> TestHost {
+    let path = |name: &str| dir.path().join(name).display().to_string();
     TestHost::builder()
         .session("s")
-        .config(all)
+        .config(settings(dir, config))
         .data_dir(&path("data"))
         .working_dir(&path("work"))
         .exchange_dir(&path("exchange"))

@@ -7,6 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+/// Puts each first directory of a pair, up to `--`, in the place of the second one, and becomes the rest.
+const MOUNTS: &str = "while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$2\" || exit; shift 2; done; \
+                      shift; exec \"$@\"";
+
 /// A pod whose first process runs. It ends with all its processes when this is dropped.
 pub(super) struct RunningPod {
     first: Child,
@@ -17,7 +21,9 @@ pub(super) struct RunningPod {
 }
 
 impl RunningPod {
-    pub(super) fn new(pod: &Value) -> Self {
+    /// Runs it. Its mounts are directories of this machine where they say, which one pod alone can have
+    /// at a time; or lead to directories of its own below `volumes`.
+    pub(super) fn new(pod: &Value, volumes: Option<&Path>) -> Self {
         let container = &pod["spec"]["containers"][0];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let mounts = container["volumeMounts"].as_array().unwrap();
@@ -25,9 +31,16 @@ impl RunningPod {
             .iter()
             .map(|mount| PathBuf::from(text(&mount["mountPath"])));
         let dirs: Vec<PathBuf> = dirs.filter(|dir| dir != Path::new("/tmp")).collect();
-        for dir in &dirs {
+        let own = volumes.map(|volumes| volumes.join(text(&pod["metadata"]["name"])));
+        let mut pairs = Vec::new();
+        for (number, dir) in dirs.iter().enumerate() {
             assert!(dir.starts_with(std::env::temp_dir()), "{}", dir.display());
             fs::create_dir_all(dir).unwrap();
+            if let Some(own) = &own {
+                let volume = own.join(number.to_string());
+                fs::create_dir_all(&volume).unwrap();
+                pairs.extend([volume, dir.clone()]);
+            }
         }
         let env = container["env"].as_array().unwrap().iter();
         let env = env
@@ -48,6 +61,9 @@ impl RunningPod {
                 "--kill-child",
                 "--",
             ])
+            .args(["sh", "-c", MOUNTS, "sh"])
+            .args(&pairs)
+            .arg("--")
             .args(&words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -68,7 +84,7 @@ impl RunningPod {
             first,
             pid,
             env,
-            dirs,
+            dirs: own.map_or(dirs, |own| vec![own]),
         }
     }
 

@@ -176,10 +176,28 @@ impl Post<'_> {
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
+        if status == StatusCode::FORBIDDEN {
+            return Err(io::Error::other(ForbiddenAnswer { told: told() }).into());
+        }
         let text = format!("HTTP {status}: {}", told());
         Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(
             text,
         )))
+    }
+}
+
+/// A refusal with HTTP 403 and no challenge: whoever asks may not, as far as the server says.
+#[derive(Debug, thiserror::Error)]
+#[error("unexpected server response: HTTP {}: {told}", StatusCode::FORBIDDEN)]
+pub(super) struct ForbiddenAnswer {
+    /// The beginning of what the server said.
+    pub(super) told: String,
+}
+
+impl ForbiddenAnswer {
+    /// The one that an error of the transport holds.
+    pub(super) fn in_error(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
     }
 }
 

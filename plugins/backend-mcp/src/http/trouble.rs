@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
 
 use super::HttpTransportError;
+use super::post::ForbiddenAnswer;
 use crate::failure::{Failure, chain};
 use crate::trouble::Trouble;
 
@@ -52,17 +53,12 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
         | StreamableHttpError::UnexpectedContentType(_)
         | StreamableHttpError::ResponseBodyTooLarge { .. }
         | StreamableHttpError::Deserialize(_)
-        | StreamableHttpError::ReservedHeaderConflict(_) => {
-            let text = error.to_string();
-            // The server's own words stand behind the status and may hold any number.
-            if text.contains("response: HTTP 403") {
-                needs_auth(&text)
-            } else {
-                failed(text)
-            }
-        }
+        | StreamableHttpError::ReservedHeaderConflict(_) => failed(error.to_string()),
+        StreamableHttpError::Io(io) => match ForbiddenAnswer::in_error(io) {
+            Some(forbidden) => needs_auth(&forbidden.to_string()),
+            None => Trouble::Broken(chain(error)),
+        },
         StreamableHttpError::Sse(_)
-        | StreamableHttpError::Io(_)
         | StreamableHttpError::UnexpectedEndOfStream
         | StreamableHttpError::ControlRequestTimeout => Trouble::Broken(chain(error)),
         _ => Trouble::Lost(chain(error)),
@@ -73,4 +69,29 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
 fn lacks_scope(challenge: &InsufficientScopeError) -> bool {
     let said = &challenge.www_authenticate_header;
     challenge.can_upgrade() || said.contains("insufficient_scope")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_known_by_its_status_and_not_by_what_the_server_says() {
+        let told = "ask the owner".to_owned();
+        let forbidden = io::Error::other(ForbiddenAnswer { told });
+        let Trouble::Failed(Failure::NeedsAuth { why, .. }) =
+            judge("docs", &HttpTransportError::from(forbidden))
+        else {
+            panic!("a server that forbids wants somebody to log in");
+        };
+        assert!(why.contains("HTTP 403 Forbidden: ask the owner"), "{why}");
+        let other = "HTTP 400 Bad Request: response: HTTP 403";
+        let other = HttpTransportError::UnexpectedServerResponse(other.into());
+        assert!(matches!(
+            judge("docs", &other),
+            Trouble::Failed(Failure::BadAnswer { .. })
+        ));
+    }
 }

@@ -231,7 +231,7 @@ impl Auth {
     pub(crate) async fn token(&self) -> Result<Option<Token>, AuthError> {
         let mut held = self.held.lock().await;
         if held.live.is_none()
-            && let Some(kept) = self.kept()?
+            && let Some(kept) = self.stored_token()?
         {
             self.hold(&mut held, kept);
         }
@@ -269,7 +269,7 @@ impl Auth {
         let held = self.held.lock().await;
         let sent = held.live.as_ref().map(|live| &live.access);
         let sent = sent.or(held.refused.as_ref());
-        let kept = self.kept().ok().flatten();
+        let kept = self.stored_token().ok().flatten();
         kept.is_some_and(|live| Some(&live.access) != sent)
     }
 
@@ -321,7 +321,7 @@ impl Auth {
     pub(crate) fn is_logged_in(&self) -> bool {
         match self.held.try_lock() {
             Ok(held) if held.live.is_some() => true,
-            _ => self.kept().is_ok_and(|live| live.is_some()),
+            _ => self.stored_token().is_ok_and(|live| live.is_some()),
         }
     }
 
@@ -351,7 +351,8 @@ impl Auth {
         })
     }
 
-    fn kept(&self) -> Result<Option<ActiveToken>, AuthError> {
+    /// The token of the login that is stored, if there is one.
+    fn stored_token(&self) -> Result<Option<ActiveToken>, AuthError> {
         let kept = self.store.load().map_err(|error| store_failed(&error))?;
         Ok(kept.current().and_then(|(_, grant)| ActiveToken::of(grant)))
     }

@@ -98,12 +98,12 @@ impl LoginStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(StoredLogin::default());
             }
-            Err(error) => return Err(named(file, &error)),
+            Err(error) => return Err(with_path(file, &error)),
         };
         // The reason would quote the file.
         serde_json::from_slice(&bytes).map_err(|_| {
             let what = io::Error::other("it is damaged; log out and in again");
-            named(file, &what)
+            with_path(file, &what)
         })
     }
 
@@ -132,7 +132,7 @@ impl LoginStore {
             to.sync_all()?;
             std::fs::rename(&new, file)
         };
-        write().map_err(|error| named(file, &error))
+        write().map_err(|error| with_path(file, &error))
     }
 
     /// Forgets everything. False when there was nothing.
@@ -144,7 +144,7 @@ impl LoginStore {
         match std::fs::remove_file(file) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(named(file, &error)),
+            Err(error) => Err(with_path(file, &error)),
         }
     }
 
@@ -157,7 +157,7 @@ impl LoginStore {
         if let Some(dir) = path.parent() {
             let mut private = std::fs::DirBuilder::new();
             let made = private.recursive(true).mode(0o700).create(dir);
-            made.map_err(|error| named(dir, &error))?;
+            made.map_err(|error| with_path(dir, &error))?;
         }
         let open = OpenOptions::new()
             .write(true)
@@ -165,7 +165,7 @@ impl LoginStore {
             .truncate(false)
             .mode(0o600)
             .open(&path);
-        let lock = open.map_err(|error| named(&path, &error))?;
+        let lock = open.map_err(|error| with_path(&path, &error))?;
         let until = Instant::now() + PATIENCE;
         loop {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -173,7 +173,7 @@ impl LoginStore {
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
                     tokio::time::sleep(AGAIN).await;
                 }
-                Err(error) => return Err(named(&path, &error.into())),
+                Err(error) => return Err(with_path(&path, &error.into())),
             }
         }
     }
@@ -183,7 +183,8 @@ impl LoginStore {
     }
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+/// The error with the file that it is about.
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
         format!("the login file {}: {error}", path.display()),

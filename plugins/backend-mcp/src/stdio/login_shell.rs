@@ -110,14 +110,14 @@ async fn ask(
     let started = supervisors.start(start, env.clone(), None).await;
     let (_running, outputs) = started.map_err(not_started)?;
     let stdout = ChildStdout::from_std(outputs.stdout).map_err(not_started)?;
-    match tokio::time::timeout(patience, said(stdout)).await {
+    match tokio::time::timeout(patience, read_answer(stdout)).await {
         Ok(path) => path.ok_or(Silent::SaidNothing),
         Err(_) => Err(Silent::TimedOut(patience)),
     }
 }
 
 /// Reads up to the end of the answer; somebody may hold the output open for longer.
-async fn said(output: impl AsyncRead + Unpin) -> Option<OsString> {
+async fn read_answer(output: impl AsyncRead + Unpin) -> Option<OsString> {
     let mut output = output.take(MOST_BYTES);
     let mut read = Vec::new();
     loop {

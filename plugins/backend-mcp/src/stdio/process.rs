@@ -184,7 +184,7 @@ impl ServerProcess {
         if status.is_none() {
             status = self.exited(POLITE + KILLED).await;
         }
-        let _ = tokio::time::timeout(grace + KILLED, self.running.exit.gone()).await;
+        let _ = tokio::time::timeout(grace + KILLED, self.running.exit.until_gone()).await;
         status
     }
 

@@ -72,7 +72,7 @@ impl Launch<'_> {
             Ok(file) => return Ok(ServerProgram { file, env }),
             Err(missing) => missing,
         };
-        let mut failed = missing.told(&env, None);
+        let mut failed = missing.error(&env, None);
         // A path that the configuration names is the whole of it.
         if matches!(missing, Missing::File(_)) || self.env.contains_key(PATH) {
             return Err(failed);
@@ -89,7 +89,7 @@ impl Launch<'_> {
                     self.put_first(&file, &own, &mut env);
                     return Ok(ServerProgram { file, env });
                 }
-                Err(missing) => failed = missing.told(&env, Some(&answer)),
+                Err(missing) => failed = missing.error(&env, Some(&answer)),
             }
         }
         Err(failed)
@@ -149,7 +149,8 @@ impl Launch<'_> {
 }
 
 impl Missing {
-    fn told(&self, env: &BTreeMap<OsString, OsString>, asked: Option<&ShellAnswer>) -> io::Error {
+    /// The error that whoever named the program reads.
+    fn error(&self, env: &BTreeMap<OsString, OsString>, asked: Option<&ShellAnswer>) -> io::Error {
         let path = path(env).display();
         let mut why = match self {
             Self::File(file) => format!("there is no program {}", file.display()),
@@ -257,7 +258,7 @@ mod tests {
     fn looked(command: &str, path: &str) -> Result<PathBuf, String> {
         let (own, env) = (BTreeMap::new(), with_path(path));
         let found = launch(command, &own).look(&env);
-        found.map_err(|missing| missing.told(&env, None).to_string())
+        found.map_err(|missing| missing.error(&env, None).to_string())
     }
 
     fn script(dir: &Path, name: &str, first_line: &str) -> String {

@@ -128,7 +128,7 @@ impl ProcessExit {
     }
 
     /// Waits until nothing is left of it and of what it started.
-    pub(super) async fn gone(&mut self) {
+    pub(super) async fn until_gone(&mut self) {
         let _ = self.0.wait_for(|course| course.gone).await;
     }
 }

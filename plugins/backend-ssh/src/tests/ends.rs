@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -230,25 +230,74 @@ impl Visitor {
     }
 }
 
-#[test]
-fn whoever_cannot_go_on_with_a_stream_takes_nothing_from_the_one_that_has_it() {
-    use conjure_exec_agent::relay::RelayFrame;
-
-    let dir = tempfile::tempdir().unwrap();
-    let (program, session) = (dir.path().join("agent"), dir.path().join("session"));
+/// The agent as a program, in a directory.
+fn agent_program(dir: &Path) -> PathBuf {
+    let program = dir.join("agent");
     fs::write(&program, conjure_exec_agent_program::PROGRAM).unwrap();
     fs::set_permissions(
         &program,
         std::os::unix::fs::PermissionsExt::from_mode(0o700),
     )
     .unwrap();
-    let mut opens = Command::new(&program)
+    program
+}
+
+/// A relay of one's own for this directory, and whoever has started it.
+fn own_relay(program: &Path, session: &Path) -> std::process::Child {
+    let opens = Command::new(program)
         .args(["open", session.to_str().unwrap(), "1"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     until("the relay listens", || session.join("link").exists());
+    opens
+}
+
+#[test]
+fn a_relay_gives_the_reason_of_a_refusal_as_data() {
+    use conjure_exec_agent::relay::{RefusalReason, RelayFrame};
+
+    let dir = tempfile::tempdir().unwrap();
+    let session = dir.path().join("session");
+    let mut opens = own_relay(&agent_program(dir.path()), &session);
+    let mut visitor = Visitor::new(&session, 7, 0);
+    assert_eq!(visitor.hear(), Some(RelayFrame::Vacant));
+    visitor.say(&RelayFrame::Begin(Some("/nowhere/at all".to_owned())));
+    let Some(RelayFrame::Refused(refusal)) = visitor.hear() else {
+        panic!("nobody can work in a directory that is not there");
+    };
+    assert_eq!(refusal.reason, RefusalReason::WorkingDir);
+    assert!(refusal.text.contains("/nowhere/at all"), "{refusal:?}");
+    let mut visitor = Visitor::new(&session, 7, 0);
+    assert_eq!(visitor.hear(), Some(RelayFrame::Vacant));
+    visitor.say(&RelayFrame::Close);
+    assert_eq!(visitor.hear(), Some(RelayFrame::Closed));
+    opens.wait().unwrap();
+}
+
+#[test]
+fn a_session_directory_that_cannot_be_made_is_an_exit_code_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = agent_program(dir.path());
+    let opens = Command::new(&program)
+        .args(["open", program.join("session").to_str().unwrap(), "1"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let code = i32::from(conjure_exec_agent::relay::NO_SESSION_DIR);
+    assert_eq!(opens.status.code(), Some(code));
+    let complaint = String::from_utf8_lossy(&opens.stderr);
+    assert!(complaint.contains("cannot be made"), "{complaint}");
+}
+
+#[test]
+fn whoever_cannot_go_on_with_a_stream_takes_nothing_from_the_one_that_has_it() {
+    use conjure_exec_agent::relay::RelayFrame;
+
+    let dir = tempfile::tempdir().unwrap();
+    let session = dir.path().join("session");
+    let mut opens = own_relay(&agent_program(dir.path()), &session);
     let mut first = Visitor::new(&session, 7, 0);
     assert_eq!(first.hear(), Some(RelayFrame::Vacant));
     first.say(&RelayFrame::Begin(None));

@@ -45,7 +45,7 @@ pub(super) async fn run<S: AgentSession>(
             Ok(command.reply(ended, file).await)
         }
         Err(Lost::Fault(error)) => Err(to_error(&error)),
-        Err(Lost::Gone) => Err(with_output(command, &session.gone(&agent).await)),
+        Err(Lost::Gone) => Err(with_output(command, &session.agent_end(&agent).await)),
         Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
         Err(Lost::Stuck) => Err(with_output(command, &session.unanswered(&agent).await)),
     }

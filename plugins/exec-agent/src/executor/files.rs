@@ -163,7 +163,7 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
                 code::TIMEOUT,
                 "the time of the call was over before it was done",
             )),
-            Err(TransferError::Gone) => Err(self.session.gone(&self.agent).await),
+            Err(TransferError::Gone) => Err(self.session.agent_end(&self.agent).await),
             Err(TransferError::Unheard) => Err(Error::cancelled()),
             Err(TransferError::Stuck) => Err(self.session.unanswered(&self.agent).await),
         }

@@ -73,7 +73,7 @@ pub trait AgentSession: Send + Sync + 'static {
     fn link(agent: &Self::Agent) -> &Arc<AgentLink>;
 
     /// What a call says whose agent ended.
-    fn gone(&self, agent: &Arc<Self::Agent>) -> impl Future<Output = Error> + Send;
+    fn agent_end(&self, agent: &Arc<Self::Agent>) -> impl Future<Output = Error> + Send;
 
     /// What a call says whose agent did not answer in time, and what follows from that.
     fn unanswered(self: &Arc<Self>, agent: &Arc<Self::Agent>)

@@ -23,11 +23,11 @@ pub(super) fn list(place: &RootedPath, dir: &OwnedFd) -> Result<PathView> {
                 .and_then(|inner| entries(&inner).ok()),
             _ => None,
         };
-        let shown = entry.shown();
+        let shown = entry.label();
         if let Some(inside) = inside {
             let inside: Vec<String> = inside
                 .iter()
-                .map(|inner| format!("{shown}{}", inner.shown()))
+                .map(|inner| format!("{shown}{}", inner.label()))
                 .collect();
             lines.push(shown);
             lines.extend(inside);
@@ -57,7 +57,8 @@ struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    fn shown(&self) -> String {
+    /// The name, with the sign of its kind behind it as `ls -F` has it.
+    fn label(&self) -> String {
         let name = self.name.to_string_lossy();
         match self.kind {
             FileType::Directory => format!("{name}/"),

@@ -93,7 +93,7 @@ fn write(
         Ok(())
     })?;
     Ok(WrittenFile {
-        path: place.shown(),
+        path: place.display_path(),
         kind: place.kind(),
         size,
         replaced,

@@ -186,7 +186,7 @@ impl AllowedRoot {
 impl RootedPath {
     /// The path for people and for the host: the root as the host named it, and what follows.
     #[must_use]
-    pub fn shown(&self) -> PathBuf {
+    pub fn display_path(&self) -> PathBuf {
         self.root.shown.join(&self.relative)
     }
 
@@ -347,7 +347,11 @@ mod tests {
             (&world.path("exchange/big"), "exchange/big"),
         ] {
             let place = roots.resolve(asked).unwrap();
-            assert_eq!(place.shown(), Path::new(&world.path(shown)), "{asked}");
+            assert_eq!(
+                place.display_path(),
+                Path::new(&world.path(shown)),
+                "{asked}"
+            );
         }
     }
 
@@ -393,7 +397,10 @@ mod tests {
         let roots = world.roots();
         symlink(world.path("skill"), world.path("work/tools")).unwrap();
         let place = roots.resolve("tools/SKILL.md").unwrap();
-        assert_eq!(place.shown(), Path::new(&world.path("skill/SKILL.md")));
+        assert_eq!(
+            place.display_path(),
+            Path::new(&world.path("skill/SKILL.md"))
+        );
         assert!(roots.resolve_for_writing("tools/SKILL.md").is_err());
     }
 

@@ -103,7 +103,7 @@ impl Relay {
             let _ = input.write_all(&bytes);
             let mut state = self.lock();
             if state.is_told(stream) {
-                state.told.hand_over(bytes.len() as u64);
+                state.told.note_delivered(bytes.len() as u64);
                 self.changed.notify_all();
             }
         }

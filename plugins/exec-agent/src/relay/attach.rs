@@ -13,11 +13,16 @@ use std::time::{Duration, Instant};
 
 use conjure_process_tree::{keep_private, own_program};
 
-use super::place::{SOCKET, is_taken};
+use super::refusal::is_no_room;
+use super::session_dir::{SOCKET, is_taken};
 use super::{RELAY_PIECE, SKILLS, WORK};
 
 /// The exit code of [`attach`] where no relay is.
 pub const NOT_THERE: u8 = 90;
+/// The exit code of [`open`] where the directory cannot be made, or is somebody else's.
+pub const NO_SESSION_DIR: u8 = 95;
+/// The exit code of [`open`] where there is no room for the directory.
+pub const NO_ROOM: u8 = 96;
 
 /// How long a relay may take to listen, or to listen again where a command removed its socket.
 const LISTENS: Duration = Duration::from_secs(5);
@@ -25,14 +30,18 @@ const LISTENS: Duration = Duration::from_secs(5);
 const TRIES: Duration = Duration::from_millis(20);
 
 /// Goes to the relay of a directory, which is started where there is none. It waits for `seconds`
-/// for somebody to come back, each time that nobody is there.
+/// for somebody to come back, each time that nobody is there. Where the directory is not to be had,
+/// that is the exit code [`NO_SESSION_DIR`] or [`NO_ROOM`], and standard error says why.
 ///
 /// # Errors
-/// When the directory cannot be made or is somebody else's, or the relay does not start.
+/// When the relay does not start, or bytes cannot be copied.
 pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
     // Commands of the same user reach neither what comes in here nor what goes out.
     keep_private()?;
-    make(dir)?;
+    if let Err(error) = make(dir) {
+        let _ = writeln!(io::stderr(), "conjure-exec-agent: {error}");
+        return Ok(ExitCode::from(not_made(&error)));
+    }
     std::env::set_current_dir(dir)?;
     match reach(Some((dir, seconds)))? {
         Some(socket) => carry(&socket),
@@ -85,6 +94,14 @@ pub fn attach(dir: &Path) -> io::Result<ExitCode> {
     match reach(None)? {
         Some(socket) => carry(&socket),
         None => Ok(ExitCode::from(NOT_THERE)),
+    }
+}
+
+/// The exit code of a directory that was not made.
+fn not_made(error: &io::Error) -> u8 {
+    match is_no_room(error) {
+        true => NO_ROOM,
+        false => NO_SESSION_DIR,
     }
 }
 
@@ -164,5 +181,24 @@ fn copy(mut from: File, mut to: File) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_not_to_be_had_ends_with_a_code_that_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        for taken in [file.join("session"), file] {
+            let error = make(&taken).unwrap_err();
+            assert_eq!(not_made(&error), NO_SESSION_DIR, "{error}");
+            assert!(error.to_string().contains("file"), "{error}");
+        }
+        let full = io::Error::from(ErrorKind::StorageFull);
+        assert_eq!(not_made(&full), NO_ROOM);
     }
 }

@@ -3,6 +3,8 @@
 use conjure_process_tree::field::{Malformed, PayloadReader, PayloadWriter};
 use conjure_process_tree::frame::{self, RawFrame, kind};
 
+use super::refusal::{RefusalReason, RelayRefusal};
+
 /// A frame between an executor and a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RelayFrame {
@@ -53,7 +55,7 @@ pub enum RelayFrame {
     /// From a relay: there is no such stream; it can begin.
     Vacant,
     /// From a relay: why this is not possible.
-    Refused(String),
+    Refused(RelayRefusal),
     /// From a relay: the agent has ended, and how.
     Over(String),
     /// From a relay: everything has ended and is removed.
@@ -93,7 +95,14 @@ impl RelayFrame {
             Self::Answer(number) => (kind::ANSWER, writer.u64(*number).bytes()),
             Self::Welcome(received) => (kind::WELCOME, writer.u64(*received).bytes()),
             Self::Vacant => (kind::VACANT, Vec::new()),
-            Self::Refused(why) => (kind::REFUSED, writer.text(why).bytes()),
+            Self::Refused(RelayRefusal { reason, text }) => {
+                let writer = writer.text(text);
+                let refused = match reason.number() {
+                    Some(number) => writer.u8(number),
+                    None => writer,
+                };
+                (kind::REFUSED, refused.bytes())
+            }
             Self::Over(how) => (kind::OVER, writer.text(how).bytes()),
             Self::Closed => (kind::CLOSED, Vec::new()),
         };
@@ -131,7 +140,10 @@ impl RelayFrame {
             kind::ANSWER => Self::Answer(reader.u64()?),
             kind::WELCOME => Self::Welcome(reader.u64()?),
             kind::VACANT => Self::Vacant,
-            kind::REFUSED => Self::Refused(reader.text()?),
+            kind::REFUSED => Self::Refused(RelayRefusal {
+                text: reader.text()?,
+                reason: reader.default_at_end(|reader| reader.u8().map(RefusalReason::numbered))?,
+            }),
             kind::OVER => Self::Over(reader.text()?),
             kind::CLOSED => Self::Closed,
             other => {
@@ -152,6 +164,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let text = || "a \u{e9}".to_owned();
+        let refused = |reason| {
+            RelayFrame::Refused(RelayRefusal {
+                reason,
+                text: text(),
+            })
+        };
         let all = [
             RelayFrame::Hello {
                 version: 1,
@@ -178,7 +196,9 @@ mod tests {
             RelayFrame::Answer(5),
             RelayFrame::Welcome(3),
             RelayFrame::Vacant,
-            RelayFrame::Refused(text()),
+            refused(RefusalReason::Other),
+            refused(RefusalReason::WorkingDir),
+            refused(RefusalReason::NoRoom),
             RelayFrame::Over(text()),
             RelayFrame::Closed,
         ];
@@ -191,6 +211,26 @@ mod tests {
             assert_eq!(RelayFrame::decode(read).as_ref(), Ok(one));
         }
         assert_eq!(frames.next_frame(), Ok(None));
+    }
+
+    #[test]
+    fn a_refusal_of_a_relay_that_gives_no_reason_or_a_newer_one_is_read() {
+        let refused = |bytes: &[u8]| {
+            let frame = RawFrame {
+                kind: kind::REFUSED,
+                call: 0,
+                bytes,
+            };
+            RelayFrame::decode(frame)
+        };
+        let text = || PayloadWriter::default().text("no");
+        let expected = Ok(RelayFrame::Refused(RelayRefusal {
+            reason: RefusalReason::Other,
+            text: "no".to_owned(),
+        }));
+        assert_eq!(refused(&text().bytes()), expected);
+        assert_eq!(refused(&text().u8(200).bytes()), expected);
+        assert!(refused(&text().u8(1).u8(1).bytes()).is_err());
     }
 
     #[test]

@@ -13,15 +13,17 @@ mod attach;
 mod connection;
 mod folders;
 mod frame;
-mod place;
 mod programs;
+mod refusal;
 mod removing;
 mod server;
+mod session_dir;
 mod state;
 mod stream;
 
-pub use attach::{NOT_THERE, attach, open};
+pub use attach::{NO_ROOM, NO_SESSION_DIR, NOT_THERE, attach, open};
 pub use frame::RelayFrame;
+pub use refusal::{RefusalReason, RelayRefusal};
 pub use server::relay;
 pub use stream::SentStream;
 

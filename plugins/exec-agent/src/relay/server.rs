@@ -20,7 +20,8 @@ use rustix::fs::{Access, access};
 use super::connection::{ConnectionReader, StreamConnection};
 use super::folders::IncomingFolders;
 use super::frame::RelayFrame;
-use super::place::{RelayDir, RelaySocket};
+use super::refusal::RelayRefusal;
+use super::session_dir::{RelayDir, RelaySocket};
 use super::state::RelayState;
 use super::{MOST, RELAY_PIECE, RELAY_VERSION, SKILLS, WORK, programs, removing};
 
@@ -134,8 +135,8 @@ impl Relay {
             }
             Ok((_, Begun::Closes)) => return self.close(socket),
             Ok((_, Begun::Nothing)) => return,
-            Err(error) => {
-                let refused = RelayFrame::Refused(error.to_string()).encode();
+            Err(refusal) => {
+                let refused = RelayFrame::Refused(refusal).encode();
                 let _ = (&*socket).write_all(&refused);
                 return;
             }
@@ -162,7 +163,7 @@ impl Relay {
         self.end_agent(None);
         let removed = match self.remove() {
             Ok(()) => RelayFrame::Closed,
-            Err(error) => RelayFrame::Refused(error.to_string()),
+            Err(error) => RelayFrame::Refused(error.into()),
         };
         let _ = socket.write_all(&removed.encode());
         self.lock().closed = true;
@@ -174,7 +175,7 @@ impl Relay {
         self: &Arc<Self>,
         reads: &mut ConnectionReader,
         socket: &UnixStream,
-    ) -> io::Result<(u64, Begun)> {
+    ) -> Result<(u64, Begun), RelayRefusal> {
         socket.set_read_timeout(Some(HELLO))?;
         let (token, stream, received) = match reads.next()? {
             None => return Ok((0, Begun::Nothing)),
@@ -185,16 +186,15 @@ impl Relay {
                 received,
             }) if version == RELAY_VERSION => (token, stream, received),
             Some(RelayFrame::Hello { version, .. }) => {
-                return Err(io::Error::other(format!(
-                    "the relay speaks version {RELAY_VERSION}, and not {version}"
-                )));
+                let why = format!("the relay speaks version {RELAY_VERSION}, and not {version}");
+                return Err(io::Error::other(why).into());
             }
-            Some(_) => return Err(io::Error::other("who comes is not said")),
+            Some(_) => return Err(io::Error::other("who comes is not said").into()),
         };
         let (number, goes_on) = {
             let mut state = self.lock();
             if *state.token.get_or_insert_with(|| token.clone()) != token {
-                return Err(io::Error::other("this is somebody else's session"));
+                return Err(io::Error::other("this is somebody else's session").into());
             }
             state.count += 1;
             state.beginning += 1;
@@ -202,20 +202,21 @@ impl Relay {
             (state.count, state.stream == Some(stream))
         };
         let connection = StreamConnection::new(number, socket);
-        let begun = connection.and_then(|connection| match goes_on {
-            true => self.resume(connection, received),
-            false => self.begin_stream(connection, stream, reads, socket),
-        });
+        let begun = match (connection, goes_on) {
+            (Ok(connection), true) => self.resume(connection, received),
+            (Ok(connection), false) => self.begin_stream(connection, stream, reads, socket),
+            (Err(error), _) => Err(error.into()),
+        };
         self.lock().beginning -= 1;
         begun.map(|begun| (number, begun))
     }
 
     /// Lets a connection go on with the stream.
-    fn resume(&self, connection: StreamConnection, received: u64) -> io::Result<Begun> {
+    fn resume(&self, connection: StreamConnection, received: u64) -> Result<Begun, RelayRefusal> {
         let mut state = self.lock();
         // Whoever cannot go on takes nothing from the one that can.
         if !state.out.has(received) {
-            return Err(io::Error::other("what follows is not kept any more"));
+            return Err(io::Error::other("what follows is not kept any more").into());
         }
         if !state.take_over(connection) {
             return Ok(Begun::Nothing);
@@ -233,7 +234,7 @@ impl Relay {
         stream: u64,
         reads: &mut ConnectionReader,
         mut socket: &UnixStream,
-    ) -> io::Result<Begun> {
+    ) -> Result<Begun, RelayRefusal> {
         socket.write_all(&RelayFrame::Vacant.encode())?;
         let skills = self.dir.path().join(SKILLS);
         let mut folders: Option<IncomingFolders> = None;
@@ -253,17 +254,17 @@ impl Relay {
             match frame {
                 RelayFrame::Begin(dir) => break dir,
                 frame if folders.take(&frame)? => {}
-                _ => return Err(io::Error::other("the stream was not begun")),
+                _ => return Err(io::Error::other("the stream was not begun").into()),
             }
         };
         let dir = dir.map_or_else(|| self.dir.path().join(WORK), PathBuf::from);
         if !dir.is_dir() {
             let why = format!("there is no directory {} to work in", dir.display());
-            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+            return Err(RelayRefusal::working_dir(why));
         }
         if let Err(error) = access(&dir, Access::EXEC_OK) {
             let why = format!("nobody can go to {} to work in: {error}", dir.display());
-            return Err(io::Error::new(error.kind(), why));
+            return Err(RelayRefusal::working_dir(why));
         }
         match self.start_agent(connection, stream, &dir, &skills)? {
             true => Ok(Begun::Stream(0)),

@@ -45,7 +45,7 @@ pub(super) struct IncomingStream {
     /// How many have come.
     pub(super) received: u64,
     /// How many of them the agent has.
-    handed: u64,
+    delivered_bytes: u64,
     confirmed: u64,
     /// How many are to be confirmed.
     pub(super) confirm: Option<u64>,
@@ -121,21 +121,21 @@ impl IncomingStream {
 
     /// How many bytes the agent does not have yet.
     pub(super) fn left(&self) -> u64 {
-        self.received - self.handed
+        self.received - self.delivered_bytes
     }
 
     /// The agent has so many bytes more.
-    pub(super) fn hand_over(&mut self, bytes: u64) {
-        self.handed += bytes;
-        if self.handed - self.confirmed >= CONFIRM {
+    pub(super) fn note_delivered(&mut self, bytes: u64) {
+        self.delivered_bytes += bytes;
+        if self.delivered_bytes - self.confirmed >= CONFIRM {
             self.confirm_all();
-            self.confirm = Some(self.handed);
+            self.confirm = Some(self.delivered_bytes);
         }
     }
 
     /// Whoever comes back has heard how many there are.
     pub(super) fn confirm_all(&mut self) {
-        self.confirmed = self.handed;
+        self.confirmed = self.delivered_bytes;
     }
 }
 

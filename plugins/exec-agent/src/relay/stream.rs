@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Bytes on their way out.
 #[derive(Debug, Default)]
 pub struct SentStream {
-    /// From `begin` on.
+    /// The bytes from `begin` on.
     kept: VecDeque<u8>,
     /// How many bytes were confirmed.
     begin: u64,

@@ -40,12 +40,12 @@ struct ChildTable {
     supervisors: HashSet<i32>,
     /// How many supervisors were ever started.
     count: u64,
-    next: Next,
+    next: NextShell,
 }
 
 /// The shell of the next command.
 #[derive(Default)]
-enum Next {
+enum NextShell {
     #[default]
     Unknown,
     /// What the last command had, and so the next one is likely to want.
@@ -72,7 +72,7 @@ impl Children {
         };
         table.supervisors.insert(supervisor.pid());
         if shell.can_wait() {
-            table.next = Next::Wanted(shell.clone());
+            table.next = NextShell::Wanted(shell.clone());
         }
         self.started.notify_all();
         Ok(supervisor)
@@ -82,7 +82,7 @@ impl Children {
     fn settled(&self) -> MutexGuard<'_, ChildTable> {
         self.started
             .wait_while(lock(&self.table), |table| {
-                matches!(table.next, Next::Starts)
+                matches!(table.next, NextShell::Starts)
             })
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,8 +94,8 @@ impl Children {
         if !table.supervisors.is_empty() || !has_no_child() {
             return false;
         }
-        let wanted = match std::mem::replace(&mut table.next, Next::Starts) {
-            Next::Wanted(shell) => shell,
+        let wanted = match std::mem::replace(&mut table.next, NextShell::Starts) {
+            NextShell::Wanted(shell) => shell,
             other => {
                 table.next = other;
                 return false;
@@ -104,7 +104,7 @@ impl Children {
         table.count += 1;
         drop(table);
         let ready = Ready::start(&wanted);
-        lock(&self.table).next = ready.map_or(Next::Unknown, Next::Waits);
+        lock(&self.table).next = ready.map_or(NextShell::Unknown, NextShell::Waits);
         self.started.notify_all();
         true
     }
@@ -123,7 +123,7 @@ impl Children {
     pub(super) fn end_strays(&self) {
         let table = self.settled();
         let waiting = match &table.next {
-            Next::Waits(ready) => Some(ready.pid()),
+            NextShell::Waits(ready) => Some(ready.pid()),
             _ => None,
         };
         let spared = |pid| table.supervisors.contains(&pid) || waiting == Some(pid);
@@ -175,7 +175,7 @@ impl Children {
     fn collect(&self) {
         let mut table = lock(&self.table);
         // Nothing is there that could be collected, but what the start collects itself.
-        if matches!(table.next, Next::Starts) {
+        if matches!(table.next, NextShell::Starts) {
             return;
         }
         while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
@@ -190,7 +190,7 @@ impl ChildTable {
     /// Takes the shell that waits, if there is such a one.
     fn take_waiting(&mut self, such: impl FnOnce(&Ready) -> bool) -> Option<Ready> {
         match std::mem::take(&mut self.next) {
-            Next::Waits(ready) if such(&ready) => Some(ready),
+            NextShell::Waits(ready) if such(&ready) => Some(ready),
             other => {
                 self.next = other;
                 None

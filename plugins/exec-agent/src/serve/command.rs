@@ -14,7 +14,7 @@ use conjure_process_tree::Supervisor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::World;
+use super::AgentState;
 use super::call::AgentCall;
 use super::shell::Shell;
 use crate::PIECE;
@@ -39,7 +39,7 @@ const NAMES: usize = 2 * 1024 * 1024;
 
 /// Runs a command to its end.
 pub(super) fn run(
-    world: &World,
+    state: &AgentState,
     call: &Arc<AgentCall>,
     shell: &Shell,
     bash: &ShellCommand,
@@ -47,12 +47,12 @@ pub(super) fn run(
     let deadline = Instant::now() + Duration::from_millis(bash.time_ms);
     let grace = Duration::from_millis(bash.grace_ms);
     let dir = bash.dir.as_ref().map(Path::new);
-    let dir = dir.unwrap_or(&world.place.working_dir);
+    let dir = dir.unwrap_or(&state.settings.working_dir);
     let before = DirectorySnapshot::take(dir);
     let end = loop {
-        let supervisor = world.children.start(shell, &bash.command);
+        let supervisor = state.children.start(shell, &bash.command);
         let mut running = supervisor
-            .map(|supervisor| ServedCommand::new(world, call, supervisor))
+            .map(|supervisor| ServedCommand::new(state, call, supervisor))
             .map_err(|error| not_started(&bash.shell, &error))?;
         match running.see_to_its_end(deadline, grace) {
             // A shell that waited was ended by somebody, before it had the command.
@@ -99,7 +99,7 @@ fn not_started(shell: &str, error: &io::Error) -> AgentError {
 
 /// A command that the agent runs.
 struct ServedCommand<'a> {
-    world: &'a World,
+    state: &'a AgentState,
     call: &'a Arc<AgentCall>,
     supervisor: Supervisor,
     pipes: OutputPipes,
@@ -128,9 +128,9 @@ enum CommandPhase {
 }
 
 impl<'a> ServedCommand<'a> {
-    fn new(world: &'a World, call: &'a Arc<AgentCall>, mut supervisor: Supervisor) -> Self {
+    fn new(state: &'a AgentState, call: &'a Arc<AgentCall>, mut supervisor: Supervisor) -> Self {
         Self {
-            world,
+            state,
             call,
             pipes: OutputPipes::new(&mut supervisor.child),
             supervisor,
@@ -155,8 +155,8 @@ impl<'a> ServedCommand<'a> {
                 }
                 CommandPhase::Runs | CommandPhase::Ends(_) if lost => {
                     self.supervisor.kill_program();
-                    self.world.children.forget(self.supervisor.pid());
-                    self.world.children.end_strays();
+                    self.state.children.forget(self.supervisor.pid());
+                    self.state.children.end_strays();
                     CommandPhase::Drains(now + DRAIN)
                 }
                 CommandPhase::Runs => {
@@ -173,7 +173,7 @@ impl<'a> ServedCommand<'a> {
                 CommandPhase::Ends(until) if now >= until => {
                     // It was stopped: nothing that it says is waited for.
                     self.supervisor.kill_program();
-                    self.world.children.kill(self.supervisor.pid());
+                    self.state.children.kill(self.supervisor.pid());
                     CommandPhase::Drains(now + DRAIN)
                 }
                 CommandPhase::Drains(until) => {
@@ -230,7 +230,7 @@ impl<'a> ServedCommand<'a> {
             // Where nothing is said any more the same is asked twice.
             let said = match drains {
                 true => self.call.woken(),
-                false => self.supervisor.said(),
+                false => self.supervisor.control_stream(),
             };
             let own = [self.call.woken(), said];
             let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -270,7 +270,7 @@ impl<'a> ServedCommand<'a> {
 
 impl Drop for ServedCommand<'_> {
     fn drop(&mut self) {
-        self.world.children.forget(self.supervisor.pid());
+        self.state.children.forget(self.supervisor.pid());
     }
 }
 

@@ -85,8 +85,8 @@ impl AgentSettings {
 }
 
 /// What all calls share.
-struct World {
-    place: AgentSettings,
+struct AgentState {
+    settings: AgentSettings,
     /// Whether the agent works where commands begin.
     is_there: bool,
     /// Whether a user namespace helps to hide files.
@@ -95,7 +95,7 @@ struct World {
     arriving: transfer::IncomingFiles,
 }
 
-impl World {
+impl AgentState {
     /// The shell of a command.
     fn shell(&self, bash: &ShellCommand) -> Result<Shell> {
         let confinement = self.confinement(bash);
@@ -105,7 +105,7 @@ impl World {
 
     /// How a command is confined, if it is: as all are here, and to its own sandbox.
     fn confinement(&self, bash: &ShellCommand) -> Option<Confinement> {
-        let (hidden, sandbox) = (self.place.confined.as_ref(), bash.sandbox.as_ref());
+        let (hidden, sandbox) = (self.settings.confined.as_ref(), bash.sandbox.as_ref());
         if hidden.is_none() && sandbox.is_none() {
             return None;
         }
@@ -123,12 +123,12 @@ impl World {
 
     /// Where commands are sent: nowhere, where the agent is there.
     fn sent_to(&self) -> Option<&Path> {
-        (!self.is_there).then_some(&self.place.working_dir)
+        (!self.is_there).then_some(&self.settings.working_dir)
     }
 
     fn roots(&self) -> Result<CallRoots> {
-        let skills = self.place.skills.iter().cloned();
-        CallRoots::new(&self.place.working_dir, skills, None)
+        let skills = self.settings.skills.iter().cloned();
+        CallRoots::new(&self.settings.working_dir, skills, None)
     }
 }
 
@@ -136,20 +136,20 @@ impl World {
 ///
 /// # Errors
 /// When the stream cannot be read or holds what is no frame.
-pub fn serve(place: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
+pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
     adopt_orphans()?;
     // Nobody inside may read its memory or write to its stream.
     keep_private()?;
     let output = Arc::new(FrameOutput::new(File::from(output)));
-    let grace = place.grace;
-    let world = Arc::new(World {
-        is_there: place.is_here(),
-        by_user_namespace: has_use_of_users(&place),
-        place,
+    let grace = settings.grace;
+    let state = Arc::new(AgentState {
+        is_there: settings.is_here(),
+        by_user_namespace: has_use_of_users(&settings),
+        settings,
         children: Children::default(),
         arriving: transfer::IncomingFiles::default(),
     });
-    let reaping = Arc::clone(&world);
+    let reaping = Arc::clone(&state);
     thread::Builder::new()
         .stack_size(STACK)
         .spawn(move || reaping.children.reap())?;
@@ -161,7 +161,7 @@ pub fn serve(place: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Resul
     );
     let (over, ended) = channel();
     let server = Arc::new(AgentServer {
-        world,
+        state,
         output,
         calls: Mutex::default(),
         workers: Workers::new(STACK),
@@ -177,12 +177,12 @@ pub fn serve(place: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Resul
 }
 
 /// Whether files are to be hidden which only a user namespace hides, and there can be one.
-fn has_use_of_users(place: &AgentSettings) -> bool {
-    let hides = place
+fn has_use_of_users(settings: &AgentSettings) -> bool {
+    let hides = settings
         .confined
         .as_ref()
         .is_some_and(|hidden| !hidden.is_empty());
-    (hides || place.takes_sandboxes) && own_program("probe").is_ok_and(user_namespace_helps)
+    (hides || settings.takes_sandboxes) && own_program("probe").is_ok_and(user_namespace_helps)
 }
 
 /// Ends everything below the agent.
@@ -209,7 +209,7 @@ fn unread() -> io::Error {
 }
 
 struct AgentServer {
-    world: Arc<World>,
+    state: Arc<AgentState>,
     output: Arc<FrameOutput>,
     calls: Mutex<HashMap<u32, Arc<AgentCall>>>,
     workers: Workers,
@@ -246,7 +246,7 @@ impl AgentServer {
     /// Reads until a call comes, hands the stream on, and carries the call out.
     fn read(self: &Arc<Self>, mut stream: FrameInput) {
         loop {
-            let next = stream.next(self.world.place.quiet).transpose();
+            let next = stream.next(self.state.settings.quiet).transpose();
             let (number, frame) = match next {
                 Some(Ok(next)) => next,
                 ended => {
@@ -284,7 +284,7 @@ impl AgentServer {
 
     fn take(&self, number: u32, frame: AgentFrame) {
         if matches!(frame, AgentFrame::Ping) {
-            return self.world.children.end_old();
+            return self.state.children.end_old();
         }
         let call = lock(&self.calls).get(&number).cloned();
         // A call that is over already needs nothing any more.
@@ -297,7 +297,7 @@ impl AgentServer {
         let request = AgentRequest::decode(bytes)?;
         let call = Arc::new(AgentCall::new(number, Arc::clone(&self.output))?);
         let mut calls = lock(&self.calls);
-        let most = self.world.place.calls;
+        let most = self.state.settings.calls;
         if calls.len() >= most {
             return Err(AgentError::of(
                 AgentErrorKind::Busy,
@@ -309,7 +309,7 @@ impl AgentServer {
     }
 
     fn carry_out(&self, number: u32, call: &Arc<AgentCall>, request: AgentRequest) {
-        let done = match run(&self.world, call, request) {
+        let done = match run(&self.state, call, request) {
             Ok(reply) => AgentFrame::Reply(reply.encode()),
             Err(error) => AgentFrame::Fault(error),
         };
@@ -320,30 +320,30 @@ impl AgentServer {
 }
 
 /// Carries out a request.
-fn run(world: &World, call: &Arc<AgentCall>, request: AgentRequest) -> Result<AgentReply> {
+fn run(state: &AgentState, call: &Arc<AgentCall>, request: AgentRequest) -> Result<AgentReply> {
     Ok(match request {
         AgentRequest::Bash(bash) => {
-            let shell = world.shell(&bash)?;
-            AgentReply::Bash(command::run(world, call, &shell, &bash)?)
+            let shell = state.shell(&bash)?;
+            AgentReply::Bash(command::run(state, call, &shell, &bash)?)
         }
         AgentRequest::View { path, range } => {
-            let viewed = view(&world.roots()?, &path, range, || call.check())?;
+            let viewed = view(&state.roots()?, &path, range, || call.check())?;
             AgentReply::View {
                 content: viewed.content,
                 directory: viewed.directory,
                 total_lines: viewed.total_lines,
                 cut: viewed.cut.map(|(place, size)| {
-                    let path = place.shown().to_string_lossy().into_owned();
+                    let path = place.display_path().to_string_lossy().into_owned();
                     (path, place.kind(), size)
                 }),
             }
         }
-        AgentRequest::Create { path } => transfer::create(&world.roots()?, call, &path)?,
-        AgentRequest::Put { name } => transfer::put(&world.roots()?, &world.arriving, call, &name)?,
+        AgentRequest::Create { path } => transfer::create(&state.roots()?, call, &path)?,
+        AgentRequest::Put { name } => transfer::put(&state.roots()?, &state.arriving, call, &name)?,
         AgentRequest::Replace { path, old, new } => {
-            transfer::written(&str_replace(&world.roots()?, &path, &old, &new)?)
+            transfer::written(&str_replace(&state.roots()?, &path, &old, &new)?)
         }
-        AgentRequest::Get { path } => transfer::get(&world.roots()?, call, &path)?,
+        AgentRequest::Get { path } => transfer::get(&state.roots()?, call, &path)?,
     })
 }
 

@@ -91,7 +91,7 @@ pub(super) fn put(
             let _ = std::fs::remove_file(roots.working_dir().join(&free.name));
             let place = roots.resolve(&name)?;
             return Ok(written(&WrittenFile {
-                path: place.shown(),
+                path: place.display_path(),
                 kind: place.kind(),
                 size,
                 replaced: false,

@@ -57,7 +57,7 @@ pub(super) fn own_devices(writable: &[PathBuf]) -> io::Result<()> {
     {
         return Ok(());
     }
-    let kept = kept(writable)?;
+    let kept = open_devices(writable)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("tmpfs", DEVICES, "tmpfs", flags, EMPTY)?;
     let filled = fill(&kept).and_then(|()| {
@@ -91,7 +91,7 @@ pub(super) fn own_shared_memory(writable: &[PathBuf]) -> bool {
 }
 
 /// What stays of the system's devices: the usual ones, and those that are named.
-fn kept(writable: &[PathBuf]) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
+fn open_devices(writable: &[PathBuf]) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
     let named = writable.iter().filter(|path| path.starts_with(DEVICES));
     let named = named.map(|path| match path.starts_with(SHARED_MEMORY) {
         // What lies beside it may be read, as anywhere else.

@@ -22,12 +22,16 @@ fn events(session: &Value) -> String {
 
 /// Begins a turn in which a call asks, said by a program.
 fn light(stage: &Stage, session: &str, call: &str) -> Value {
+    let said = json!({ "text": "Light the lamp", "unattended": true });
+    lit(stage, session, call, &said)
+}
+
+fn lit(stage: &Stage, session: &str, call: &str, said: &Value) -> Value {
     let light = json!({ "command": "echo lit > lamp" });
     stage.model.calls(call, "local_bash_tool", light);
     stage.model.says(Message::new().text("Done."));
-    let said = json!({ "text": "Light the lamp", "unattended": true });
     let turns = format!("/api/v1/sessions/{session}/turns");
-    stage.server.post(&turns, &said).is(202).json()
+    stage.server.post(&turns, said).is(202).json()
 }
 
 /// Looks at what the model is told of the call.
@@ -93,6 +97,27 @@ fn a_wait_ends_soon_after_the_last_who_could_answer_has_left() {
     assert_eq!(over["state"], "completed");
     let took = left.elapsed();
     assert!(took > Duration::from_secs(10) && took < GONE, "{took:?}");
+    is_denied(&stage, "call-1");
+}
+
+#[test]
+fn a_client_that_says_nothing_of_itself_and_looks_at_nothing_is_not_waited_for_long() {
+    let stage = Stage::new();
+    let session = text(&stage.session(&json!({}))["id"]);
+    lit(
+        &stage,
+        &session,
+        "call-1",
+        &json!({ "text": "Light the lamp" }),
+    );
+    // Who shows the session does not look at what waits in it.
+    for (state, within) in [("waiting", PATIENCE), ("idle", GONE)] {
+        let until = Instant::now() + within;
+        while stage.now(&session)["state"] != state {
+            assert!(Instant::now() < until, "it is not {state}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
     is_denied(&stage, "call-1");
 }
 

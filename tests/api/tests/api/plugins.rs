@@ -19,6 +19,12 @@ fn upload(server: &Server, bytes: &[u8]) -> Reply {
     server.ask("POST", "/api/v1/plugins", &kind, bytes)
 }
 
+/// As [`upload`], and allows what it asks for and shows.
+fn upload_allowed(server: &Server, bytes: &[u8]) -> Reply {
+    let kind = [("content-type", "application/octet-stream")];
+    server.ask("POST", "/api/v1/plugins?yes=true", &kind, bytes)
+}
+
 fn names(server: &Server) -> Vec<String> {
     let listed = server.get("/api/v1/plugins").is(200).json();
     let plugins = listed["plugins"].as_array().unwrap().iter();
@@ -147,12 +153,20 @@ fn what_is_no_plugin_is_refused_and_leaves_nothing() {
 fn a_build_that_asks_for_more_is_taken_only_where_the_request_says_so() {
     let server = Server::start();
     let (asking, other) = (versioned("counter", "0.1.0"), versioned("counter", "0.2.0"));
+    let first = upload(&server, &asking).is(409).json();
+    assert_eq!(first["more"], json!(["connections of its own"]));
+    assert!(names(&server).is_empty(), "nobody allowed it");
+    upload_allowed(&server, &asking).is(200);
+    // The very build was allowed.
     upload(&server, &asking).is(200);
     let upgraded = upload(&server, &other).is(200).json();
     let less = &upgraded["difference"]["permissions"]["less"];
     assert_eq!(*less, json!(["connections of its own"]));
     let refused = upload(&server, &asking).is(409).json();
-    assert_eq!(refused["more"], json!(["connections of its own"]));
+    assert_eq!(
+        refused["more"],
+        json!(["connections of its own", "to go back to an older version"])
+    );
     let rollback = "/api/v1/plugins/counter/rollback";
     server.post(rollback, &json!({})).is(409);
     let loaded = server.get("/api/v1/plugins").is(200).json();
@@ -177,6 +191,31 @@ fn a_build_that_asks_for_more_is_taken_only_where_the_request_says_so() {
     let detail = text(&unknown["detail"]);
     assert!(detail.contains("is not known"), "{detail}");
     server.post(rollback, &json!({ "yes": true })).is(200);
+}
+
+#[test]
+fn tools_that_look_otherwise_are_taken_only_where_the_request_says_so() {
+    let server = Server::start();
+    let (old, new) = (versioned("toucher", "0.1.0"), versioned("toucher", "0.2.0"));
+    upload(&server, &old).is(200);
+    let refused = upload(&server, &new).is(409).json();
+    assert_eq!(
+        refused["difference"]["tools"]["changed"],
+        json!(["execute"])
+    );
+    let loaded = server.get("/api/v1/plugins").is(200).json();
+    assert_eq!(
+        loaded["plugins"][0]["version"], "0.1.0",
+        "no session saw the other tools"
+    );
+    upload_allowed(&server, &new).is(200);
+    let rollback = "/api/v1/plugins/toucher/rollback";
+    server.post(rollback, &json!({})).is(409);
+    let back = server.post(rollback, &json!({ "yes": true })).is(200);
+    assert_eq!(
+        back.json()["difference"]["tools"]["changed"],
+        json!(["execute"])
+    );
 }
 
 #[test]

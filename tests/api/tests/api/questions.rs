@@ -3,6 +3,8 @@
 use conjure_kit::cli;
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
+use sqlx::SqlitePool;
+use tokio::runtime::Builder;
 
 use crate::events::{Came, Client};
 use crate::mcp::{program, workspace};
@@ -153,4 +155,44 @@ fn a_question_of_a_session_that_a_server_runs_is_answered_at_a_terminal() {
     assert!(asked.contains("by hand"), "{asked}");
     let path = format!("/api/v1/sessions/{}/questions", text(&session["id"]));
     assert_eq!(stage.server.get(&path).is(200).json()["items"], json!([]));
+}
+
+/// Requests of servers to each other that are in the database.
+fn requests(server: &Server) -> i64 {
+    let data = server.workspace.home().join(".local/share/conjure");
+    let file = format!("sqlite://{}", data.join("conjure.db").display());
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = SqlitePool::connect(&file).await.unwrap();
+        let counted = sqlx::query_scalar("SELECT COUNT(*) FROM requests");
+        counted.fetch_one(&database).await.unwrap()
+    })
+}
+
+/// A form of a turn that one server runs is listed, refused and taken at another.
+#[test]
+fn a_form_of_one_server_is_filled_in_at_another() {
+    for traits in [&["modern"][..], &[]] {
+        let mut asked = asked(traits, "call_1");
+        let two = Server::with(&asked.stage.server.workspace, "", &[]);
+        let questions = format!("{}/questions", asked.path);
+        let waiting = two.get(&questions).is(200).json();
+        let id = text(&asked.question.data["id"]);
+        assert_eq!(waiting["items"][0]["id"], id, "{waiting}");
+        let question = format!("{questions}/{id}");
+        let unfit = json!({ "action": "accept", "content": { "sure": "hunter2-hunter2" } });
+        let said = text(&two.post(&question, &unfit).is(422).json()["detail"]);
+        assert!(
+            said.contains("content.sure") && !said.contains("hunter2"),
+            "{said}"
+        );
+        let fits = json!({ "action": "accept", "content": { "sure": true, "note": "by hand" } });
+        two.post(&question, &fits).is(204);
+        assert_eq!(two.post(&question, &fits).is(404).kind(), "not-found");
+        assert_eq!(requests(&two), 0, "what was asked of the other is left");
+        let (action, result) = asked.over();
+        assert_eq!(action, "accept");
+        assert!(result.contains("by hand"), "{result}");
+        assert_eq!(asked.stage.over(&asked.turn)["state"], "completed");
+    }
 }

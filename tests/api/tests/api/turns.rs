@@ -110,6 +110,27 @@ fn a_turn_that_fails_says_why() {
 }
 
 #[test]
+fn a_turn_is_said_in_the_thread_that_it_names() {
+    let stage = Stage::new();
+    let session = stage.session(&json!({}));
+    let (id, thread) = (text(&session["id"]), text(&session["thread"]["id"]));
+    let path = format!("/api/v1/sessions/{id}/thread");
+    stage.server.post(&path, &json!({ "kind": "new" })).is(200);
+    stage.model.says(Message::new().text("Here."));
+    let path = format!("/api/v1/sessions/{id}/turns");
+    let said = json!({ "text": "Where?", "thread": thread });
+    let begun = stage.server.post(&path, &said).is(202).json();
+    assert_eq!(begun["thread"], thread);
+    assert_eq!(stage.over(&begun)["state"], "completed");
+    assert_eq!(stage.now(&id)["thread"]["id"], thread);
+    let nowhere = json!({ "text": "Where?", "thread": "nowhere" });
+    stage.server.post(&path, &nowhere).is(404);
+    let wrong = json!({ "text": "Where?", "thread": "no/id" });
+    let wrong = stage.server.post(&path, &wrong);
+    assert!((400..500).contains(&wrong.status), "{wrong:?}");
+}
+
+#[test]
 fn the_same_turn_again_is_the_same_turn() {
     let stage = Stage::new();
     let id = text(&stage.session(&json!({}))["id"]);

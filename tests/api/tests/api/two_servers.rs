@@ -148,6 +148,53 @@ fn a_session_is_steered_from_another_server_on_postgres() {
     is_steered_from_another_server(&Two::on_postgres(&database));
 }
 
+/// What happens in the sessions of one server, as those see it who follow all sessions at the other.
+fn sessions_are_told_of_elsewhere(both: &Two) {
+    let mut follower = Client::follow(&both.two, "/api/v1/events", None);
+    let until = |follower: &mut Client, kind: &str, state: Option<&str>| loop {
+        let came = follower.until(kind).pop().unwrap();
+        let is_in_it = state.is_none_or(|state| came.data["state"] == state);
+        if came.data["session"] == both.session && is_in_it {
+            return came.data;
+        }
+    };
+    let turn = both.begin("held");
+    let running = until(&mut follower, "state", Some("running"));
+    assert_eq!(running["turn"], turn["turn"]);
+    assert_eq!(running["thread"], both.thread);
+    both.one.model.mock().release("held");
+    let idle = until(&mut follower, "state", Some("idle"));
+    assert_eq!(idle["turn"], Value::Null);
+    let write = json!({ "command": "echo lit > lamp" });
+    both.one.model.calls("call-1", "local_bash_tool", write);
+    both.one.model.says(Message::new().text("Done."));
+    both.one.say(&both.session, "Light the lamp");
+    until(&mut follower, "state", Some("waiting"));
+    let allow = json!({ "decision": "allow" });
+    let approve = both.path("/approvals/call-1");
+    both.one.server.post(&approve, &allow).is(204);
+    until(&mut follower, "state", Some("idle"));
+    let patch = json!({ "model": "another-model" });
+    let session = both.path("");
+    both.one.server.send("PATCH", &session, &patch).is(200);
+    until(&mut follower, "saved", None);
+    both.one.server.delete(&session).is(204);
+    until(&mut follower, "deleted", None);
+}
+
+#[test]
+fn who_follows_all_sessions_is_told_of_those_of_another_server_on_one_file() {
+    sessions_are_told_of_elsewhere(&Two::on_sqlite());
+}
+
+#[test]
+fn who_follows_all_sessions_is_told_of_those_of_another_server_on_postgres() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    sessions_are_told_of_elsewhere(&Two::on_postgres(&database));
+}
+
 /// Attaches a file at the second server to a turn that the first one is to run.
 fn attached_at_the_other(both: &Two) -> Reply {
     both.begin("held");

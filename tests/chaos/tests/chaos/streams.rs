@@ -125,7 +125,7 @@ fn every_client_sees_every_event_once(database: &str, workspace: &Workspace) {
     let mut returns = 0;
     for ((_, thread), seen) in sessions.iter().zip(all) {
         let thread = ThreadId::parse(thread).unwrap();
-        runtime.block_on(seen.is_all_of(&store, &thread, TURNS * 20));
+        runtime.block_on(seen.is_all_of(&store, &thread, TURNS * 5));
         returns += seen.returns;
     }
     assert!(

@@ -212,3 +212,102 @@ fn of_a_pdf_that_no_provider_takes_the_model_reads_the_name() {
         assert!(told, "{name}: {output:?}");
     }
 }
+
+#[test]
+fn of_every_file_that_no_model_is_shown_the_person_is_told() {
+    let workspace = stage(&[]);
+    let image = STANDARD.decode(PNG).unwrap();
+    // The header says how wide it is.
+    let mut wide = image.clone();
+    wide[16..20].copy_from_slice(&9_000_u32.to_be_bytes());
+    let mut large = image;
+    large.resize(4_000_000, 0);
+    for (name, bytes, why) in [
+        ("wide.png", wide, "more than 8,000 pixels on a side"),
+        ("large.png", large, "an image of at most 3.75 MB is shown"),
+        ("photo.tiff", b"II*\0photo".to_vec(), "it is image/tiff"),
+        ("photo.bmp", b"BM\0photo".to_vec(), "it is image/bmp"),
+        (
+            "long.txt",
+            vec![b'x'; 300_000],
+            "a text of at most 262,144 bytes is shown",
+        ),
+        ("all.zip", b"PK\0all".to_vec(), "it is application/zip"),
+    ] {
+        std::fs::write(workspace.work().join(name), bytes).unwrap();
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("A name."));
+        let args = format!("--provider anthropic --file {name} What?");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let note = format!("note: the model reads only the name of `{name}`: ");
+        let told = output.stderr.lines().find(|line| line.starts_with(&note));
+        assert!(told.is_some_and(|line| line.contains(why)), "{output:?}");
+    }
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("A lamp."));
+    let args = "--provider anthropic --file notes.csv --file plan.png What?";
+    let output = run(&workspace, &model, args);
+    assert!(!output.stderr.contains("note:"), "what it sees: {output:?}");
+}
+
+#[test]
+fn a_model_that_cannot_look_at_images_is_told_of_them_in_words() {
+    let workspace = stage(&[]);
+    let facts = "[ollama.a-model]\nimages = false\n";
+    std::fs::create_dir_all(workspace.data_dir()).unwrap();
+    std::fs::write(workspace.data_dir().join("models.toml"), facts).unwrap();
+    for (provider, is_shown) in [("ollama", false), ("openrouter", true)] {
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("A name."));
+        let args = format!("--provider {provider} --image plan.png What?");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.code, Some(0), "{provider}: {output:?}");
+        let body = model.last_request().body.to_string();
+        assert!(body.contains("plan.png"), "{provider}: {body}");
+        assert_eq!(body.contains("image_url"), is_shown, "{provider}: {body}");
+        let told = output
+            .stderr
+            .contains("cannot look at images and reads only its name");
+        assert_eq!(told, !is_shown, "{provider}: {output:?}");
+    }
+}
+
+#[test]
+fn two_files_of_one_name_are_two_and_standard_input_is_one() {
+    let workspace = stage(&[]);
+    std::fs::create_dir(workspace.work().join("old")).unwrap();
+    workspace.write("old/notes.csv", "lamp,off\n").unwrap();
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("They differ."));
+    let args = "--provider anthropic --file notes.csv --file old/notes.csv Compare.";
+    let output = run(&workspace, &model, args);
+    assert_eq!(output.stdout, "They differ.\n", "{output:?}");
+    let body = model.last_request().body.to_string();
+    for shown in [
+        "[file: notes.csv, text/csv, 8 bytes, id file-1]",
+        "[file: notes.csv, text/csv, 9 bytes, id file-2]",
+        "lamp,on",
+        "lamp,off",
+    ] {
+        assert!(body.contains(shown), "{shown}: {body}");
+    }
+    for twice in [
+        "--file - --file -",
+        "--file - --image -",
+        "--file - --file /dev/stdin",
+    ] {
+        let args = format!("run --provider anthropic --model a-model {twice} Compare.");
+        let run = conjure(&workspace, &args).env("ANTHROPIC_API_KEY", "k");
+        let output = run.stdin("lamp,on\n").run().unwrap();
+        assert_eq!(output.code, Some(2), "{twice}: {output:?}");
+        assert!(
+            output.stderr.contains("attached already"),
+            "{twice}: {output:?}"
+        );
+        assert!(
+            output.stderr.contains("can be read once"),
+            "{twice}: {output:?}"
+        );
+    }
+}

@@ -209,6 +209,26 @@ fn any_tool_of_a_session_file_is_called() {
 }
 
 #[test]
+fn a_name_that_no_tool_has_starts_no_server_a_second_time() {
+    let starts = |provider: &str| {
+        let server = MockMcp::program().unwrap();
+        let run = "echo started >> starts; exec \"$SERVER\"";
+        let server = format!("{}\nenv.SERVER = {server:?}", script(run));
+        let workspace = place(&[("good", server)]);
+        let servers = workspace.read("session.toml").unwrap();
+        let session = format!("{provider}{servers}");
+        workspace.write("session.toml", session).unwrap();
+        let call = "call good_ecko --config session.toml";
+        let called = conjure(&workspace, call).run().unwrap();
+        let told = called.stderr.contains("there is no tool `good_ecko`");
+        assert!(told, "{called:?}");
+        workspace.read("starts").unwrap()
+    };
+    let alone = starts("");
+    assert_eq!(starts("provider = \"anthropic\"\nmodel = \"m\"\n"), alone);
+}
+
+#[test]
 fn a_call_tells_of_servers_that_give_no_tools() {
     let login = MockMcp::over_http(&["oauth"]).unwrap();
     let workspace = place(&[

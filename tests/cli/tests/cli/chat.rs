@@ -82,15 +82,15 @@ fn lines_with_a_slash_are_for_the_host() {
     /tools                  the routing table
     /files                  the files made so far
     /save FILE [DIR]        a copy of one of them
-    /model PROVIDER/MODEL   go on with another model, of any provider
+    /model [PROVIDER/MODEL] go on with another model, of any provider; at a terminal alone it lists them
     /auth NAME MODEL        go on with another saved auth and model
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
     /compact                put a summary in place of the older part, as far as the model reads it
     /unfold [ENTRY]         let the model read again what a summary hides
     /new                    go on with a fresh thread; the one before stays
-    /fork [ENTRY]           go on with a fork of this thread, behind an entry (its number, or text of it)
-    /resume ID              go on with another thread
+    /fork [ENTRY]           go on with a fork of this thread, behind an entry (its number, or text of it); at a terminal alone it lists what you said
+    /resume [ID or WORDS]   go on with another thread; at a terminal alone it lists them, with words those that have them
     /rename NAME            name the thread
     /help                   this
     /quit                   end the conversation (or Ctrl-D)
@@ -100,15 +100,15 @@ fn lines_with_a_slash_are_for_the_host() {
     /tools                  the routing table
     /files                  the files made so far
     /save FILE [DIR]        a copy of one of them
-    /model PROVIDER/MODEL   go on with another model, of any provider
+    /model [PROVIDER/MODEL] go on with another model, of any provider; at a terminal alone it lists them
     /auth NAME MODEL        go on with another saved auth and model
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
     /compact                put a summary in place of the older part, as far as the model reads it
     /unfold [ENTRY]         let the model read again what a summary hides
     /new                    go on with a fresh thread; the one before stays
-    /fork [ENTRY]           go on with a fork of this thread, behind an entry (its number, or text of it)
-    /resume ID              go on with another thread
+    /fork [ENTRY]           go on with a fork of this thread, behind an entry (its number, or text of it); at a terminal alone it lists what you said
+    /resume [ID or WORDS]   go on with another thread; at a terminal alone it lists them, with words those that have them
     /rename NAME            name the thread
     /help                   this
     /quit                   end the conversation (or Ctrl-D)

@@ -126,3 +126,27 @@ fn routes_and_the_policy_show_the_tools_of_the_request() {
         );
     }
 }
+
+#[test]
+fn a_call_of_what_the_provider_runs_itself_says_why_there_is_no_such_tool() {
+    let hosted = Hosted::new().skill(StoredSkill::custom("skill_01", "my-report", "Reports."));
+    let mock = MockLlm::start_blocking(Script::new().hosted(hosted)).unwrap();
+    let workspace = workspace(&[HOSTED]);
+    let session = "provider = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\n[[backend]]\n\
+                   kind = \"anthropic\"\nconfig.skills = [\"skill_01\", \"xlsx\"]\n";
+    workspace.write("session.toml", session).unwrap();
+    let call = "call my-report_code_execution --config session.toml";
+    let called = conjure(&workspace, call)
+        .env("ANTHROPIC_BASE_URL", mock.base_url())
+        .env("ANTHROPIC_API_KEY", "k")
+        .run()
+        .unwrap();
+    assert_ne!(called.code, Some(0), "{called:?}");
+    for told in [
+        "there is no tool `my-report_code_execution`",
+        "only in a conversation: `code_execution` (of the backend `anthropic`)",
+        "without `provider` in the session file",
+    ] {
+        assert!(called.stderr.contains(told), "{told}: {called:?}");
+    }
+}

@@ -179,8 +179,14 @@ fn a_plugin_that_is_replaced_under_use_answers_the_call_that_runs_and_the_new_on
     );
     chat.wait_for_stdout("\"text\":\"after the long call\"")
         .unwrap();
-    let text = model.last_request().tool_result_text("toolu_1");
-    assert_eq!(text.as_deref(), Some("sleep: done"));
+    // The model that reads the result is told that its tool is another version's by now.
+    let text = model.last_request().tool_result_text("toolu_1").unwrap();
+    let told = format!(
+        "sleep: done\n[note of the host] From here on other versions of plugins are behind your \
+         tools: misbehaving {} → 0.1.1",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(text.starts_with(&told), "{text}");
     let (text, _) = call(
         &mut chat,
         &model,
@@ -189,6 +195,20 @@ fn a_plugin_that_is_replaced_under_use_answers_the_call_that_runs_and_the_new_on
         "echo new",
     );
     assert_eq!(text, "new");
+    // One that hands nothing on, and back.
+    let older = build_plugin(MISBEHAVING).unwrap();
+    workspace.add_library(&older).unwrap();
+    chat.wait_for_stdout("a downgrade").unwrap();
+    model.says(Message::new().text("after the downgrade"));
+    chat.send_line("And now?").unwrap();
+    chat.wait_for_stdout("\"text\":\"after the downgrade\"")
+        .unwrap();
+    let told = format!(
+        "misbehaving 0.1.1 → {}, a downgrade, state not carried over.",
+        env!("CARGO_PKG_VERSION")
+    );
+    let request = model.last_request();
+    assert!(request.last_text().contains(&told), "{}", request.body);
     chat.close_stdin();
     let output = chat.wait().unwrap();
     let answered_by: Vec<Value> = crate::stage::json_lines(&output)
@@ -226,7 +246,13 @@ fn another_version_is_told_with_both_versions_and_what_becomes_of_the_state() {
         "cache-manager_execute",
         "get k",
     );
-    assert_eq!(kept.0, "v");
+    let carried =
+        format!("v\n[note of the host] cache-manager {version} → 0.1.1: state carried over.");
+    assert_eq!(kept.0, carried);
+    let asked = model.last_request().body.to_string();
+    let told =
+        format!("cache-manager {version} → 0.1.1, state to be carried over at its next call");
+    assert_eq!(asked.matches(&told).count(), 1, "{asked}");
     // That it came over is said once it did.
     let moved = format!("cache-manager 0.1.1 has taken over the state of cache-manager {version}.");
     chat.wait_for_stdout(&moved).unwrap();
@@ -237,6 +263,15 @@ fn another_version_is_told_with_both_versions_and_what_becomes_of_the_state() {
     workspace.add_library(&ready).unwrap();
     let downgrade = format!("cache-manager 0.1.1 → {version}, a downgrade; its state");
     chat.wait_for_stdout(&downgrade).unwrap();
+    model.says(Message::new().text("after the downgrade"));
+    chat.send_line("And now?").unwrap();
+    chat.wait_for_stdout("\"text\":\"after the downgrade\"")
+        .unwrap();
+    // What was told before stays where it was, and the newest stands behind the newest words.
+    let request = model.last_request();
+    assert_eq!(request.tool_result_text("toolu_2"), Some(carried));
+    let told = format!("cache-manager 0.1.1 → {version}, a downgrade, state to be carried over");
+    assert!(request.last_text().contains(&told), "{}", request.body);
     chat.close_stdin();
     assert_eq!(chat.wait().unwrap().code, Some(0));
 }
@@ -265,9 +300,16 @@ fn a_thread_that_goes_on_says_which_plugins_are_there_in_another_version() {
     let told =
         format!("cache-manager {version} → 0.1.1; its state, if it held any in memory, was lost.");
     assert!(second.stderr.contains(&told), "{second:?}");
+    let lost = format!("cache-manager {version} → 0.1.1, state not carried over.");
+    let asked = model.last_request();
+    assert!(asked.last_text().contains(&lost), "{}", asked.body);
     model.says(Message::new().text("Three."));
     let third = run(&format!("run --allow * --thread {thread}"));
     assert!(!third.stderr.contains("0.1.1"), "{third:?}");
+    // It is told once, and still there in a later request.
+    let asked = model.last_request();
+    assert!(!asked.last_text().contains(&lost), "{}", asked.body);
+    assert_eq!(asked.body.to_string().matches(&lost).count(), 1);
 
     let shown = conjure(&workspace, &format!("thread show {thread}"));
     let shown = shown.run().unwrap().stdout;
@@ -292,7 +334,12 @@ fn a_state_that_the_newer_version_cannot_read_is_told_and_the_older_goes_on_with
     let version = env!("CARGO_PKG_VERSION");
     chat.wait_for_stdout(&format!("{version} → 0.1.1; its state moves over"))
         .unwrap();
-    assert_eq!(call(&mut chat, &model, "toolu_2", tool, "get k").0, "v");
+    let (text, _) = call(&mut chat, &model, "toolu_2", tool, "get k");
+    let refused = format!(
+        "v\n[note of the host] cache-manager {version} → 0.1.1: state could not be carried over, so \
+         {version} goes on with it."
+    );
+    assert_eq!(text, refused);
     let told = format!(
         "cache-manager 0.1.1 could not take over the state of cache-manager {version}, which goes on: "
     );

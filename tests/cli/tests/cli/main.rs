@@ -90,6 +90,8 @@ mod saved_things;
 #[cfg(test)]
 mod session;
 #[cfg(test)]
+mod session_answer;
+#[cfg(test)]
 mod session_waiting;
 #[cfg(test)]
 mod shared_dir;
@@ -114,6 +116,8 @@ mod terminal_approval;
 mod terminal_going_on;
 #[cfg(test)]
 mod terminal_images;
+#[cfg(test)]
+mod terminal_run;
 #[cfg(test)]
 mod thread_entries;
 #[cfg(test)]

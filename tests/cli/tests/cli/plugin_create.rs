@@ -196,7 +196,8 @@ fn a_skill_in_python_works_as_it_is_made_and_moves_on_in_a_conversation() {
     change("my-skill.plugin.toml", "0.1.0", "0.2.0");
     chat.wait_for_stdout("0.1.0 \u{2192} 0.2.0").unwrap();
     let greeted = turn(&mut chat, "toolu_2", "greet", json!({ "name": "Alan" }));
-    assert_eq!(greeted, "Welcome, Alan!");
+    // That it has another version, and its state, stands behind that.
+    assert!(greeted.starts_with("Welcome, Alan!"), "{greeted}");
     let kept = turn(&mut chat, "toolu_3", "read", json!({ "path": "greeted" }));
     assert_eq!(kept, "Grace\nAlan");
     chat.close_stdin();

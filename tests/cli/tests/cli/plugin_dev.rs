@@ -99,6 +99,28 @@ fn each_save_is_live_in_a_session_of_its_own_or_says_why_not() {
 }
 
 #[test]
+fn each_save_of_a_program_is_live_or_says_why_not() {
+    let workspace = workspace(&[]);
+    let create = "plugin create skill dev-script --lang python";
+    let made = conjure(&workspace, create).run().unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let dir = workspace.work().join("dev-script");
+    let description = dir.join("dev-script.plugin.toml");
+    let program = dir.join("dev_script.py");
+    let dev = dev(&workspace, "dev-script", &[]);
+    dev.wait_for_stdout("- dev-script_greet: ok").unwrap();
+    save(&program, |text| format!("oops(\n{text}"));
+    dev.wait_for_stdout("\"ok\":false").unwrap();
+    save(&program, |text| text.replacen("oops(\n", "", 1));
+    save(&description, |text| text.replace("0.1.0", "0.1.1"));
+    dev.wait_for_stdout("\"plugin\":\"dev-script 0.1.1\"")
+        .unwrap();
+    dev.signal(Signal::INT);
+    let output = dev.wait().unwrap();
+    assert_eq!(output.code, Some(130), "{output:?}");
+}
+
+#[test]
 fn what_cargo_builds_inside_the_crate_is_no_change() {
     let workspace = workspace(&[]);
     let dir = made(&workspace, "dev-inside");

@@ -2,11 +2,12 @@
 //! `plugin create` makes hold it, and what does not hold it is told.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_kit::{Cargo, Cli, Output, Workspace, repo_root};
-use serde_json::Value;
+use conjure_kit::{Cargo, Cli, Engine, Output, Sshd, Workspace, repo_root};
+use serde_json::{Value, json};
 
 use crate::plugin_create::{built, checkout};
 use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
@@ -439,4 +440,82 @@ fn the_local_executor_holds_the_contract_of_its_kind() {
         places[0].len() > 20 && places.iter().all(all_pass),
         "{places:?}"
     );
+}
+
+/// Runs the contract of a shipped executor, which passes in each of these places.
+fn holds_its_contract(workspace: &Workspace, package: &str, config: &Value, places: &[&str]) {
+    let library = workspace.add_plugin(package).unwrap();
+    for place in places {
+        holds_its_contract_in(workspace, &library, config, place);
+    }
+}
+
+fn holds_its_contract_in(workspace: &Workspace, library: &Path, config: &Value, place: &str) {
+    let args = format!(
+        "plugin test {} --json --isolation {place} --config {config}",
+        library.display()
+    );
+    let output = conjure(workspace, &args)
+        .deadline(Duration::from_secs(240))
+        .run()
+        .unwrap();
+    let said = json(&output);
+    assert_eq!(output.code, Some(0), "{said:#}");
+    let outcomes = outcomes(&said, 0);
+    let all_pass = outcomes.iter().all(|one| one.starts_with("passed "));
+    assert!(outcomes.len() > 20 && all_pass, "{place}: {outcomes:?}");
+}
+
+#[test]
+fn the_container_executor_holds_the_contract_of_its_kind() {
+    let Some(engine) = Engine::find().unwrap() else {
+        return;
+    };
+    let config = json!({ "image": engine.image() });
+    // A worker has no sockets of this machine, and this engine listens at one.
+    let places = ["in-process"];
+    holds_its_contract(&workspace(&[]), "conjure-backend-docker", &config, &places);
+}
+
+#[test]
+fn the_container_executor_in_a_worker_says_why_it_has_no_engine_there() {
+    let workspace = workspace(&[]);
+    let library = workspace.add_plugin("conjure-backend-docker").unwrap();
+    let socket = workspace.root().join("engine.sock");
+    let _engine = UnixListener::bind(&socket).unwrap();
+    let config = json!({ "engine": format!("unix://{}", socket.display()) });
+    let only = "--only variables --isolation process";
+    let more = format!("{only} --config {config}");
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), &more);
+    assert_eq!(output.code, Some(1), "{said:#}");
+    let failed = failed(&said);
+    assert_eq!(failed.len(), 1, "{said:#}");
+    assert!(failed[0].1.contains("`conjure plugin trust`"), "{failed:?}");
+}
+
+#[test]
+fn the_executor_of_remote_machines_holds_the_contract_of_its_kind() {
+    let Some(sshd) = Sshd::find().unwrap() else {
+        return;
+    };
+    fs::create_dir_all(sshd.path("scratch")).unwrap();
+    let workspace = workspace(&[]);
+    // Where a person has them, which is what the manifest asks for.
+    let own = workspace.home().join(".ssh");
+    fs::create_dir(&own).unwrap();
+    for name in ["user_key", "known_hosts", "config"] {
+        fs::copy(sshd.path(name), own.join(name)).unwrap();
+    }
+    let config = json!({
+        "host": "127.0.0.1",
+        "port": sshd.address().port(),
+        "identity_file": "~/.ssh/user_key",
+        "known_hosts": "~/.ssh/known_hosts",
+        "config_file": "~/.ssh/config",
+        "scratch_dir": sshd.path("scratch"),
+        "agent_dir": sshd.path("agent"),
+    });
+    let places = ["in-process", "process"];
+    holds_its_contract(&workspace, "conjure-backend-ssh", &config, &places);
+    assert_eq!(fs::read_dir(sshd.path("scratch")).unwrap().count(), 0);
 }

@@ -529,3 +529,45 @@ fn a_prompt_goes_when_somebody_else_has_settled_it() {
     server.signal(Signal::TERM);
     server.wait().unwrap();
 }
+
+#[test]
+fn a_session_whose_script_is_not_there_is_refused_when_it_is_saved() {
+    let workspace = workspace(&[]);
+    done(
+        &workspace,
+        "auth create play --provider scripted --kind base-url",
+    );
+    workspace
+        .write("bare.toml", "max_iterations = 3\n")
+        .unwrap();
+    workspace
+        .write("tools.toml", "script = \"script.json\"\n")
+        .unwrap();
+    let create = "session create demo --auth play --model a-script --tools";
+    for (tools, words) in [
+        ("tools.toml", ["script.json", "cannot be read"]),
+        (
+            "bare.toml",
+            ["`scripted` needs a script", "`tools` names none"],
+        ),
+    ] {
+        let output = conjure(&workspace, &format!("{create} {tools}")).run();
+        let output = output.unwrap();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        for word in words {
+            assert!(output.stderr.contains(word), "{output:?}");
+        }
+    }
+    let script = json!({ "steps": [{ "text": "Hello." }] });
+    let script = workspace.write("script.json", script.to_string()).unwrap();
+    done(&workspace, &format!("{create} tools.toml"));
+    // One that went away keeps nobody from changing something else, and is told where it is named.
+    std::fs::remove_file(script).unwrap();
+    done(&workspace, "session set demo --name renamed");
+    workspace
+        .write("other.toml", "script = \"other.json\"\n")
+        .unwrap();
+    let other = conjure(&workspace, "session set renamed --tools other.toml");
+    let other = other.run().unwrap();
+    assert!(other.stderr.contains("other.json"), "{other:?}");
+}

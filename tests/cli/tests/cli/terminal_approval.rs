@@ -8,7 +8,7 @@ use conjure_mock_llm::Message;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::stage::{CACHE, asks, workspace};
+use crate::stage::{CACHE, LOCAL, asks, workspace};
 
 const TOOL: &str = "cache-manager_execute";
 /// What stands below the choices.
@@ -37,7 +37,6 @@ fn a_run_shows_what_would_run_and_only_an_answer_is_an_answer() {
     model.says(Message::new().text("It is stored."));
     let tmux = runs(&workspace, &model, 80);
     assert_snapshot!(asked(&tmux), @r#"
-    → cache-manager_execute {"command":"set city Lyon"}
 
     ? cache-manager_execute wants to run (ask by default for a tool with effects
       `write`)
@@ -140,4 +139,24 @@ fn an_answer_that_goes_to_a_file_leaves_the_question_on_the_terminal() {
     tmux.types("y").unwrap();
     assert_eq!(tmux.ended().unwrap(), 0);
     assert_eq!(workspace.read("answer.txt").unwrap(), "Just this.\n");
+}
+
+#[test]
+fn a_run_compares_a_file_that_a_call_would_overwrite_with_what_it_has() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    workspace.write("a.txt", "one\nold\n").unwrap();
+    let input = json!({ "path": "a.txt", "file_text": "one\nnew\n", "description": "" });
+    model.calls("toolu_1", "local_create_file", input);
+    let run = asks(&workspace, &model, "run --executor local", "Go on.");
+    let tmux = Tmux::start(run, 100, 30).unwrap();
+    let screen = tmux.wait_for(WAITS).unwrap();
+    for line in [
+        "│ It overwrites the file that is there:",
+        "│   one",
+        "│ - old",
+        "│ + new",
+    ] {
+        assert!(screen.contains(line), "{line}: {screen}");
+    }
 }

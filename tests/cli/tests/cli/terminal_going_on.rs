@@ -3,9 +3,10 @@
 
 use conjure_kit::{Model, Tmux, Workspace};
 use conjure_mock_llm::Message;
+use serde_json::json;
 
 use crate::mcp::place;
-use crate::stage::workspace;
+use crate::stage::{LOCAL, workspace};
 use crate::terminal::{chat, says, started};
 
 #[test]
@@ -84,6 +85,22 @@ fn the_persons_own_editor_has_the_text() {
     tmux.wait_for("› a edited").unwrap();
     says(&tmux, "", "Read.");
     assert!(model.last_request().body.to_string().contains("a edited"));
+}
+
+#[test]
+fn control_c_does_not_end_the_chat_while_an_editor_has_the_text() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let editor = "echo be''gun\nuntil [ -e done ]; do sleep 0.1; done\necho edited > \"$1\"\n";
+    workspace.write("editor.sh", editor).unwrap();
+    let cli = chat(&workspace, &model, "").env("EDITOR", "sh editor.sh");
+    let tmux = Tmux::start(cli, 80, 24).unwrap();
+    tmux.wait_for("/ for commands").unwrap();
+    tmux.press(&["C-g"]).unwrap();
+    tmux.wait_for("begun").unwrap();
+    tmux.press(&["C-c"]).unwrap();
+    workspace.write("done", "").unwrap();
+    tmux.wait_for("› edited").unwrap();
 }
 
 /// A saved session on the mock, which a key opens.
@@ -278,4 +295,135 @@ fn the_models_that_a_server_lists_can_be_picked() {
     let screen = tmux.wait_for("Write `/model PROVIDER/MODEL`").unwrap();
     let told = "no list of the models of openai-compatible";
     assert!(screen.contains(told), "{screen}");
+}
+
+#[test]
+fn conversations_are_found_by_what_was_said_in_them() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    for (question, answer) in [
+        ("First question.", "About lamps."),
+        ("Another one.", "About doors."),
+    ] {
+        model.says(Message::new().text(answer));
+        let tmux = started(&workspace, &model, "", 90, 30);
+        says(&tmux, question, answer);
+    }
+    let tmux = started(&workspace, &model, "", 90, 30);
+    tmux.types("/resume").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("type to search").unwrap();
+    tmux.types("lamps").unwrap();
+    let is_found = |screen: &str| screen.contains("About lamps.") && screen.contains("1 of 1;");
+    tmux.wait_until("the conversation", is_found).unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("› First question.").unwrap();
+    tmux.types("/resume doors").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("(those with `doors`)").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("› Another one.").unwrap();
+    says(&tmux, "/resume windows", "no conversation has `windows`");
+}
+
+#[test]
+fn the_line_that_says_how_to_come_back_works_as_it_is() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("An answer."));
+    let options = format!("--executor none --base-url {}", model.base_url());
+    let tmux = started(&workspace, &model, &options, 180, 24);
+    says(&tmux, "A question.", "An answer.");
+    tmux.press(&["C-c"]).unwrap();
+    tmux.wait_for("Ctrl-C once more leaves").unwrap();
+    tmux.press(&["C-c"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
+    let screen = tmux.screen().unwrap();
+    let (_, again) = screen.split_once("Go on with it: conjure ").unwrap();
+    let again = again.lines().next().unwrap().trim_end().to_owned();
+    assert!(again.ends_with(&options), "{again}");
+    drop(tmux);
+    let cli = conjure_kit::cli(again.split_whitespace())
+        .workspace(&workspace)
+        .env("ANTHROPIC_API_KEY", "a-key-of-nobody");
+    let tmux = Tmux::start(cli, 100, 24).unwrap();
+    tmux.wait_for("› A question.").unwrap();
+}
+
+#[test]
+fn conjure_alone_lets_a_model_be_picked_where_none_has_answered() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("An answer."));
+    let none: [&str; 0] = [];
+    let alone = || conjure_kit::cli(none).workspace(&workspace);
+    let tmux = Tmux::start(alone().model(&model), 90, 30).unwrap();
+    tmux.wait_for("Which model is to answer?").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("/ for commands").unwrap();
+    let screen = says(&tmux, "A question.", "An answer.");
+    assert!(screen.contains("anthropic/"), "{screen}");
+    drop(tmux);
+    // Without a credential it is said how to have one.
+    let other = crate::stage::workspace(&[]);
+    let tmux = Tmux::start(conjure_kit::cli(none).workspace(&other), 110, 30).unwrap();
+    tmux.wait_for("`conjure auth create` saves a key").unwrap();
+    assert_eq!(tmux.ended().unwrap(), 2);
+}
+
+#[test]
+fn a_chat_line_by_line_outlives_control_c_keeps_what_was_typed_and_numbers_its_lists() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("The first answer."));
+    model.says(Message::new().text("The second answer."));
+    let start = || {
+        let cli = chat(&workspace, &model, "").env("CONJURE_SCREEN_READER", "1");
+        let tmux = Tmux::start(cli, 100, 40).unwrap();
+        tmux.wait_for("`/help` shows what else there is.").unwrap();
+        tmux
+    };
+    let tmux = start();
+    tmux.types("a draft").unwrap();
+    tmux.wait_for("› a draft").unwrap();
+    tmux.press(&["C-c"]).unwrap();
+    tmux.wait_for("Ctrl-C once more leaves.").unwrap();
+    tmux.types("Hello").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("The first answer.").unwrap();
+    drop(tmux);
+    let tmux = start();
+    tmux.press(&["Up"]).unwrap();
+    tmux.wait_for("› Hello").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("The second answer.").unwrap();
+    assert_eq!(model.last_request().last_text(), "Hello");
+    tmux.types("/resume first answer").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("Type a number, or nothing to leave the list.")
+        .unwrap();
+    tmux.types("1").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.wait_for("Now that thread goes on.").unwrap();
+}
+
+#[test]
+fn a_file_that_a_call_would_overwrite_is_compared_with_what_it_has() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    workspace.write("a.txt", "one\nold\n").unwrap();
+    let input = json!({ "path": "a.txt", "file_text": "one\nnew\n", "description": "" });
+    model.calls("toolu_1", "local_create_file", input);
+    let tmux = started(&workspace, &model, "--ask *", 100, 30);
+    tmux.types("Write it.").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    let screen = tmux.wait_for("It waits for you").unwrap();
+    for line in [
+        "│ It overwrites the file that is there:",
+        "│   one",
+        "│ - old",
+        "│ + new",
+    ] {
+        assert!(screen.contains(line), "{line}: {screen}");
+    }
 }

@@ -163,6 +163,35 @@ fn a_kept_library_that_was_altered_is_not_put_back() {
 }
 
 #[test]
+fn a_change_is_taken_back_only_while_it_is_the_newest() {
+    let stage = Stage::new();
+    stage.add("0.2.0");
+    let mine = stage.add("0.3.0");
+    stage.installed.rollback("teller", None).unwrap();
+    assert!(
+        !stage.installed.undo(&mine).unwrap(),
+        "another build is there"
+    );
+    // The same build, and somebody else's change.
+    stage.add("0.3.0");
+    assert!(!stage.installed.undo(&mine).unwrap());
+    assert_eq!(stage.there().as_deref(), Some("0.3.0"));
+    let others = stage.installed.history(None).unwrap();
+    assert_eq!(others.len(), 4);
+
+    stage.installed.remove("teller").unwrap();
+    let first = stage.add("0.4.0");
+    assert!(stage.installed.undo(&first).unwrap());
+    assert_eq!(stage.there(), None);
+    let newest = stage.installed.history(None).unwrap().pop().unwrap();
+    assert_eq!(newest.action, InstallAction::Remove);
+    stage.installed.rollback("teller", Some("0.2.0")).unwrap();
+    let upgrade = stage.add("0.3.0");
+    assert!(stage.installed.undo(&upgrade).unwrap());
+    assert_eq!(stage.there().as_deref(), Some("0.2.0"));
+}
+
+#[test]
 fn a_line_that_a_crash_cut_hides_no_other() {
     let stage = Stage::new();
     stage.add("0.2.0");
@@ -174,6 +203,43 @@ fn a_line_that_a_crash_cut_hides_no_other() {
     assert_eq!(stage.installed.history(None).unwrap().len(), 2);
     stage.installed.rollback("teller", None).unwrap();
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
+}
+
+#[test]
+fn what_was_agreed_to_is_done_only_while_what_it_was_compared_with_is_there() {
+    let stage = Stage::new();
+    stage.add("0.1.0");
+    stage.add("0.2.0");
+    let before = stage.installed.state("teller").unwrap();
+    let back = stage.installed.earlier("teller", None).unwrap();
+    stage.add("0.3.0");
+    let errors = [
+        stage
+            .installed
+            .rollback_agreed("teller", &back, &before)
+            .unwrap_err(),
+        stage
+            .installed
+            .add_agreed(&stage.build("0.1.0"), &before)
+            .unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, InstallError::Overtaken { .. }), "{error}");
+    }
+    assert_eq!(stage.there().as_deref(), Some("0.3.0"));
+    let now = stage.installed.state("teller").unwrap();
+    let change = stage.installed.rollback_agreed("teller", &back, &now);
+    assert_eq!(
+        versions(&change.unwrap()),
+        (Some("0.3.0"), Some("0.1.0")),
+        "the build that was shown, not the one that was taken away last"
+    );
+    // The very build that was agreed to may have come meanwhile.
+    let before = stage.installed.state("teller").unwrap();
+    let build = stage.build("0.2.0");
+    stage.installed.add(&build).unwrap().unwrap();
+    let change = stage.installed.add_agreed(&build, &before).unwrap();
+    assert!(change.is_none());
 }
 
 #[test]
@@ -225,11 +291,20 @@ fn a_build_that_asks_for_more_is_taken_only_where_somebody_says_so() {
     let run = |args: &[&str]| {
         let args = ["plugin"].iter().chain(args).copied();
         let output = cli(args).workspace(&workspace).run().unwrap();
-        (output.code, output.stdout)
+        (output.code, output.stdout + &output.stderr)
     };
     let (code, said) = run(&["add", &asking]);
+    assert_eq!(code, Some(1), "nobody allowed the first one: {said}");
+    assert!(said.contains("asks for: connections of its own"), "{said}");
+    let again = format!("`conjure plugin add {asking} --yes` allows it");
+    assert!(said.contains(&again), "{said}");
+    let (_, said) = run(&["history"]);
+    assert!(said.contains("No plugin was added here yet"), "{said}");
+    let (code, said) = run(&["add", &asking, "--yes"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("asks for: connections of its own"), "{said}");
+    let (code, said) = run(&["add", &asking]);
+    assert_eq!(code, Some(0), "the very build was allowed: {said}");
     let (code, said) = run(&["add", &other]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("0.1.0 → 0.2.0"), "{said}");
@@ -250,4 +325,45 @@ fn a_build_that_asks_for_more_is_taken_only_where_somebody_says_so() {
         let (code, said) = run(&["add", &other]);
         assert_eq!(code, Some(0), "{said}");
     }
+}
+
+#[test]
+fn tools_that_look_otherwise_are_shown_and_allowed_before_a_host_has_them() {
+    let workspace = Workspace::new().unwrap();
+    let put = |version: &str| {
+        let path = workspace.root().join(format!("{version}.so"));
+        std::fs::write(&path, versioned("toucher", version)).unwrap();
+        path.display().to_string()
+    };
+    let (old, new) = (put("0.1.0"), put("0.2.0"));
+    let run = |args: &[&str]| {
+        let args = ["plugin"].iter().chain(args).copied();
+        cli(args).workspace(&workspace).run().unwrap()
+    };
+    let first = run(&["add", &old]);
+    assert_eq!(first.code, Some(0), "{}", first.snapshot());
+    assert_eq!(first.stderr, "", "it asks for nothing");
+    for refused in [run(&["add", &new]), run(&["add", "--json", &new])] {
+        assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+        let said = refused.stdout + &refused.stderr;
+        assert!(said.contains("look otherwise: execute"), "{said}");
+    }
+    let changes = run(&["history", "--json"]).stdout;
+    assert_eq!(changes.matches("at_ms").count(), 1, "{changes}");
+    let terminal = cli(["plugin", "add", &new])
+        .workspace(&workspace)
+        .on_terminal()
+        .stdin("y\n")
+        .run()
+        .unwrap();
+    assert_eq!(terminal.code, Some(0), "{}", terminal.snapshot());
+    let told = terminal.stdout.find("+ Runs a command");
+    let taken = terminal.stdout.rfind("0.1.0 → 0.2.0");
+    assert!(told.is_some() && told < taken, "{}", terminal.snapshot());
+    let refused = run(&["rollback", "toucher"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    let again = "`conjure plugin rollback toucher 0.1.0 --yes` allows it";
+    assert!(refused.stdout.contains(again), "{}", refused.snapshot());
+    let back = run(&["rollback", "toucher", "--yes"]);
+    assert_eq!(back.code, Some(0), "{}", back.snapshot());
 }

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::chat::{
-    Content, Event, FunctionCall, Message, OutputPart, Part, Response, StopReason,
-};
+use conjure_core::chat::{Content, Event, FunctionCall, OutputPart, Part, Response, StopReason};
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::When;
 use conjure_host::Host;
@@ -338,7 +336,9 @@ impl Provider for Looking {
         _sink: &'a ReplySink,
     ) -> BoxFuture<'a, Result<Response, ProviderError>> {
         let messages = request.messages.messages();
-        let last = messages.last().map(Message::text).unwrap_or_default();
+        // What the person said, without a note of the host's behind it.
+        let last = messages.last().and_then(|last| last.content.first());
+        let last = last.and_then(Part::as_text).unwrap_or_default();
         let names: Vec<&str> = request
             .tools
             .iter()

@@ -29,7 +29,10 @@ fn what_an_author_packs_signs_and_publishes_a_team_finds_and_installs() {
     )
     .unwrap();
     fs::write(at("LICENSE"), "Do what you like.").unwrap();
-    let lock = "version = 4\n[[package]]\nname = \"serde\"\nversion = \"1.0.0\"\n";
+    let lock = "version = 4\n\
+        [[package]]\nname = \"toucher\"\nversion = \"0.1.0\"\ndependencies = [\"serde\"]\n\
+        [[package]]\nname = \"serde\"\nversion = \"1.0.0\"\n\
+        [[package]]\nname = \"another\"\nversion = \"1.0.0\"\n";
     fs::write(at("Cargo.lock"), lock).unwrap();
 
     run(&["key", &at("key"), "--no-password"]);
@@ -45,6 +48,7 @@ fn what_an_author_packs_signs_and_publishes_a_team_finds_and_installs() {
     };
     assert_eq!(package.file(text).unwrap(), b"Do what you like.");
     let sbom: Value = serde_json::from_slice(&package.file(sbom).unwrap()).unwrap();
+    assert_eq!(sbom["components"].as_array().unwrap().len(), 1);
     assert_eq!(sbom["components"][0]["name"], "serde");
     run(&["publish", &file, &at("public")]);
 
@@ -283,6 +287,88 @@ fn upgrades_come_from_where_the_plugin_came_from_and_can_be_put_back() {
         "{}",
         unknown.stderr
     );
+}
+
+#[test]
+fn an_index_that_is_down_holds_up_no_other() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let index = author.path("public");
+    fs::create_dir(&index).unwrap();
+    let index = index.display().to_string();
+    let package = author.package("0.1.0").display().to_string();
+    team.does(["publish", &package, &index]);
+    // Nobody listens at the first port.
+    let down = "http://127.0.0.1:1/";
+    let found = team.run(["search", "touch", "--index", down, "--index", &index]);
+    assert_eq!(found.code, Some(0), "{}", found.snapshot());
+    assert!(found.stdout.contains("toucher"), "{}", found.snapshot());
+    let note = "an index was left out";
+    assert!(found.stderr.contains(note), "{}", found.snapshot());
+    let nowhere = team.run(["search", "touch", "--index", down]);
+    assert_eq!(nowhere.code, Some(2), "{}", nowhere.snapshot());
+    let unknown = team.run(["install", "nothing", "--index", down, "--index", &index]);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.snapshot());
+    let said = &unknown.stdout;
+    assert!(said.contains(&index) && said.contains(down), "{said}");
+    let said = team.does([
+        "install",
+        "toucher",
+        "--index",
+        down,
+        "--index",
+        &index,
+        "--signer",
+        &author.key(),
+    ]);
+    assert!(said.contains(note), "{said}");
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    // Whose it is was agreed to, so nothing is asked; programs are told as well.
+    let package = author.package("0.2.0").display().to_string();
+    team.does(["publish", &package, &index]);
+    let said = team.run([
+        "install", "toucher", "--index", down, "--index", &index, "--yes", "--json",
+    ]);
+    assert_eq!(said.code, Some(0), "{}", said.snapshot());
+    let said: Value = serde_json::from_str(&said.stdout).unwrap();
+    let unread = said["installed"][0]["unread"][0].as_str().unwrap();
+    assert!(unread.contains(down), "{unread}");
+}
+
+#[test]
+fn what_nobody_signed_is_not_taken_of_another_index_than_is_meant() {
+    let author = Publisher::new();
+    let team = Team::new();
+    let index = author.path("public");
+    fs::create_dir(&index).unwrap();
+    let index = index.display().to_string();
+    let package = author.unsigned("0.1.0").display().to_string();
+    team.does(["publish", &package, &index]);
+    // Nobody listens at the first port.
+    let down = "http://127.0.0.1:1/";
+    let args = ["install", "toucher", "--unsigned", "--yes"];
+    let refused = cli([
+        &["plugin"][..],
+        &args,
+        &["--index", down, "--index", &index],
+    ]
+    .concat())
+    .workspace(&team.workspace)
+    .run()
+    .unwrap();
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    let why = "an index that goes before could not be read";
+    assert!(refused.stdout.contains(why), "{}", refused.snapshot());
+    assert_eq!(team.loaded(), None);
+    team.does([
+        "install",
+        "toucher",
+        "--unsigned",
+        "--yes",
+        "--index",
+        &index,
+    ]);
+    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
 }
 
 #[test]

@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure_host::plugin::{
-    FoundLibrary, LoadedPlugin, PluginError, PluginLimits, RegistryEvent, SearchPath, Sha256,
+    CallOptions, FoundLibrary, LoadedPlugin, LoaderOptions, PluginError, PluginLimits,
+    RegistryEvent, SearchPath, Sha256,
 };
-use conjure_plugin_tests::{Bench, Plugin, Versions};
+use conjure_kit::build_plugin;
+use conjure_plugin_tests::{Bench, Plugin, Versions, envelope};
 use conjure_skill_sdk::Skill;
+use serde_json::json;
 
 use super::sources::{MARKED, marked};
 
@@ -96,6 +100,62 @@ async fn b25_a_failed_reload_keeps_what_was_loaded() {
         "mark:00000000000"
     );
     assert_eq!(*changes.borrow(), registry.snapshot().generation);
+}
+
+#[test]
+fn that_a_failure_is_over_is_told_also_where_the_same_bytes_are_there_again() {
+    let bench = Bench::new();
+    let library = std::fs::read(marked()).unwrap();
+    let path = bench.put("libmarked.so", &library);
+    let registry = bench.registry();
+    let id = registry.add(&path, false).unwrap().id().clone();
+    bench.put("libmarked.so", &library[..library.len() / 2]);
+    registry.add(&path, false).unwrap_err();
+    bench.put("libmarked.so", &library);
+    registry.add(&path, false).unwrap();
+    let snapshot = registry.snapshot();
+    let newest = &snapshot.changes_since(0).last().unwrap().what;
+    let RegistryEvent::Reloaded(well) = newest else {
+        panic!("{newest}");
+    };
+    assert_eq!(*well, id);
+    assert_eq!(newest.to_string(), "loaded marked 1.0.0 again");
+    // One that was well all the time is nothing new.
+    registry.reload("marked").unwrap().unwrap();
+    let after = registry.snapshot();
+    assert_eq!(after.changes_since(snapshot.generation).count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_was_given_up_on_and_is_loaded_again_is_told() {
+    let bench = Bench::with(LoaderOptions {
+        limits: PluginLimits {
+            grace: Duration::from_millis(20),
+            abandoned: 1,
+            ..PluginLimits::default()
+        },
+        ..LoaderOptions::default()
+    });
+    let library = build_plugin("conjure-misbehaving").unwrap();
+    let path = bench.put("libmisbehaving.so", &std::fs::read(library).unwrap());
+    let registry = bench.registry();
+    let plugin = registry.add(&path, false).unwrap();
+    let instance = bench.instance(&plugin).await;
+    // On a busy machine one may be given up before it began.
+    while plugin.health().quarantined.is_none() {
+        let hurried = CallOptions {
+            deadline: Some(Duration::from_millis(50)),
+            ..CallOptions::default()
+        };
+        let sleep = envelope(&json!({ "command": "sleep 2000" }));
+        let failed = instance.request("skill.execute", sleep, hurried).await;
+        failed.unwrap_err();
+    }
+    let generation = registry.snapshot().generation;
+    registry.reload("misbehaving").unwrap().unwrap();
+    let snapshot = registry.snapshot();
+    let told = snapshot.changes_since(generation).next().unwrap();
+    assert!(matches!(told.what, RegistryEvent::Reloaded(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,14 @@
 //! Plugin directories of a running host.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_host::plugin::{PluginRegistry, PluginSnapshot, WatchOptions, Watcher};
+use conjure_host::plugin::{
+    LoaderOptions, PackagedPlugins, PluginRegistry, PluginSnapshot, WatchOptions, Watcher,
+};
 use conjure_plugin_tests::Bench;
 
 use super::registry::Marks;
@@ -164,6 +167,31 @@ async fn a_directory_that_is_made_later_is_watched_too() {
     let _watcher = Watcher::start(Arc::clone(&registry), vec![dir.clone()], options);
     std::fs::create_dir(&dir).unwrap();
     conjure_host::fs::write_atomic(dir.join("lib.so"), &std::fs::read(marked()).unwrap()).unwrap();
+    until(&registry, |s| s.get("marked").is_some()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_directory_of_installed_plugins_is_made_and_the_first_one_in_it_waits_for_no_look() {
+    let data = tempfile::tempdir().unwrap();
+    let bench = Bench::with(LoaderOptions {
+        packaged: Some(PackagedPlugins::of(data.path())),
+        ..LoaderOptions::default()
+    });
+    let registry = bench.registry();
+    let [installed, other] = ["plugins", "other"].map(|name| data.path().join(name));
+    let options = WatchOptions {
+        poll: Duration::from_secs(3_600),
+        ..WatchOptions::default()
+    };
+    let dirs = vec![installed.clone(), other.clone()];
+    let _watcher = Watcher::start(Arc::clone(&registry), dirs, options);
+    assert!(
+        !other.exists(),
+        "what is not the host's is nobody's to make"
+    );
+    let mode = std::fs::metadata(&installed).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    drop_in(&installed.join("lib.so"), &std::fs::read(marked()).unwrap());
     until(&registry, |s| s.get("marked").is_some()).await;
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conjure_host::plugin::{
-    AfterStop, CallOptions, Isolation, LoadedPlugin, Loader, LoaderOptions, NoServices,
-    PluginCallFailure, PluginError, PluginLimits, WorkerOptions,
+    AfterStop, CallOptions, FoundLibrary, Isolation, LoadedPlugin, Loader, LoaderOptions,
+    NoServices, PluginCallFailure, PluginError, PluginLimits, WatchOptions, Watcher, WorkerOptions,
 };
 use conjure_kit::{build_plugin, conjure_bin};
 use conjure_plugin_tests::{Bench, Plugin, envelope};
@@ -145,6 +145,105 @@ async fn a_library_that_hangs_when_it_is_opened_hangs_its_worker_only() {
         assert_eq!(next.load(&marked()).id().to_string(), "marked 1.0.0");
     }
     assert_eq!(Loader::lost_threads(), lost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_hung_is_waited_for_again_only_when_its_file_is_put_there_again() {
+    let mut hanging = workers(Isolation::Process);
+    hanging.env = vec![("CONJURE_TEST_HANG".into(), "constructor".into())];
+    let bench = Bench::with(LoaderOptions {
+        deadline: Duration::from_millis(500),
+        ..options(hanging)
+    });
+    let library = std::fs::read(constructing()).unwrap();
+    let path = bench.put("libconstructing.so", &library);
+    let load = |loader: &Loader| {
+        loader
+            .load(&path, false)
+            .map(|plugin| plugin.id().to_string())
+    };
+    let error = load(&bench.loader).unwrap_err();
+    assert!(matches!(error, PluginError::HungInWorker { .. }), "{error}");
+    // Another host, in which it would not hang.
+    let other = Loader::new(
+        bench.loader.store().clone(),
+        options(workers(Isolation::Process)),
+    );
+    let error = load(&other).unwrap_err();
+    assert!(matches!(error, PluginError::HungBefore(_)), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("`conjure plugin reload"), "{said}");
+    bench.put("libconstructing.so", &library);
+    let loaded = load(&other).unwrap();
+    assert!(loaded.ends_with(" 1.0.0"), "{loaded}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_hung_is_tried_again_for_whoever_asks() {
+    let mut hanging = workers(Isolation::Process);
+    hanging.env = vec![("CONJURE_TEST_HANG".into(), "manifest".into())];
+    let bench = Bench::with(LoaderOptions {
+        deadline: Duration::from_millis(500),
+        ..options(hanging)
+    });
+    let path = bench.put(
+        "libconstructing.so",
+        &std::fs::read(constructing()).unwrap(),
+    );
+    for _ in 0..2 {
+        bench.loader.forget_hang(&path);
+        let error = bench.loader.load(&path, false).unwrap_err();
+        assert!(matches!(error, PluginError::HungInWorker { .. }), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn libraries_that_hang_hold_up_no_other_of_their_directory() {
+    let mut hanging = workers(Isolation::Process);
+    hanging.env = vec![("CONJURE_TEST_HANG".into(), "constructor".into())];
+    let bench = Bench::with(LoaderOptions {
+        deadline: Duration::from_secs(300),
+        ..options(hanging)
+    });
+    let library = std::fs::read(constructing()).unwrap();
+    let names = ["liba.so", "libb.so", "libc.so", "libd.so"];
+    for name in names {
+        bench.put(name, &library);
+    }
+    bench.put("libmarked.so", &std::fs::read(marked()).unwrap());
+    let registry = bench.registry();
+    let dirs = vec![bench.dir.clone()];
+    let _watcher = Watcher::start(Arc::clone(&registry), dirs, WatchOptions::default());
+    until(|| registry.snapshot().get("marked").is_some()).await;
+    assert!(registry.snapshot().failed().is_empty(), "they hang");
+    // Nobody waits for the end of their time.
+    until(|| {
+        for id in running(&bench) {
+            let id = id.to_string();
+            std::process::Command::new("kill")
+                .args(["-9", &id])
+                .status()
+                .unwrap();
+        }
+        registry.snapshot().failed().len() == names.len()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_files_that_are_loaded_beside_each_other_the_first_one_counts() {
+    let bench = bench();
+    let library = std::fs::read(marked()).unwrap();
+    let found = ["libc.so", "liba.so", "libb.so"].map(|name| FoundLibrary {
+        path: bench.put(name, &library),
+        named: false,
+    });
+    let registry = bench.registry();
+    registry.load_all(&found);
+    let snapshot = registry.snapshot();
+    let there = snapshot.get("marked").unwrap().source().path();
+    assert_eq!(there, Some(&*found[0].path));
+    assert_eq!(snapshot.failed().len(), 2, "one of a name and version");
 }
 
 #[tokio::test(flavor = "multi_thread")]

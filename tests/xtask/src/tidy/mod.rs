@@ -5,8 +5,10 @@
 //! them. Rules are about text and manifests: none needs a build.
 
 mod code_rules;
+mod doc_comments;
 mod docs;
 mod folders;
+mod links;
 mod manifest_rules;
 mod names;
 mod promises;
@@ -89,7 +91,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "links-resolve",
         why: "Documentation that points nowhere is worse than none.",
-        check: text_rules::links_resolve,
+        check: links::links_resolve,
     },
     Rule {
         name: "pages-name-what-is-there",
@@ -125,6 +127,11 @@ const RULES: &[Rule] = &[
         name: "sentences-are-not-read",
         why: "Words for people may change; what a program has to know is data.",
         check: sentences::sentences_are_not_read,
+    },
+    Rule {
+        name: "doc-comments-name-the-thing",
+        why: "A reader who sees \"Why.\" above a field knows as much as before.",
+        check: doc_comments::doc_comments_name_the_thing,
     },
     Rule {
         name: "core-is-pure",

@@ -20,31 +20,64 @@ const READERS: [&str; 8] = [
     ".trim_start_matches(",
 ];
 
-/// Where sentences are read that others wrote, so nothing else tells the reason, and the one file
-/// that knows what this program wrote before it had reasons.
-const READ_THERE: [&str; 4] = [
+/// The crates whose code decides something.
+const LOOKED_AT: [&str; 4] = [
+    "conjure-core/src/",
+    "conjure-host/",
+    "plugins/",
+    "skill-sdk/",
+];
+
+/// Where sentences are read that others wrote, so that nothing else tells the reason.
+const READ_THERE: [&str; 10] = [
+    // What providers answer: several have one status for many reasons.
     "conjure-core/src/wire/",
-    "conjure-host/packages/src/docker_auth.rs",
-    "conjure-host/plugins/src/worker/end.rs",
+    // What this program wrote before it had reasons.
     "conjure-core/src/replay/old_sentences.rs",
+    // What the JSON parser says, whose errors have no fields.
+    "conjure-host/config/src/json/words.rs",
+    // What a credential helper of Docker's prints.
+    "conjure-host/packages/src/docker_auth.rs",
+    // The first line of a minisign signature, as its format has it.
+    "conjure-host/packages/src/signature.rs",
+    // The version that rustc writes into what it compiles.
+    "conjure-host/plugins/src/elf/mod.rs",
+    // What Rust's runtime prints before it ends a process without memory.
+    "conjure-host/plugins/src/worker/end.rs",
+    // What the container engine says beside a status.
+    "plugins/backend-docker/src/engine.rs",
+    "plugins/backend-docker/src/owner.rs",
+    // What `ssh` says: it ends with one code for all of its failures.
+    "plugins/backend-ssh/src/explain.rs",
 ];
 
 pub(crate) fn sentences_are_not_read(tree: &Tree) -> Vec<Finding> {
     let of_host = |file: &&File| {
         let path = &file.path;
-        (path.starts_with("conjure-core/src/") || path.starts_with("conjure-host/"))
+        LOOKED_AT.iter().any(|crates| path.starts_with(crates))
             && !file.is_test()
             && !READ_THERE.iter().any(|place| path.starts_with(place))
     };
-    let constants: HashMap<&str, &str> = tree.rust().filter(of_host).flat_map(constants).collect();
+    let mut everywhere: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (name, text) in tree.rust().filter(of_host).flat_map(constants) {
+        everywhere.entry(name).or_default().push(text);
+    }
     let mut findings = Vec::new();
     for file in tree.rust().filter(of_host) {
+        // A file's own constant goes before one of the same name elsewhere.
+        let own: HashMap<&str, &str> = constants(file).collect();
+        let of_constant = |name: &str| match own.get(name) {
+            Some(text) => vec![*text],
+            None => everywhere.get(name).cloned().unwrap_or_default(),
+        };
         for reader in READERS {
             for at in occurrences(&file.shipped, reader) {
                 let argument = file.text.get(at + reader.len()..).unwrap_or_default();
-                let read =
-                    literal(argument).or_else(|| constants.get(last_name(argument)).copied());
-                if let Some(sentence) = read.filter(|text| is_sentence(text)) {
+                let read = match literal(argument) {
+                    Some(text) => vec![text],
+                    None => of_constant(last_name(argument)),
+                };
+                if let Some(sentence) = read.into_iter().find(|text| is_sentence(text)) {
                     let message = format!(
                         "reads the sentence \"{sentence}\"; let whoever wrote it give the reason as data"
                     );
@@ -82,11 +115,14 @@ fn last_name(argument: &str) -> &str {
     path.rsplit(':').next().unwrap_or(path)
 }
 
-/// Three words in a row: what people write to people.
+/// Two words in a row: what people write to people. What is joined by dots is a name.
 fn is_sentence(text: &str) -> bool {
-    let is_word = |word: &str| word.len() > 1 && word.chars().all(char::is_alphabetic);
-    let words: Vec<bool> = text.split([' ', ':', ',', '.']).map(is_word).collect();
-    words.windows(3).any(|three| three.iter().all(|word| *word))
+    let is_word = |word: &str| {
+        let word = word.trim_end_matches([':', ',', '.', ';']);
+        word.len() > 1 && word.chars().all(char::is_alphabetic)
+    };
+    let words: Vec<bool> = text.split(' ').map(is_word).collect();
+    words.windows(2).any(|two| two.iter().all(|word| *word))
 }
 
 #[cfg(test)]
@@ -102,7 +138,7 @@ mod tests {
             ),
             (
                 "conjure-host/cli/src/b.rs",
-                "//! B.\nfn b(x: &str) -> bool { x.starts_with(\"rustc version \") }\n\
+                "//! B.\nfn b(x: &str) -> bool { x.starts_with(\"user.conjure.copy\") }\n\
                  #[cfg(test)]\nmod tests { fn c(x: &str) -> bool { x.contains(\"as it is told\") } }\n",
             ),
             (
@@ -112,6 +148,15 @@ mod tests {
             (
                 "conjure-core/src/replay/d.rs",
                 "//! D.\nfn d(x: &str) -> bool { x.starts_with(words::TOO_LONG) }\n",
+            ),
+            (
+                "plugins/e/src/e.rs",
+                "//! E.\nfn e(x: &str) -> bool { x.contains(\"to work\") }\n",
+            ),
+            (
+                "plugins/e/src/f.rs",
+                "//! F.\nconst TOO_LONG: &str = \"/long\";\n\
+                 fn f(x: &str) -> bool { x.starts_with(TOO_LONG) }\n",
             ),
             (
                 "conjure-core/src/wire/x/errors.rs",
@@ -124,7 +169,8 @@ mod tests {
             places,
             [
                 "conjure-host/cli/src/a.rs:2",
-                "conjure-core/src/replay/d.rs:2"
+                "conjure-core/src/replay/d.rs:2",
+                "plugins/e/src/e.rs:2"
             ]
         );
     }

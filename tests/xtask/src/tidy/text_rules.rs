@@ -1,10 +1,6 @@
 //! Rules about files as text: their beginning, length, place, and what they mention.
 
-use super::{
-    Finding,
-    tree::Tree,
-    words::{occurrences, words},
-};
+use super::{Finding, tree::Tree, words::occurrences};
 
 /// The longest file that is still one concept.
 const MAX_LINES: usize = 600;
@@ -131,47 +127,6 @@ pub(crate) fn no_machine_paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-pub(crate) fn links_resolve(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
-        for (at, _) in file.text.match_indices("](") {
-            let rest = file.text.get(at + 2..).unwrap_or_default();
-            let link = rest.split([')', '\n', ' ']).next().unwrap_or_default();
-            let path = link.split('#').next().unwrap_or_default();
-            if path.is_empty() || path.contains(':') || words(path).next().is_none() {
-                continue;
-            }
-            let directory = file
-                .path
-                .rsplit_once('/')
-                .map_or("", |(directory, _)| directory);
-            if !tree.has(&joined(directory, path)) {
-                let message = format!("links to `{link}`, which is not there; mend the link");
-                findings.push(Finding::new(file.place(at), message));
-            }
-        }
-    }
-    findings
-}
-
-/// `path` as seen from `directory`, with `.` and `..` worked out.
-fn joined(directory: &str, path: &str) -> String {
-    let mut parts: Vec<&str> = directory
-        .split('/')
-        .filter(|part| !part.is_empty())
-        .collect();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            name => parts.push(name),
-        }
-    }
-    parts.join("/")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,12 +193,5 @@ mod tests {
         );
         let tree = Tree::of(&[("a.md", &bad), ("b.md", &good)]);
         assert_eq!(places(no_machine_paths(&tree)), ["a.md:2", "a.md:2"]);
-    }
-
-    #[test]
-    fn links_are_followed_from_their_file() {
-        let text = "[a](../docs/b.md#part) [b](https://example.org) [c](#here)\n[d](missing.md)";
-        let tree = Tree::of(&[("x/a.md", text), ("docs/b.md", "")]);
-        assert_eq!(places(links_resolve(&tree)), ["x/a.md:2"]);
     }
 }

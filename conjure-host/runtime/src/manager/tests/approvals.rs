@@ -83,10 +83,15 @@ async fn nobody_decides_so_it_is_denied_after_the_deadline() {
 
 /// Begins a turn whose client cannot be asked.
 async fn unattended(stage: &Stage, session: &SessionView) -> Turn {
+    begun(stage, session, false).await
+}
+
+async fn begun(stage: &Stage, session: &SessionView, may_come: bool) -> Turn {
     let request = TurnRequest {
         message: Some(Said::user("do it")),
         terms: TurnTerms {
             unattended: true,
+            may_come,
             ..TurnTerms::default()
         },
         ..TurnRequest::default()
@@ -124,5 +129,37 @@ async fn who_is_back_before_long_never_left_and_who_stays_away_is_not_waited_for
     let asked = stage.model.requests();
     assert_eq!(asked[1].tool_result_text("1").as_deref(), Some("changed"));
     let told = asked[2].tool_result_text("2").unwrap();
+    assert!(told.contains("nobody is there to be asked"), "{told}");
+}
+
+#[tokio::test]
+async fn who_may_come_yet_is_waited_for_as_one_that_has_just_left() {
+    let stage = Stage::with(changes_twice(), options()).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = begun(&stage, &session, true).await;
+    let mut seen = None;
+    for call in ["1", "2"] {
+        let asks = |event: &Event| matches!(event, Event::Approval { .. });
+        seen = Some(stage.until(&thread, seen, asks).await);
+        let allow = ApprovalDecision::Allow;
+        let decided = stage
+            .manager
+            .decide(&session.id, call, allow, DecisionScope::Once);
+        decided.await.unwrap();
+    }
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    let asked = stage.model.requests();
+    assert_eq!(asked[2].tool_result_text("2").as_deref(), Some("changed"));
+    // Who has not come when that time is over does not come any more.
+    let at_once = ManagerOptions {
+        absence: Duration::ZERO,
+        ..options()
+    };
+    let stage = Stage::with(changes_twice(), at_once).await;
+    let session = stage.session().await;
+    let turn = begun(&stage, &session, true).await;
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    let told = stage.model.requests()[2].tool_result_text("2").unwrap();
     assert!(told.contains("nobody is there to be asked"), "{told}");
 }

@@ -1,5 +1,6 @@
 //! Threads of sessions: new ones, forks, one that two sessions want, and clearing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::{Event, Message as Said};
@@ -7,10 +8,11 @@ use conjure_mock_llm::{Message, Script, Step};
 
 use super::stage::{Stage, always, held};
 use crate::artifacts::FileError;
-use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, lock};
+use crate::manager::session_row::SessionRow;
+use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, TurnRequest, lock};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
-use conjure_store::{RunState, StoreError, ThreadMark};
+use conjure_store::{RunState, StoreError, ThreadId, ThreadMark};
 
 #[tokio::test]
 async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can() {
@@ -89,6 +91,45 @@ async fn two_sessions_on_one_thread_take_turns() {
             "Assistant: Second."
         ]
     );
+}
+
+#[tokio::test]
+async fn a_turn_is_said_in_the_thread_that_it_names_and_the_session_goes_on_there() {
+    let stage = Stage::new(always("Yes.")).await;
+    let session = stage.session().await;
+    let named = session.thread.clone().unwrap().id;
+    let elsewhere = stage.manager.start_thread(&session.id).await.unwrap();
+    let other = elsewhere.thread.unwrap().id;
+    let say = async |text: &str, thread: &ThreadId| {
+        let request = TurnRequest {
+            message: Some(Said::user(text)),
+            thread: Some(thread.clone()),
+            ..TurnRequest::default()
+        };
+        stage.manager.begin(&session.id, request).await
+    };
+    let active = async || {
+        let view = stage.manager.get(&session.id).await.unwrap();
+        view.thread.unwrap().id
+    };
+    // One that is not there changes nothing.
+    let error = say("nowhere", &ThreadId::fresh()).await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    assert_eq!(active().await, other);
+    // Whatever else is chosen at the same time.
+    let (turn, chosen) = tokio::join!(
+        say("here", &named),
+        stage.manager.choose_thread(&session.id, &other)
+    );
+    chosen.unwrap();
+    let turn = turn.unwrap();
+    assert_eq!(turn.thread, named);
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    assert_eq!(stage.said(&named).await, ["User: here", "Assistant: Yes."]);
+    let turn = say("there", &other).await.unwrap();
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    assert_eq!(active().await, other);
+    assert_eq!(stage.said(&other).await, ["User: there", "Assistant: Yes."]);
 }
 
 #[tokio::test]
@@ -283,4 +324,26 @@ async fn what_is_said_while_a_summary_is_written_waits_for_it() {
     let requests = stage.model.requests();
     let newest = requests.last().unwrap().body.to_string();
     assert!(newest.contains("They wrote a lot") && !newest.contains("word word"));
+}
+
+#[tokio::test]
+async fn a_thread_of_a_turn_that_cannot_wait_is_chosen_no_more() {
+    let stage = Stage::new(Script::new()).await;
+    let session = stage.session().await.id;
+    let store = stage.manager.store();
+    let (wanted, since) = (ThreadId::fresh(), ThreadId::fresh());
+    for thread in [&wanted, &since] {
+        store.create_thread(thread, "").await.unwrap();
+    }
+    let before = store.session(&session).await.unwrap();
+    let row = SessionRow::new(Arc::clone(&stage.manager.inner), &session);
+    row.choose(&wanted).await.unwrap();
+    row.choose_back(&wanted, &before).await.unwrap();
+    let now = store.session(&session).await.unwrap();
+    assert_eq!(now.chat_thread_id, before.chat_thread_id);
+    // Somebody chose another one meanwhile.
+    row.choose(&since).await.unwrap();
+    row.choose_back(&wanted, &before).await.unwrap();
+    let now = store.session(&session).await.unwrap();
+    assert_eq!(now.chat_thread_id.as_deref(), Some(since.as_str()));
 }

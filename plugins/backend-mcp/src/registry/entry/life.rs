@@ -253,7 +253,7 @@ impl ServerEntry {
         // One that had a stateful tool may get it again.
         let had_stateful = self.session_required.load(Ordering::Relaxed);
         let may_be_shared = connection.era == Era::Modern && !had_stateful && has_a_place;
-        let before = self.listed().listing;
+        let before = self.lists().listing;
         let is_new = before.as_deref() != Some(&listing);
         for quarantined in &listing.quarantined {
             let known = before.as_ref().map(|before| before.quarantined.as_slice());

@@ -44,7 +44,7 @@ pub(crate) struct ServerEntry {
     calls: watch::Sender<usize>,
     /// Counts those who wanted a connection.
     wanted: watch::Sender<u64>,
-    /// The newest connection's.
+    /// The number of the newest connection.
     generation: AtomicU64,
     stop: watch::Sender<bool>,
     /// Stateful calls run one after the other, in the order in which they came.
@@ -172,7 +172,7 @@ impl ServerEntry {
     }
 
     /// What it lists now.
-    pub(crate) fn listed(&self) -> ServerLists {
+    pub(crate) fn lists(&self) -> ServerLists {
         self.listed.borrow().clone()
     }
 
@@ -212,7 +212,7 @@ impl ServerEntry {
             hub.notice(session, &text);
         }
         for left_out in self
-            .listed()
+            .lists()
             .listing
             .iter()
             .flat_map(|listing| &listing.quarantined)
@@ -247,7 +247,7 @@ impl ServerEntry {
             listing,
             error,
             asked,
-        } = self.listed();
+        } = self.lists();
         let required = self.session_required.load(Ordering::Relaxed);
         let mut status = Status {
             server: self.server.name.clone(),

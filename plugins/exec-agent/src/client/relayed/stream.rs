@@ -299,7 +299,9 @@ impl KeptStream {
                         self.closed.send_replace(Some(true));
                         return DisconnectCause::Over("the session was closed".to_owned());
                     }
-                    Ok(RelayFrame::Refused(why)) => return DisconnectCause::Over(why),
+                    Ok(RelayFrame::Refused(refusal)) => {
+                        return DisconnectCause::Over(refusal.text);
+                    }
                     Ok(_) => {}
                     Err(error) => return DisconnectCause::Over(error.to_string()),
                 }

@@ -77,6 +77,35 @@ fn an_editor_is_offered_the_commands_of_a_chat_and_runs_them() {
 }
 
 #[test]
+fn resume_alone_tells_the_conversations_there_are() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let editor = Editor::default();
+    let can = ClientCapabilities::new();
+    with_editor(acp(&workspace), &editor, can, async |talk| {
+        let first = talk.session(&workspace.work()).await?;
+        talk.says(&first, "/resume").await?;
+        let none = "There is no other conversation to go on with.";
+        assert_eq!(talk.editor.answer(&first), none);
+        model.says(Message::new().text("Lamps."));
+        talk.says(&first, "What is here?").await?;
+        let second = talk.session(&workspace.work()).await?;
+        talk.says(&second, "/resume").await?;
+        let answer = talk.editor.answer(&second);
+        let mut lines = answer
+            .lines()
+            .skip_while(|line| !line.contains("`/resume ID`"));
+        assert!(lines.next().is_some(), "{answer}");
+        let thread = lines.next().unwrap_or_default();
+        let thread = thread.split_whitespace().next().unwrap_or_default();
+        talk.says(&second, &format!("/resume {thread}")).await?;
+        let answer = talk.editor.answer(&second);
+        assert!(answer.ends_with("Now that thread goes on."), "{answer}");
+        Ok(())
+    });
+}
+
+#[test]
 fn a_command_that_takes_its_time_is_cancelled() {
     let model = Model::start().unwrap();
     let workspace = stage(&model);

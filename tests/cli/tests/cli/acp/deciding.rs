@@ -50,12 +50,55 @@ fn what_the_person_decides_holds_as_far_as_they_say() {
             ToolCallStatus::Failed,
         ]
     );
-    // What was decided for good was not asked again, and stands in the session.
-    assert_eq!(editor.asked().len(), 3);
+    // What was decided for good was not asked again, and stands in the session as it was told.
+    let asked = editor.asked();
+    assert_eq!(asked.len(), 3);
+    let told = |question: usize, option: usize| asked[question].options[option].name.as_str();
+    assert_eq!(
+        told(1, 1),
+        "Always allow `local_bash_tool(echo *)`, as a rule that stays in this session"
+    );
+    assert_eq!(
+        told(2, 3),
+        "Never allow every call of `local_create_file`, as a rule that stays in this session"
+    );
     let policy = &show(&workspace, &id.0)["tools"]["policy"];
-    assert_eq!(policy["allow"], json!(["local_bash_tool"]), "{policy}");
+    assert_eq!(
+        policy["allow"],
+        json!(["local_bash_tool(echo *)"]),
+        "{policy}"
+    );
     assert_eq!(policy["deny"], json!(["local_create_file"]), "{policy}");
     assert!(!workspace.work().join("a.txt").exists());
+}
+
+#[test]
+fn always_is_for_commands_like_the_one_that_was_asked_about() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let editor = Editor::default();
+    let can = ClientCapabilities::new();
+    with_editor(acp(&workspace), &editor, can, async |talk| {
+        let id = talk.session(&workspace.work()).await?;
+        talk.editor
+            .chooses(&["allow-always", "reject-once", "reject-once"]);
+        for (number, command) in ["echo ran", "touch made.txt", "ls *.txt"]
+            .iter()
+            .enumerate()
+        {
+            model.calls(&format!("c-{number}"), "local_bash_tool", bash(command));
+            model.says(Message::new().text("Done."));
+            talk.says(&id, "Try.").await?;
+        }
+        Ok(())
+    });
+    let asked = editor.asked();
+    assert_eq!(asked.len(), 3, "another program is asked about");
+    assert!(!workspace.work().join("made.txt").exists());
+    // No rule can say just this command, so none is offered.
+    let last = asked.last().unwrap();
+    let offered: Vec<&str> = last.options.iter().map(|one| &*one.option_id.0).collect();
+    assert_eq!(offered, ["allow-once", "reject-once", "reject-always"]);
 }
 
 #[test]

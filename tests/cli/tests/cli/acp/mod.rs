@@ -9,10 +9,11 @@ mod lies;
 use agent_client_protocol::v1::schema::{
     AuthenticateRequest, CancelNotification, ClientCapabilities, CloseSessionRequest, ContentBlock,
     DeleteSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities, EmbeddedResource,
-    EmbeddedResourceResource, ImageContent, ListSessionsRequest, LoadSessionRequest, McpServer,
-    McpServerStdio, NewSessionRequest, PermissionOptionKind, PromptRequest, ResourceLink,
-    ResumeSessionRequest, SessionConfigKind, SessionConfigOption, SessionId, SessionUpdate,
-    StopReason, SystemPrompt, TextContent, TextResourceContents, ToolCallStatus, ToolKind,
+    EmbeddedResourceResource, ImageContent, ListSessionsRequest, LoadSessionRequest, LogoutRequest,
+    McpServer, McpServerStdio, NewSessionRequest, PermissionOptionKind, PromptRequest,
+    ResourceLink, ResumeSessionRequest, SessionConfigKind, SessionConfigOption, SessionId,
+    SessionUpdate, StopReason, SystemPrompt, TextContent, TextResourceContents, ToolCallStatus,
+    ToolKind,
 };
 use conjure_kit::{Cli, MockMcp, Model, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
@@ -372,6 +373,36 @@ fn servers_of_the_editor_are_used_and_ask_the_person_in_it() {
         show(&workspace, &id.0)["mcps"]["mock"]["args"],
         json!(["stdio"])
     );
+}
+
+#[test]
+fn a_client_that_signed_out_opens_no_session_until_it_signs_in_again() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let editor = Editor::default();
+    let can = ClientCapabilities::new();
+    with_editor(acp(&workspace), &editor, can, async |talk| {
+        assert!(talk.said.agent_capabilities.auth.logout.is_some());
+        let work = workspace.work();
+        let open = talk.session(&work).await?;
+        let out = LogoutRequest::new();
+        talk.agent.send_request(out).block_task().await?;
+        let error = talk.session(&work).await.unwrap_err();
+        assert_eq!(i32::from(error.code), -32000, "{error:?}");
+        let load = LoadSessionRequest::new(open.clone(), &work);
+        let loaded = talk.agent.send_request(load).block_task().await;
+        assert_eq!(i32::from(loaded.unwrap_err().code), -32000);
+        // What is open goes on.
+        model.says(Message::new().text("Still here."));
+        talk.says(&open, "There?").await?;
+        let method = talk.said.auth_methods.first().unwrap().id().clone();
+        let request = AuthenticateRequest::new(method);
+        talk.agent.send_request(request).block_task().await?;
+        talk.session(&work).await?;
+        Ok(())
+    });
+    let auths = done(&workspace, "auth list --json");
+    assert!(auths.stdout.contains("work"), "it stays: {auths:?}");
 }
 
 #[test]

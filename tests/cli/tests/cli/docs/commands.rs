@@ -26,8 +26,9 @@ const SHOWN_ADDRESS: &str = "127.0.0.1:7420";
 /// A page's commands, a build of a small crate among them.
 const DEADLINE: Duration = Duration::from_secs(240);
 
-/// Pages with commands, each run by a test below.
-const TESTED: [&str; 10] = [
+/// Pages with commands, each run by a test below, and the last one, which has servers that go on, by
+/// `five_minutes`.
+const TESTED: [&str; 11] = [
     "README.md",
     "conjure-host/docs/api.md",
     "conjure-host/docs/auths.md",
@@ -38,6 +39,7 @@ const TESTED: [&str; 10] = [
     "conjure-host/docs/saved-sessions.md",
     "conjure-host/docs/store.md",
     "skill-sdk/docs/any-language.md",
+    "skill-sdk/docs/five-minutes.md",
 ];
 
 #[test]

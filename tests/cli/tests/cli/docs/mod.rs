@@ -6,6 +6,7 @@
 mod blocks;
 mod commands;
 mod files;
+mod five_minutes;
 mod snippets;
 
 use blocks::{Check, blocks, checked_as, pages};

@@ -10,7 +10,7 @@ use conjure_host::plugin::{
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::Bench;
 
-use super::{ODD, bench, described, options, put_odd, sdk};
+use super::{ODD, RAW, bench, described, load_raw, options, put_odd, sdk};
 
 async fn until(
     registry: &PluginRegistry,
@@ -29,6 +29,29 @@ async fn until(
     waited
         .await
         .unwrap_or_else(|_| panic!("not so: {:?}", registry.snapshot()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_program_that_is_renamed_into_place_is_complete() {
+    let bench = bench();
+    load_raw(&bench, "well").unwrap();
+    let registry = bench.registry();
+    let path = bench.dir.join("raw.plugin.toml");
+    let first = registry.add(&path, false).unwrap().id().clone();
+    let options = WatchOptions {
+        settle: Duration::from_secs(3600),
+        ..WatchOptions::default()
+    };
+    let dirs = vec![bench.dir.clone()];
+    let watcher = Watcher::start(Arc::clone(&registry), dirs, options);
+    while watcher.looks() == 0 {
+        tokio::task::yield_now().await;
+    }
+    bench.put("raw.py", format!("{RAW}\n# Another one.\n").as_bytes());
+    until(&registry, |snapshot| {
+        snapshot.get("raw").is_some_and(|raw| *raw.id() != first)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,12 +61,12 @@ impl WorkResult {
     }
 }
 
-/// Work under way.
-pub(super) struct Flight {
+/// A request's work, which can be suspended until its client has answered.
+pub(super) struct SuspendableRequest {
     id: Arc<str>,
     /// What the client asked for, so that another request cannot go on with it.
     what: RequestTarget,
-    work: FlightWork,
+    work: SuspendableWork,
     notes: mpsc::Receiver<CallNote>,
     rounds: mpsc::Receiver<QuestionRound>,
     asking: Arc<SessionQuestions>,
@@ -79,14 +79,14 @@ pub(super) struct Flight {
 
 /// The work itself: a part of its request, because a task of its own would cost each call two
 /// changes of threads; and a task of its own from when it is suspended.
-enum FlightWork {
+enum SuspendableWork {
     Here(BoxFuture<'static, Result<WorkResult, Panicked>>),
     Task(JoinHandle<Result<WorkResult, Panicked>>),
 }
 
 type Panicked = Box<dyn Any + Send>;
 
-impl FlightWork {
+impl SuspendableWork {
     /// What it comes to; nothing when the host broke at it.
     async fn done(&mut self) -> Option<WorkResult> {
         match self {
@@ -119,15 +119,15 @@ struct OpenRound {
 }
 
 /// What a request gets.
-pub(super) enum FlightOutcome {
+pub(super) enum DriveResult {
     /// The work is done.
     Done(Box<WorkResult>, Arc<AskingCall>),
     /// The client has to answer first.
-    Input(Box<Flight>, InputRequests),
+    Input(Box<SuspendableRequest>, InputRequests),
 }
 
-/// What a flight is made of.
-pub(super) struct FlightParts {
+/// What a suspendable request is made of.
+pub(super) struct SuspendableRequestParts {
     pub(super) id: Arc<str>,
     pub(super) what: RequestTarget,
     pub(super) work: BoxFuture<'static, WorkResult>,
@@ -138,7 +138,7 @@ pub(super) struct FlightParts {
     pub(super) cancel: CancellationToken,
 }
 
-/// How a flight's request is served.
+/// How a request is served while its work runs.
 pub(super) struct ServedRequest<'a> {
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) outlet: Outlet,
@@ -148,12 +148,12 @@ pub(super) struct ServedRequest<'a> {
     pub(super) answer_timeout: Duration,
 }
 
-impl Flight {
-    pub(super) fn new(parts: FlightParts) -> Self {
+impl SuspendableRequest {
+    pub(super) fn new(parts: SuspendableRequestParts) -> Self {
         Self {
             id: parts.id,
             what: parts.what,
-            work: FlightWork::Here(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
+            work: SuspendableWork::Here(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
             notes: parts.notes,
             rounds: parts.rounds,
             asking: parts.asking,
@@ -172,7 +172,7 @@ impl Flight {
     pub(super) async fn drive(
         mut self,
         mut served: ServedRequest<'_>,
-    ) -> Result<FlightOutcome, ErrorData> {
+    ) -> Result<DriveResult, ErrorData> {
         let mut asked = FuturesUnordered::new();
         if !self.open.is_empty() {
             // Not everything was answered.
@@ -194,7 +194,7 @@ impl Flight {
                     let done = done.ok_or_else(|| {
                         ErrorData::internal_error("the host broke at this request", None)
                     })?;
-                    return Ok(FlightOutcome::Done(Box::new(done), Arc::clone(&self.call)));
+                    return Ok(DriveResult::Done(Box::new(done), Arc::clone(&self.call)));
                 }
                 Some(round) = self.rounds.recv() => {
                     if !served.modern {
@@ -216,7 +216,7 @@ impl Flight {
     /// Gives the client's answers to those who asked.
     ///
     /// # Errors
-    /// When an answer is none; the flight is as it was then.
+    /// When an answer is none; the request is as it was then.
     pub(super) fn answer(&mut self, responses: &InputResponses) -> Result<(), String> {
         let mut translated = BTreeMap::new();
         for open in &self.open {
@@ -246,7 +246,7 @@ impl Flight {
         Ok(())
     }
 
-    fn suspend(mut self) -> Result<FlightOutcome, ErrorData> {
+    fn suspend(mut self) -> Result<DriveResult, ErrorData> {
         let mut requests = InputRequests::new();
         for open in &self.open {
             for (key, question) in &open.round.questions {
@@ -256,12 +256,12 @@ impl Flight {
             }
         }
         let nothing = std::future::pending().boxed();
-        self.work = std::mem::replace(&mut self.work, FlightWork::Here(nothing)).detached();
-        Ok(FlightOutcome::Input(Box::new(self), requests))
+        self.work = std::mem::replace(&mut self.work, SuspendableWork::Here(nothing)).detached();
+        Ok(DriveResult::Input(Box::new(self), requests))
     }
 }
 
-impl Drop for Flight {
+impl Drop for SuspendableRequest {
     fn drop(&mut self) {
         self.asking.end(&self.id);
     }

@@ -52,14 +52,14 @@ pub(crate) struct SessionMounts {
 
 /// What a container mounts, and as whom it runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Mounted {
+pub(crate) struct ContainerMounts {
     pub(crate) user: String,
     pub(crate) userns: Option<String>,
-    how: PlaceKind,
+    source: MountSource,
 }
 
 #[derive(Debug, Clone)]
-enum PlaceKind {
+enum MountSource {
     /// From this machine: each with its place inside, and whether it can be written to.
     Here {
         working_dir: PathBuf,
@@ -78,25 +78,29 @@ pub(crate) struct Volumes {
     read_only: String,
 }
 
-impl Mounted {
+impl ContainerMounts {
     /// This machine's directories.
     pub(crate) fn here(
         engine: &Engine,
         settings: &DockerSettings,
         owner: &ContainerOwner,
         session: &str,
-        brought: &SessionMounts,
+        session_mounts: &SessionMounts,
     ) -> Result<Self> {
         let (user, userns) = match &settings.user {
             Some(user) => (user.clone(), None),
-            None => whom(engine, &brought.working_dir)?,
+            None => whom(engine, &session_mounts.working_dir)?,
         };
-        let private = private_below(&brought.working_dir, owner)?;
+        let private = private_below(&session_mounts.working_dir, owner)?;
         let mut mounts = vec![
-            (brought.working_dir.clone(), WORKSPACE.to_owned(), true),
+            (
+                session_mounts.working_dir.clone(),
+                WORKSPACE.to_owned(),
+                true,
+            ),
             (owner.bin(), BIN.to_owned(), false),
         ];
-        for skill in &brought.skills {
+        for skill in &session_mounts.skills {
             let dir = Path::new(&skill.dir);
             let dir = match rustix::process::geteuid().is_root() {
                 true => {
@@ -116,8 +120,8 @@ impl Mounted {
         Ok(Self {
             user,
             userns,
-            how: PlaceKind::Here {
-                working_dir: brought.working_dir.clone(),
+            source: MountSource::Here {
+                working_dir: session_mounts.working_dir.clone(),
                 mounts,
                 private,
             },
@@ -129,18 +133,18 @@ impl Mounted {
         Self {
             user: volume_user(settings),
             userns: None,
-            how: PlaceKind::Volumes(volumes.clone()),
+            source: MountSource::Volumes(volumes.clone()),
         }
     }
 
     /// Whether it is of this machine.
     pub(crate) fn is_here(&self) -> bool {
-        matches!(self.how, PlaceKind::Here { .. })
+        matches!(self.source, MountSource::Here { .. })
     }
 
     /// Mounts one more of this machine's directories.
     pub(crate) fn add(&mut self, mount: (PathBuf, String, bool)) {
-        if let PlaceKind::Here { mounts, .. } = &mut self.how {
+        if let MountSource::Here { mounts, .. } = &mut self.source {
             mounts.push(mount);
         }
     }
@@ -180,8 +184,8 @@ impl Mounted {
                 ..Mount::default()
             })
         };
-        let covers: Vec<Mount> = match &self.how {
-            PlaceKind::Here {
+        let covers: Vec<Mount> = match &self.source {
+            MountSource::Here {
                 working_dir,
                 private,
                 ..
@@ -189,23 +193,23 @@ impl Mounted {
                 .iter()
                 .filter_map(|path| cover(working_dir, path))
                 .collect(),
-            PlaceKind::Volumes(_) => Vec::new(),
+            MountSource::Volumes(_) => Vec::new(),
         };
-        match &self.how {
-            PlaceKind::Here { mounts, .. } if relabel => {
+        match &self.source {
+            MountSource::Here { mounts, .. } if relabel => {
                 let binds = mounts.iter().map(|(from, to, writable)| {
                     let mode = if *writable { "rw" } else { "ro" };
                     format!("{}:{to}:{mode},z", from.display())
                 });
                 (covers, binds.collect())
             }
-            PlaceKind::Here { mounts, .. } => {
+            MountSource::Here { mounts, .. } => {
                 let mounts = mounts.iter().map(|(from, to, writable)| {
                     mount(MountType::BIND, &from.to_string_lossy(), to, *writable)
                 });
                 (mounts.chain(covers).collect(), Vec::new())
             }
-            PlaceKind::Volumes(Volumes { work, read_only }) => (
+            MountSource::Volumes(Volumes { work, read_only }) => (
                 vec![
                     mount(MountType::VOLUME, work, WORKSPACE, true),
                     mount(MountType::VOLUME, read_only, READ_ONLY, false),
@@ -217,11 +221,11 @@ impl Mounted {
 
     /// A path of the container's as this machine has it, when it has it.
     pub(crate) fn on_this_machine(&self, path: &str) -> Option<PathBuf> {
-        let PlaceKind::Here {
+        let MountSource::Here {
             working_dir,
             private,
             ..
-        } = &self.how
+        } = &self.source
         else {
             return None;
         };
@@ -235,7 +239,7 @@ impl Mounted {
 
     /// The first directory that it mounts and this machine does not have.
     pub(crate) fn missing(&self) -> Option<&Path> {
-        let PlaceKind::Here { mounts, .. } = &self.how else {
+        let MountSource::Here { mounts, .. } = &self.source else {
             return None;
         };
         let places = mounts.iter().map(|(path, ..)| path.as_path());
@@ -244,7 +248,7 @@ impl Mounted {
 
     /// A path of this machine's as the container has it, when it is mounted there to work in.
     pub(crate) fn in_the_container(&self, path: &Path) -> Option<String> {
-        let PlaceKind::Here { working_dir, .. } = &self.how else {
+        let MountSource::Here { working_dir, .. } = &self.source else {
             return None;
         };
         inside(working_dir, path)
@@ -333,7 +337,7 @@ impl Volumes {
         settings: &DockerSettings,
         owner: &ContainerOwner,
         session: &str,
-        brought: &SessionMounts,
+        session_mounts: &SessionMounts,
     ) -> Result<Self> {
         let name = uuid::Uuid::now_v7().simple();
         let volumes = Self {
@@ -351,7 +355,7 @@ impl Volumes {
                 engine.docker.create_volume(request).await.map_err(failed)?;
             }
             volumes
-                .fill(engine, settings, owner, session, brought)
+                .fill(engine, settings, owner, session, session_mounts)
                 .await
         };
         let made = making.await;
@@ -367,13 +371,13 @@ impl Volumes {
         settings: &DockerSettings,
         owner: &ContainerOwner,
         session: &str,
-        brought: &SessionMounts,
+        session_mounts: &SessionMounts,
     ) -> Result<()> {
         let failed = |error| explained("filling a volume", &settings.image, &error);
         let user = volume_user(settings);
         let unreadable = |error| Error::new(format!("the skills cannot be read: {error}"));
         let agent = owner.bin().join(owner.program());
-        let read_only = tokio::task::block_in_place(|| read_only(&agent, brought));
+        let read_only = tokio::task::block_in_place(|| read_only(&agent, session_mounts));
         let read_only = read_only.map_err(unreadable)?;
         // Docker gives a directory's owner to what is inside the place that is named, Podman looks
         // for the volume behind that very place.
@@ -442,7 +446,7 @@ fn ids(user: &str) -> (u32, u32) {
 }
 
 /// The agent and the skills, below the place that is read only.
-fn read_only(agent: &Path, brought: &SessionMounts) -> io::Result<Vec<u8>> {
+fn read_only(agent: &Path, session_mounts: &SessionMounts) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     archive.follow_symlinks(false);
     for place in [BIN, SKILLS] {
@@ -450,7 +454,7 @@ fn read_only(agent: &Path, brought: &SessionMounts) -> io::Result<Vec<u8>> {
     }
     archive.append_path_with_name(agent, in_archive(AGENT))?;
     let mut room = skills::MOST;
-    for skill in &brought.skills {
+    for skill in &session_mounts.skills {
         let place = format!("{SKILLS}/{}", skill.name);
         skills::fits(Path::new(&skill.dir), &mut room)?;
         archive.append_dir_all(in_archive(&place), &skill.dir)?;
@@ -486,21 +490,21 @@ mod tests {
 
     #[test]
     fn only_plain_paths_of_the_work_directory_are_on_this_machine() {
-        let mounted = Mounted {
+        let container = ContainerMounts {
             user: String::new(),
             userns: None,
-            how: PlaceKind::Here {
+            source: MountSource::Here {
                 working_dir: PathBuf::from("/home/me/project"),
                 mounts: Vec::new(),
                 private: Vec::new(),
             },
         };
         assert_eq!(
-            mounted.on_this_machine("/workspace/a/b"),
+            container.on_this_machine("/workspace/a/b"),
             Some(PathBuf::from("/home/me/project/a/b"))
         );
         for path in ["/workspace/../x", "/tmp/x", "/workspacex/a", "a"] {
-            assert_eq!(mounted.on_this_machine(path), None, "{path}");
+            assert_eq!(container.on_this_machine(path), None, "{path}");
         }
     }
 
@@ -511,17 +515,17 @@ mod tests {
         fs::create_dir_all(&data).unwrap();
         let key = dir.path().join("my.key");
         fs::write(&key, "k").unwrap();
-        let mounted = Mounted {
+        let container = ContainerMounts {
             user: String::new(),
             userns: None,
-            how: PlaceKind::Here {
+            source: MountSource::Here {
                 working_dir: dir.path().to_owned(),
                 mounts: vec![(dir.path().to_owned(), WORKSPACE.to_owned(), true)],
                 private: vec![data, key],
             },
         };
         for relabel in [false, true] {
-            let (mounts, _) = mounted.mounts(relabel);
+            let (mounts, _) = container.mounts(relabel);
             let covers = |kind, target: &str| {
                 let target = format!("{WORKSPACE}/{target}");
                 mounts.iter().any(|mount| {
@@ -535,7 +539,7 @@ mod tests {
         }
         for path in [".local/share/conjure/vault.key", "my.key"] {
             assert_eq!(
-                mounted.on_this_machine(&format!("{WORKSPACE}/{path}")),
+                container.on_this_machine(&format!("{WORKSPACE}/{path}")),
                 None
             );
         }

@@ -1,17 +1,17 @@
-//! The places of connections: so many at once, and who has to go when there are no more.
+//! The slots of connections: so many at once, and who has to go when there are no more.
 //!
 //! Until a request on it has shown a token a connection is a stranger's, and the oldest stranger
 //! makes room for the next connection: whoever cannot get in keeps nobody out. One client has at
-//! most three quarters of the places, so that the others still come in.
+//! most three quarters of the slots, so that the others still come in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// What connections are in. Clones share it.
+/// The slots that connections take. Clones share them.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<ConnectionLimit>);
+pub(super) struct ConnectionSlots(Arc<ConnectionLimit>);
 
 #[derive(Debug)]
 struct ConnectionLimit {
@@ -33,10 +33,10 @@ struct OpenConnection {
     gone: CancellationToken,
 }
 
-/// The place of a connection. Dropping it makes room.
+/// Holds the slot of a connection. Dropping it makes room.
 #[derive(Debug)]
-pub(super) struct ConnectionPlace {
-    places: Places,
+pub(super) struct ConnectionSlotGuard {
+    slots: ConnectionSlots,
     number: u64,
     gone: CancellationToken,
 }
@@ -44,12 +44,12 @@ pub(super) struct ConnectionPlace {
 /// The connection that a request came over, for those who find out whose it is.
 #[derive(Debug, Clone)]
 pub struct Visitor {
-    places: Places,
+    slots: ConnectionSlots,
     number: u64,
 }
 
-impl Places {
-    /// So many.
+impl ConnectionSlots {
+    /// With so many slots that are taken at once.
     pub(super) fn new(most: usize) -> Self {
         Self(Arc::new(ConnectionLimit {
             most,
@@ -57,9 +57,9 @@ impl Places {
         }))
     }
 
-    /// A place, if need be that of the stranger who has been here longest; nothing when all have
+    /// A slot, if need be that of the stranger who has been here longest; nothing when all have
     /// shown who they are.
-    pub(super) fn take(&self) -> Option<ConnectionPlace> {
+    pub(super) fn take(&self) -> Option<ConnectionSlotGuard> {
         let mut open = self.open();
         if open.connections.len() >= self.0.most {
             let mut strangers = open.connections.iter();
@@ -77,8 +77,8 @@ impl Places {
             gone: gone.clone(),
         };
         open.connections.insert(number, connection);
-        Some(ConnectionPlace {
-            places: self.clone(),
+        Some(ConnectionSlotGuard {
+            slots: self.clone(),
             number,
             gone,
         })
@@ -89,43 +89,43 @@ impl Places {
     }
 }
 
-impl ConnectionPlace {
+impl ConnectionSlotGuard {
     /// What its requests know it by.
     pub(super) fn visitor(&self) -> Visitor {
         Visitor {
-            places: self.places.clone(),
+            slots: self.slots.clone(),
             number: self.number,
         }
     }
 
-    /// Becomes ready when somebody else has the place.
+    /// Becomes ready when somebody else has the slot.
     pub(super) async fn taken_away(&self) {
         self.gone.cancelled().await;
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionSlotGuard {
     fn drop(&mut self) {
-        self.places.open().connections.remove(&self.number);
+        self.slots.open().connections.remove(&self.number);
     }
 }
 
 impl Visitor {
-    /// Says whose it is. False when that client has as many places as it may; the connection is a
+    /// Says whose it is. False when that client has as many slots as it may; the connection is a
     /// stranger's still then.
     #[must_use]
     pub fn is(&self, client: &Arc<str>) -> bool {
-        let mut open = self.places.open();
+        let mut open = self.slots.open();
         let is_its = |connection: &OpenConnection| connection.client.as_ref() == Some(client);
         match open.connections.get(&self.number) {
             // Every request but the first.
             Some(connection) if is_its(connection) => return true,
             Some(_) => {}
-            // Its place was taken away a moment ago.
+            // Its slot was taken away a moment ago.
             None => return true,
         }
         let has = open.connections.values().filter(|one| is_its(one)).count();
-        let most = self.places.0.most;
+        let most = self.slots.0.most;
         if has >= most - most / 4 {
             return false;
         }
@@ -142,26 +142,26 @@ mod tests {
 
     #[test]
     fn the_oldest_stranger_makes_room_and_nobody_who_is_known_does() {
-        let places = Places::new(2);
-        let first = places.take().unwrap();
-        let second = places.take().unwrap();
+        let slots = ConnectionSlots::new(2);
+        let first = slots.take().unwrap();
+        let second = slots.take().unwrap();
         assert!(first.visitor().is(&Arc::from("me")));
-        let third = places.take().unwrap();
+        let third = slots.take().unwrap();
         assert!(second.gone.is_cancelled() && !first.gone.is_cancelled());
-        // That it goes at last takes away no place of another one.
+        // That it goes at last takes away no slot of another one.
         drop(second);
         assert!(third.visitor().is(&Arc::from("you")));
-        assert!(places.take().is_none());
+        assert!(slots.take().is_none());
         drop(first);
-        assert!(places.take().is_some());
+        assert!(slots.take().is_some());
     }
 
     #[test]
-    fn a_client_leaves_places_to_others() {
-        let places = Places::new(4);
+    fn a_client_leaves_slots_to_others() {
+        let slots = ConnectionSlots::new(4);
         let me = Arc::from("me");
-        let open: Vec<_> = (0..4).map(|_| places.take().unwrap()).collect();
-        let known: Vec<bool> = open.iter().map(|place| place.visitor().is(&me)).collect();
+        let open: Vec<_> = (0..4).map(|_| slots.take().unwrap()).collect();
+        let known: Vec<bool> = open.iter().map(|slot| slot.visitor().is(&me)).collect();
         assert_eq!(known, [true, true, true, false]);
         // On a connection of its own it goes on.
         assert!(open.first().unwrap().visitor().is(&me));

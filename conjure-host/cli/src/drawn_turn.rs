@@ -1,0 +1,121 @@
+//! The turns that are drawn at the terminal, and room for whatever else is printed meanwhile.
+//!
+//! One place for the program, as there is one terminal. A face that has the terminal shows its turns
+//! itself; this is for the verbs that have none, such as `conjure run`.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use conjure_core::chat::Event;
+use conjure_terminal::TurnScreen;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Where turns are drawn. Nothing where they are printed as they come.
+static DRAWN: Mutex<Option<TurnScreen>> = Mutex::new(None);
+/// Set where what is said is read aloud: nothing is redrawn then.
+const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
+/// How often it is looked whether something is to be drawn anew.
+const LOOKS: Duration = Duration::from_millis(50);
+
+/// Turns are drawn while it lives.
+pub(crate) struct DrawnTurns(AbortOnDropHandle<()>);
+
+impl Drop for DrawnTurns {
+    fn drop(&mut self) {
+        self.0.abort();
+        resume();
+        settle();
+        *drawn() = None;
+    }
+}
+
+/// Draws turns from here on, where standard output is a terminal that may be redrawn. Nothing where
+/// they are printed as they come.
+pub(crate) fn begin(as_json: bool, has_colors: bool) -> Option<DrawnTurns> {
+    if as_json || !io::stdout().is_terminal() || !may_redraw() {
+        return None;
+    }
+    // What happens beside the answer belongs to standard error, wherever that goes.
+    let is_answer_only = !io::stderr().is_terminal();
+    *drawn() = Some(TurnScreen::new(has_colors, is_answer_only).ok()?);
+    let drawing = tokio::spawn(redraw_when_due());
+    Some(DrawnTurns(AbortOnDropHandle::new(drawing)))
+}
+
+/// Whether a terminal may be redrawn, whichever it is.
+pub(crate) fn may_redraw() -> bool {
+    let var = std::env::var_os;
+    var("TERM").is_none_or(|term| term != "dumb")
+        && var(SCREEN_READER).is_none_or(|value| value.is_empty())
+}
+
+/// Shows an event where it is drawn; whether it was.
+pub(crate) fn show(event: &Event) -> bool {
+    let mut is_shown = false;
+    with(|screen| {
+        is_shown = screen.event(event)?;
+        Ok(())
+    });
+    is_shown
+}
+
+/// Has what came of the turn stand where it is, and makes room below it.
+pub(crate) fn settle() {
+    with(TurnScreen::settle);
+}
+
+/// Makes room for something that is printed.
+pub(crate) fn make_room() {
+    with(TurnScreen::make_room);
+}
+
+/// Draws nothing while it lives, so that what somebody types stays whole.
+pub(crate) struct DrawingHold(());
+
+impl Drop for DrawingHold {
+    fn drop(&mut self) {
+        resume();
+    }
+}
+
+/// Makes room for somebody who types, until what it gives back is dropped. One at a time.
+pub(crate) fn hold() -> DrawingHold {
+    with(TurnScreen::hold);
+    DrawingHold(())
+}
+
+fn resume() {
+    with(|screen| {
+        screen.resume();
+        Ok(())
+    });
+}
+
+/// Draws what moves by itself, and what came too soon behind the last frame.
+async fn redraw_when_due() {
+    loop {
+        tokio::time::sleep(LOOKS).await;
+        with(redraw);
+    }
+}
+
+/// Draws what is not finished anew, where it is time for that.
+fn redraw(screen: &mut TurnScreen) -> io::Result<()> {
+    match screen.due() {
+        Some(due) if due <= Instant::now() => screen.draw(),
+        _ => Ok(()),
+    }
+}
+
+fn drawn() -> MutexGuard<'static, Option<TurnScreen>> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something where turns are drawn. A terminal that is gone is left alone from then on.
+fn with(work: impl FnOnce(&mut TurnScreen) -> io::Result<()>) {
+    let mut drawn = drawn();
+    if drawn.as_mut().is_some_and(|screen| work(screen).is_err()) {
+        *drawn = None;
+    }
+}

@@ -1,0 +1,304 @@
+//! Files and images that are to go with a message: paths that are pasted, and what the clipboard
+//! holds. Both are looked at aside; what is typed meanwhile stands behind them.
+
+use std::io;
+
+use crossterm::event::{Event as Input, KeyCode, KeyEventKind, KeyModifiers};
+use tokio::task::JoinHandle;
+
+use crate::face::Face;
+use crate::pasted::{self, PastedImage, PathPaste};
+use crate::text::Color;
+
+impl Face {
+    /// Puts in a paste that was looked at, and what came behind it.
+    pub(crate) async fn path_pasted(&mut self, mentions: Option<String>) -> io::Result<()> {
+        let Some(paste) = self.paste.take() else {
+            return Ok(());
+        };
+        if !self.modes.is_empty() {
+            // Something came up meanwhile: what was written before that is no answer to it.
+            self.keep_for_later(paste.text + &written(&paste.behind));
+            return Ok(());
+        }
+        match self.before_mention().zip(mentions) {
+            Some((space, mentions)) => self.put_in(&format!("{space}{mentions}")),
+            None => self.put_in(&paste.text),
+        }
+        for input in paste.behind {
+            self.input(input).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a text aside, behind what lies there.
+    fn keep_for_later(&mut self, text: String) {
+        self.draft = Some(match self.draft.take() {
+            Some(draft) => format!("{draft}\n{text}"),
+            None => text,
+        });
+    }
+
+    pub(crate) fn put_in(&mut self, text: &str) {
+        self.editor.paste(text);
+        self.offers();
+    }
+
+    /// What goes before the mention of a file, so that it stands apart; nothing where what is written
+    /// is no message, but a command or what a form asks for.
+    pub(crate) fn before_mention(&self) -> Option<&'static str> {
+        let written = self.editor.whole();
+        let is_message = self.modes.is_empty() && !written.starts_with(['!', '/']);
+        let is_apart = written.is_empty() || written.ends_with(char::is_whitespace);
+        is_message.then_some(if is_apart { "" } else { " " })
+    }
+
+    /// Takes the image that the clipboard holds, aside: its program may be slow.
+    pub(crate) fn paste_image(&mut self) {
+        if self.before_mention().is_none() {
+            self.no_message();
+        } else if self.pasting.is_none() {
+            self.pasting = Some(tokio::spawn(pasted::from_clipboard()));
+        }
+    }
+
+    fn no_message(&mut self) {
+        let words = "an image goes with a message, not with a command or an answer";
+        self.transcript.note("note: ", Color::Yellow, words);
+    }
+
+    /// Attaches the image that the clipboard held, and goes on with what waited for it.
+    pub(crate) async fn image_pasted(
+        &mut self,
+        image: Result<PastedImage, String>,
+    ) -> io::Result<()> {
+        let is_attached = self.attach_image(image);
+        let behind = self.behind_enter.take();
+        if !self.modes.is_empty() {
+            // Neither is an answer to what came up meanwhile.
+            let text = behind.map(|behind| written(&behind)).unwrap_or_default();
+            if !text.is_empty() {
+                self.keep_for_later(text);
+            }
+            return Ok(());
+        }
+        let Some(behind) = behind else {
+            return Ok(());
+        };
+        if is_attached {
+            self.enter().await;
+            for input in behind {
+                self.input(input).await?;
+            }
+        } else {
+            // What was meant to go with an image does not go without one.
+            let text = written(&behind);
+            if !text.is_empty() {
+                self.put_in(&format!("\n{text}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Attaches an image; whether it goes with what is written now.
+    fn attach_image(&mut self, image: Result<PastedImage, String>) -> bool {
+        let mention = image.and_then(|image| {
+            let mention = pasted::mention(&image.0);
+            self.pasted.push(image);
+            mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
+        });
+        match mention {
+            Ok(mention) => match self.before_mention() {
+                Some(space) => {
+                    self.put_in(&format!("{space}{mention}"));
+                    return true;
+                }
+                // Something else is being written by now.
+                None => self.no_message(),
+            },
+            Err(words) => self.transcript.note("note: ", Color::Yellow, &words),
+        }
+        false
+    }
+}
+
+/// What was typed and pasted, as text: an Enter is a line more.
+fn written(inputs: &[Input]) -> String {
+    let mut text = String::new();
+    for input in inputs {
+        match input {
+            Input::Paste(pasted) => text.push_str(pasted),
+            Input::Key(key) if key.kind == KeyEventKind::Release => {}
+            Input::Key(key) if key.code == KeyCode::Enter => text.push('\n'),
+            Input::Key(key) if !key.modifiers.contains(KeyModifiers::CONTROL) => {
+                text.extend(key.code.as_char());
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+/// What a task gives, and that it is over; for ever where there is none.
+pub(crate) async fn finished<T>(
+    task: &mut Option<JoinHandle<Result<T, String>>>,
+) -> Result<T, String> {
+    let Some(running) = task else {
+        return std::future::pending().await;
+    };
+    let done = running.await;
+    *task = None;
+    done.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// The mentions of a paste, once it was looked at; for ever where there is none.
+pub(crate) async fn looked_at(paste: &mut Option<PathPaste>) -> Option<String> {
+    match paste {
+        Some(paste) => paste.mentions().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::QuestionAsked;
+    use crossterm::event::KeyEvent;
+
+    use super::*;
+    use crate::conversation::{PersonRequest, Update};
+    use crate::waiting::tests::{face, press, shown};
+
+    #[tokio::test]
+    async fn an_image_that_is_still_coming_goes_with_the_message() {
+        let (mut face, mut asked) = face();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image.png");
+        std::fs::write(&file, "an image").unwrap();
+        let (come, image) = tokio::sync::oneshot::channel();
+        face.pasting = Some(tokio::spawn(async { image.await.unwrap() }));
+        for letter in "What?".chars() {
+            press(&mut face, KeyCode::Char(letter)).await;
+        }
+        assert!(face.editor.has("What?"), "typing waits for it");
+        come.send(Ok(PastedImage(file.clone()))).unwrap();
+        press(&mut face, KeyCode::Enter).await;
+        assert_eq!(asked.try_recv().ok(), None, "keys do not wait for it");
+        let next = KeyEvent::new(KeyCode::Char('x'), KeyModifiers::NONE);
+        face.input(Input::Key(next)).await.unwrap();
+        let image = finished(&mut face.pasting).await;
+        face.image_pasted(image).await.unwrap();
+        assert_eq!(
+            face.editor.whole(),
+            "x",
+            "what is typed later is no part of it"
+        );
+        let said = format!("What? @{}", file.display());
+        assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Say(said)));
+        drop(face);
+        assert!(!file.exists());
+    }
+
+    #[tokio::test]
+    async fn what_was_meant_to_go_with_an_image_does_not_go_without_one() {
+        let (mut face, mut asked) = face();
+        face.pasting = Some(tokio::spawn(async { Err("there is no image".to_owned()) }));
+        for code in [KeyCode::Char('?'), KeyCode::Enter, KeyCode::Char('x')] {
+            let key = KeyEvent::new(code, KeyModifiers::NONE);
+            face.input(Input::Key(key)).await.unwrap();
+        }
+        let image = finished(&mut face.pasting).await;
+        face.image_pasted(image).await.unwrap();
+        assert_eq!(asked.try_recv().ok(), None);
+        assert_eq!(face.editor.whole(), "?\nx");
+        assert!(shown(&mut face).contains("there is no image"));
+        press(&mut face, KeyCode::Enter).await;
+        let said = PersonRequest::Say("?\nx".to_owned());
+        assert_eq!(asked.try_recv().ok(), Some(said));
+    }
+
+    #[tokio::test]
+    async fn ctrl_c_waits_for_nothing_that_is_looked_at() {
+        let (mut face, mut asked) = face();
+        face.is_busy = true;
+        let none = "/none/of/this.gif".to_owned();
+        face.input(Input::Paste(none)).await.unwrap();
+        let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        face.input(Input::Key(key)).await.unwrap();
+        assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Stop));
+        assert!(face.paste.is_none(), "it was typed before, and is cleared");
+        // What waits for an image is taken back too.
+        face.is_busy = false;
+        face.pasting = Some(tokio::spawn(std::future::pending()));
+        for code in [KeyCode::Char('x'), KeyCode::Enter] {
+            press(&mut face, code).await;
+        }
+        face.input(Input::Key(key)).await.unwrap();
+        assert!(face.behind_enter.is_none() && face.editor.is_empty());
+        assert_eq!(asked.try_recv().ok(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_while_a_pasted_path_is_looked_at_stands_behind_it() {
+        let (mut face, _asked) = face();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("a.gif");
+        std::fs::write(&path, b"GIF89a\x0a\x00\x14\x00").unwrap();
+        let none = dir.path().join("none.gif").display().to_string();
+        let pasted = path.display().to_string();
+        for (pasted, shown) in [
+            (pasted, format!("@{} What?", path.display())),
+            (none.clone(), format!("{none}What?")),
+        ] {
+            face.input(Input::Paste(pasted)).await.unwrap();
+            for letter in "What?".chars() {
+                let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
+                face.input(Input::Key(key)).await.unwrap();
+            }
+            assert_eq!(face.editor.whole(), "", "it is looked at aside");
+            let mentions = looked_at(&mut face.paste).await;
+            face.path_pasted(mentions).await.unwrap();
+            assert_eq!(face.editor.whole(), shown);
+            face.type_at("");
+        }
+        // Another text is there at once.
+        face.input(Input::Paste("a.gif".to_owned())).await.unwrap();
+        assert_eq!(face.editor.whole(), "a.gif");
+    }
+
+    #[tokio::test]
+    async fn a_paste_that_is_looked_at_is_no_answer_to_what_comes_up_meanwhile() {
+        let (mut face, _asked) = face();
+        let none = "/none/of/this.gif".to_owned();
+        face.input(Input::Paste(none.clone())).await.unwrap();
+        for code in [KeyCode::Char('W'), KeyCode::Char('?'), KeyCode::Enter] {
+            let key = KeyEvent::new(code, KeyModifiers::NONE);
+            face.input(Input::Key(key)).await.unwrap();
+        }
+        face.input(Input::Paste("and this".to_owned()))
+            .await
+            .unwrap();
+        let question = QuestionAsked {
+            id: "q1".to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "m".to_owned(),
+            schema: None,
+            url: None,
+        };
+        face.update(Update::Question(question)).await;
+        let mentions = looked_at(&mut face.paste).await;
+        face.path_pasted(mentions).await.unwrap();
+        assert_eq!(face.editor.whole(), "");
+        assert_eq!(face.draft, Some(format!("{none}W?\nand this")));
+    }
+
+    #[tokio::test]
+    async fn keys_do_not_wait_for_an_image_that_is_shown() {
+        let (mut face, _asked) = face();
+        let (name, path) = ("none".to_owned(), "/none/of/this.png".into());
+        face.update(Update::Image { name, path }).await;
+        assert_eq!(shown(&mut face), "", "it is read aside");
+        press(&mut face, KeyCode::Char('x')).await;
+        assert_eq!(face.editor.whole(), "x");
+    }
+}

@@ -1,0 +1,45 @@
+//! The terminal while something else has it: the person's own editor, or the shell.
+
+use crate::external;
+use crate::face::Face;
+use crate::keys::as_keys;
+use crate::pick::size;
+use crate::text::Color;
+
+impl Face {
+    /// Lets another editor have the text.
+    pub(crate) fn external(&mut self) {
+        let text = self.editor.whole();
+        // Ctrl-C is meant for the editor, also where that has a window of its own.
+        match self.lend(|| as_keys(|| external::edit(&text))) {
+            Ok(text) => self.type_at(text.trim_end()),
+            Err(error) => self
+                .transcript
+                .note("note: ", Color::Yellow, &error.to_string()),
+        }
+    }
+
+    /// Stops the program until the shell lets it go on.
+    pub(crate) fn suspend(&mut self) {
+        let stopped = self.lend(|| {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::TSTP)
+        });
+        if let Err(error) = stopped {
+            self.transcript
+                .note("note: ", Color::Yellow, &error.to_string());
+        }
+    }
+
+    /// Lets something else have the terminal.
+    fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        // A terminal that is gone is found out by the next frame.
+        let _ = self.screen.clear();
+        let done = self.keys.lend(work);
+        if let Ok((columns, rows)) = size() {
+            let _ = self.screen.resize(columns, rows);
+            self.transcript.resize(self.screen.columns());
+        }
+        done
+    }
+}

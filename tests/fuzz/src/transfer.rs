@@ -1,0 +1,42 @@
+//! A thread's file as a database takes it in, by the store's own sources: the store itself takes minutes
+//! to build instrumented.
+
+use conjure_core::chat::{Event, EventId};
+use conjure_core::log::Entry;
+use serde::Deserialize;
+
+#[path = "../../../conjure-host/store/src/transfer/sequence.rs"]
+mod sequence;
+#[path = "../../../conjure-host/store/src/transfer/thread_file.rs"]
+mod thread_file;
+
+use thread_file::{CutLine, read_records};
+
+/// A record of a thread, as the store has it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    Entry(Entry),
+    Event { id: EventId, event: Event },
+    Opened { epoch: u64 },
+}
+
+/// A file is records in their order or is refused with a line of it, and one that is whole is the same
+/// with and without its last line's end.
+pub fn thread_file(input: &[u8]) {
+    let lines = input.split(|byte| *byte == b'\n').count();
+    let begun = read_records(input, CutLine::LeftOut);
+    match read_records(input, CutLine::Refused) {
+        Ok(whole) => {
+            assert!(whole.len() <= lines, "more records than lines");
+            assert!(
+                begun.is_ok_and(|begun| whole.starts_with(&begun)),
+                "whole, and not without its last line"
+            );
+        }
+        Err(damaged) => assert!(
+            (1..=lines).contains(&damaged.line) && !damaged.reason.is_empty(),
+            "refused without a reason: {damaged:?}"
+        ),
+    }
+}

@@ -1,0 +1,89 @@
+//! Doc comments that name nothing: a question word or a pronoun in the place of the thing.
+
+use super::{
+    Finding,
+    tree::{File, Tree},
+};
+
+/// What says nothing when it stands alone.
+const EMPTY: [&str; 18] = [
+    "why",
+    "which",
+    "where",
+    "what",
+    "who",
+    "whose",
+    "when",
+    "how",
+    "it",
+    "this",
+    "that",
+    "these",
+    "those",
+    "them",
+    "so many",
+    "as there",
+    "how it is",
+    "how it is with it",
+];
+
+pub(crate) fn doc_comments_name_the_thing(tree: &Tree) -> Vec<Finding> {
+    tree.rust().flat_map(empty_comments).collect()
+}
+
+fn empty_comments(file: &File) -> Vec<Finding> {
+    let finding = |(at, text): (usize, String)| {
+        let words = text.trim_end_matches(['.', '?', ':']).to_lowercase();
+        EMPTY.contains(&words.as_str()).then(|| {
+            let message = format!("says only \"{text}\"; name the thing, and what it is for");
+            Finding::new(file.place(at), message)
+        })
+    };
+    paragraphs(file).into_iter().filter_map(finding).collect()
+}
+
+/// The paragraphs of a file's doc comments, each with where it begins. A heading is none.
+fn paragraphs(file: &File) -> Vec<(usize, String)> {
+    let mut paragraphs: Vec<(usize, String)> = Vec::new();
+    let (mut at, mut goes_on) = (0, false);
+    for line in file.text.split_inclusive('\n') {
+        let text = doc_text(line).filter(|text| !text.is_empty() && !text.starts_with('#'));
+        if let Some(text) = text {
+            match paragraphs.last_mut().filter(|_| goes_on) {
+                Some((_, paragraph)) => *paragraph = format!("{paragraph} {text}"),
+                None => paragraphs.push((at, text.to_owned())),
+            }
+        }
+        goes_on = text.is_some();
+        at += line.len();
+    }
+    paragraphs
+}
+
+/// What a line of a doc comment says; nothing for any other line.
+fn doc_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = line
+        .strip_prefix("///")
+        .or_else(|| line.strip_prefix("//!"))?;
+    (!text.starts_with('/')).then(|| text.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_of_one_question_word_or_pronoun_is_found_and_one_that_goes_on_is_not() {
+        let text = "//! Where.\n\n\
+                    struct A {\n    /// Why.\n    a: u8,\n    /// Why it failed.\n    b: u8,\n\
+                    \x20   /// Where\n    /// it lies.\n    c: u8,\n}\n\
+                    //// Why.\n// Why.\n\
+                    /// Reads one.\n///\n/// # Errors\n/// As there.\nfn d() {}\n\
+                    /// How it is with it.\nfn e() {}\n";
+        let tree = Tree::of(&[("a.rs", text), ("b.md", "/// Why.\n")]);
+        let findings = doc_comments_name_the_thing(&tree);
+        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        assert_eq!(places, ["a.rs:1", "a.rs:4", "a.rs:17", "a.rs:19"]);
+    }
+}
