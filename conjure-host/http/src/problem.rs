@@ -276,7 +276,9 @@ impl From<ManagerError> for Problem {
             ManagerError::Remote(error) => match error.kind {
                 RemoteErrorKind::NotFound => Self::not_found(said),
                 RemoteErrorKind::Invalid => Self::invalid(said),
-                RemoteErrorKind::Conflict => Self::conflict("conflict", said),
+                RemoteErrorKind::Conflict | RemoteErrorKind::NotSupported => {
+                    Self::conflict("conflict", said)
+                }
                 RemoteErrorKind::Changed => Self::conflict(CHANGED, said),
                 RemoteErrorKind::Full => {
                     Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)

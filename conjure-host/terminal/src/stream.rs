@@ -43,14 +43,21 @@ impl MarkdownStream {
             .iter()
             .rposition(|block| is_whole || block.starts_at < last_line)
             .unwrap_or_default();
-        let (mut lines, mut finished, mut open_from) = (Vec::new(), 0, 0);
+        let (mut lines, mut finished, mut open_from, mut doubtful) = (Vec::new(), 0, 0, None);
         for (at, block) in blocks.into_iter().enumerate() {
             if at == certain {
                 (finished, open_from) = (lines.len(), block.starts_at);
+            } else if at > certain {
+                doubtful.get_or_insert(lines.len());
             }
             self.add(&mut lines, block, at);
         }
-        let open = lines.split_off(finished.max(leaving(&lines, most)));
+        let mut left = leaving(&lines, most);
+        // What parts them does not leave alone: there may be no block below it.
+        if doubtful.is_some_and(|separator| left == separator + 1) {
+            left -= 1;
+        }
+        let open = lines.split_off(finished.max(left));
         if let Some(last) = lines.last() {
             self.given.give(last.end, layouts);
         }

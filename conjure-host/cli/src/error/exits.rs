@@ -120,7 +120,9 @@ impl From<ManagerError> for CliError {
             | ManagerError::Auth(_) => Exit::Usage,
             ManagerError::Remote(ref error) => match error.kind {
                 RemoteErrorKind::Full => Exit::Limit,
-                RemoteErrorKind::Closing | RemoteErrorKind::Host => Exit::Host,
+                RemoteErrorKind::Closing
+                | RemoteErrorKind::Host
+                | RemoteErrorKind::NotSupported => Exit::Host,
                 RemoteErrorKind::NotFound
                 | RemoteErrorKind::Invalid
                 | RemoteErrorKind::Conflict

@@ -63,7 +63,12 @@ impl LiveTurn {
             }
             Event::Thinking { delta } => match self.items.last_mut() {
                 Some(LiveItem {
-                    shown: LiveContent::Thought { text, .. },
+                    shown:
+                        LiveContent::Thought {
+                            text,
+                            is_over: false,
+                            ..
+                        },
                     is_changed,
                     ..
                 }) => {
@@ -552,7 +557,10 @@ mod tests {
         for (number, shown) in [(1, "Hm"), (2, "So")] {
             let id = thought_id("t-1", number);
             for html in [&live, &settled] {
-                let (_, of_it) = html.split_once(&format!("id=\"{id}-text\">")).unwrap();
+                let place = format!("id=\"{id}-text\">");
+                let (_, of_it) = html
+                    .split_once(&place)
+                    .unwrap_or_else(|| panic!("{place} in {html}"));
                 assert!(of_it.starts_with(shown), "{html}");
             }
         }

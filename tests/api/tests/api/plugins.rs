@@ -105,7 +105,9 @@ fn a_plugin_is_uploaded_removed_and_put_back_and_an_open_session_follows() {
 fn a_plugin_that_must_be_configured_is_taken() {
     let server = Server::start();
     let library = fs::read(build_plugin("conjure-backend-ssh").unwrap()).unwrap();
-    let added = upload(&server, &library).is(200).json();
+    // It starts programs and has the network.
+    upload(&server, &library).is(409);
+    let added = upload_allowed(&server, &library).is(200).json();
     assert_eq!(added["loaded"]["name"], "ssh", "{added}");
     assert_eq!(names(&server), ["ssh"]);
 }

@@ -254,10 +254,10 @@ fn of_every_file_that_no_model_is_shown_the_person_is_told() {
 #[test]
 fn a_model_that_cannot_look_at_images_is_told_of_them_in_words() {
     let workspace = stage(&[]);
-    let facts = "[ollama.a-model]\nimages = false\n";
+    let facts = "[openrouter.a-model]\nimages = false\n";
     std::fs::create_dir_all(workspace.data_dir()).unwrap();
     std::fs::write(workspace.data_dir().join("models.toml"), facts).unwrap();
-    for (provider, is_shown) in [("ollama", false), ("openrouter", true)] {
+    for (provider, is_shown) in [("openrouter", false), ("openai", true)] {
         let model = Model::start().unwrap();
         model.says(Message::new().text("A name."));
         let args = format!("--provider {provider} --image plan.png What?");
