@@ -44,7 +44,9 @@ pub(crate) async fn kinds(app: &PageState) -> Result<Vec<String>, ApiProblem> {
     }
     let plugins: PluginKindsInfo = app.api.get("/api/v1/plugins").await?;
     let backends = plugins.plugins.into_iter();
-    let backends = backends.filter(|plugin| plugin.kind.contains("backend"));
+    // An executor is a backend of the narrow kind.
+    let runs_calls = |kind: &str| kind.contains("backend") || kind.contains("executor");
+    let backends = backends.filter(|plugin| runs_calls(&plugin.kind));
     let mut kinds: BTreeSet<String> = backends.map(|plugin| plugin.name).collect();
     kinds.insert("native".to_owned());
     // Those that are chosen one by one below.
