@@ -13,7 +13,7 @@ use crate::cx::Cx;
 use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
-use crate::plugin_common::{ManifestKind, PluginCommon};
+use crate::manifest_base::{ManifestBase, ManifestKind};
 use crate::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Complete, Completions, Contribute, Contribution,
     Empty, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
@@ -153,7 +153,7 @@ pub(crate) type FilesHandler<B> = BackendHandler<B>;
 
 /// Builds a backend plugin.
 pub struct BackendPlugin<B> {
-    common: PluginCommon,
+    base: ManifestBase,
     runtime: RuntimeOptions,
     make: Box<dyn FnOnce(Setup) -> Result<B> + Send>,
     extras: Vec<(&'static [&'static str], BackendHandler<B>)>,
@@ -168,7 +168,7 @@ impl<B: Backend> BackendPlugin<B> {
         make: impl FnOnce(Setup) -> Result<B> + Send + 'static,
     ) -> Self {
         Self {
-            common: PluginCommon::new(name.into(), description.into()),
+            base: ManifestBase::new(name.into(), description.into()),
             runtime: RuntimeOptions::default(),
             make: Box::new(make),
             extras: Vec::new(),
@@ -179,7 +179,7 @@ impl<B: Backend> BackendPlugin<B> {
     /// JSON Schema of the configuration.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.common.config_schema = Some(schema);
+        self.base.config_schema = Some(schema);
         self
     }
 
@@ -187,14 +187,14 @@ impl<B: Backend> BackendPlugin<B> {
     /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.common.add_example(tool, arguments, result);
+        self.base.add_example(tool, arguments, result);
         self
     }
 
     /// An example of a call that fails: `says` is in what it says.
     #[must_use]
     pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.common.add_failing_example(tool, arguments, says);
+        self.base.add_failing_example(tool, arguments, says);
         self
     }
 
@@ -220,14 +220,14 @@ impl<B: Backend> BackendPlugin<B> {
     /// A host operation that the backend cannot do without, such as `elicit/1`.
     #[must_use]
     pub fn requires(mut self, operation: &str) -> Self {
-        self.common.require(operation);
+        self.base.require(operation);
         self
     }
 
     /// What the backend asks to be allowed.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.common.permissions = permissions;
+        self.base.permissions = permissions;
         self
     }
 
@@ -398,11 +398,11 @@ pub(crate) fn same_name(builder: &str, exported: &str, macro_name: &str) -> Resu
 
 impl<B: Backend> Exported for BackendPlugin<B> {
     fn plugin_name(&self) -> String {
-        self.common.name.clone()
+        self.base.name.clone()
     }
 
     fn plugin_manifest(&self, name: &str, version: &str) -> Result<Manifest> {
-        same_name(&self.common.name, name, "export_backend")?;
+        same_name(&self.base.name, name, "export_backend")?;
         let basics = [
             op::BACKEND_OPEN,
             op::BACKEND_CATALOG,
@@ -429,12 +429,12 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             state: StateScope::Shared,
             tools: Vec::new(),
         };
-        Ok(self.common.manifest(name, version, kind))
+        Ok(self.base.manifest(name, version, kind))
     }
 
     fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
         let Self { make, extras, .. } = self;
-        let instance = OnRuntime::new(&self.common.name, self.runtime, move || {
+        let instance = OnRuntime::new(&self.base.name, self.runtime, move || {
             Ok(BackendDispatch {
                 backend: Arc::new(make(setup)?),
                 extras,

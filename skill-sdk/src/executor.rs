@@ -15,7 +15,7 @@ use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
 use crate::guard::guard;
-use crate::plugin_common::{ManifestKind, PluginCommon};
+use crate::manifest_base::{ManifestBase, ManifestKind};
 use crate::protocol::{
     Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, FileRef, FilesGet, FilesPut,
     Manifest, Permissions, StateScope, StrReplace, View, Viewed, Written, op,
@@ -194,7 +194,7 @@ impl<T: BlockingFiles> Files for Blocking<T> {
 
 /// Builds an executor plugin.
 pub struct ExecutorPlugin<E> {
-    common: PluginCommon,
+    base: ManifestBase,
     runtime: RuntimeOptions,
     make: Box<dyn FnOnce(Setup) -> Result<E> + Send>,
     files: Option<FilesHandler<E>>,
@@ -209,7 +209,7 @@ impl<E: Executor> ExecutorPlugin<E> {
         make: impl FnOnce(Setup) -> Result<E> + Send + 'static,
     ) -> Self {
         Self {
-            common: PluginCommon::new(name.into(), description.into()),
+            base: ManifestBase::new(name.into(), description.into()),
             runtime: RuntimeOptions::default(),
             make: Box::new(make),
             files: None,
@@ -220,7 +220,7 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// JSON Schema of the configuration.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.common.config_schema = Some(schema);
+        self.base.config_schema = Some(schema);
         self
     }
 
@@ -228,14 +228,14 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.common.add_example(tool, arguments, result);
+        self.base.add_example(tool, arguments, result);
         self
     }
 
     /// An example of a call that fails: `says` is in what it says.
     #[must_use]
     pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.common.add_failing_example(tool, arguments, says);
+        self.base.add_failing_example(tool, arguments, says);
         self
     }
 
@@ -261,14 +261,14 @@ impl<E: Executor> ExecutorPlugin<E> {
     /// A host operation that the executor cannot do without, such as `kv.get/1`.
     #[must_use]
     pub fn requires(mut self, operation: &str) -> Self {
-        self.common.require(operation);
+        self.base.require(operation);
         self
     }
 
     /// What the executor asks to be allowed.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.common.permissions = permissions;
+        self.base.permissions = permissions;
         self
     }
 
@@ -293,11 +293,11 @@ impl<E: Executor> ExecutorPlugin<E> {
 
 impl<E: Executor> Exported for ExecutorPlugin<E> {
     fn plugin_name(&self) -> String {
-        self.common.name.clone()
+        self.base.name.clone()
     }
 
     fn plugin_manifest(&self, name: &str, version: &str) -> Result<Manifest> {
-        crate::backend::same_name(&self.common.name, name, "export_executor")?;
+        crate::backend::same_name(&self.base.name, name, "export_executor")?;
         let mut operations = vec![
             op::EXECUTOR_INIT,
             op::EXECUTOR_BASH,
@@ -322,12 +322,12 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
             state: StateScope::Shared,
             tools: Vec::new(),
         };
-        Ok(self.common.manifest(name, version, kind))
+        Ok(self.base.manifest(name, version, kind))
     }
 
     fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
         let Self { make, files, .. } = self;
-        let instance = OnRuntime::new(&self.common.name, self.runtime, move || {
+        let instance = OnRuntime::new(&self.base.name, self.runtime, move || {
             Ok(ExecutorDispatch {
                 executor: Arc::new(make(setup)?),
                 files,

@@ -43,10 +43,10 @@ pub mod frames;
 mod guard;
 #[cfg(feature = "macros")]
 mod macro_support;
+mod manifest_base;
 mod output;
 #[cfg(feature = "async")]
 mod parked;
-mod plugin_common;
 pub mod protocol;
 #[cfg(feature = "async")]
 mod runtime;

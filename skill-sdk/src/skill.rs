@@ -18,8 +18,8 @@ use crate::cx::Cx;
 use crate::dispatch::{Dispatch, decode, encode, unsupported};
 use crate::envelope::{self, Envelope};
 use crate::error::{Error, Result};
+use crate::manifest_base::{ManifestBase, ManifestKind};
 use crate::output::IntoToolResult;
-use crate::plugin_common::{ManifestKind, PluginCommon};
 use crate::protocol::{
     Empty, Execute, Manifest, Modify, Permissions, Read, State, StateScope, ToolDecl, ToolResult,
     Write, op,
@@ -41,7 +41,7 @@ type OnCreate = Box<dyn Fn(&Setup) -> Result<()> + Send + Sync>;
 /// The function that makes it runs once an instance: what its closures capture is the state of
 /// one session, or of the whole host with [`Skill::shared`].
 pub struct Skill {
-    common: PluginCommon,
+    base: ManifestBase,
     tools: Vec<(ToolDecl, SkillHandler)>,
     hidden: Vec<(&'static str, SkillHandler)>,
     lists: SkillLists,
@@ -54,7 +54,7 @@ impl Skill {
     /// A skill without callbacks.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
-            common: PluginCommon::new(name.into(), description.into()),
+            base: ManifestBase::new(name.into(), description.into()),
             tools: Vec::new(),
             hidden: Vec::new(),
             lists: SkillLists::default(),
@@ -237,7 +237,7 @@ impl Skill {
     /// JSON Schema of the configuration.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.common.config_schema = Some(schema);
+        self.base.config_schema = Some(schema);
         self
     }
 
@@ -251,14 +251,14 @@ impl Skill {
     /// A host operation that the skill cannot do without, such as `http.send/1`.
     #[must_use]
     pub fn requires(mut self, operation: &str) -> Self {
-        self.common.require(operation);
+        self.base.require(operation);
         self
     }
 
     /// What the skill asks to be allowed.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.common.permissions = permissions;
+        self.base.permissions = permissions;
         self
     }
 
@@ -266,14 +266,14 @@ impl Skill {
     /// `conjure plugin test` runs it in a session of its own.
     #[must_use]
     pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.common.add_example(tool, arguments, result);
+        self.base.add_example(tool, arguments, result);
         self
     }
 
     /// An example of a call that fails: `says` is in what it says.
     #[must_use]
     pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.common.add_failing_example(tool, arguments, says);
+        self.base.add_failing_example(tool, arguments, says);
         self
     }
 
@@ -359,11 +359,11 @@ impl Skill {
             state: self.state,
             tools: self.tools.iter().map(|(tool, _)| tool.clone()).collect(),
         };
-        Ok(self.common.manifest(name, version, kind))
+        Ok(self.base.manifest(name, version, kind))
     }
 
     fn validate(&self, name: &str) -> Result<()> {
-        let own = &self.common.name;
+        let own = &self.base.name;
         if own != name {
             return Err(Error::invalid(format!(
                 "the skill calls itself `{own}` and the export macro `{name}`: write \
@@ -408,7 +408,7 @@ impl Skill {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.common.name
+        &self.base.name
     }
 }
 

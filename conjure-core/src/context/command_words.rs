@@ -91,7 +91,7 @@ impl<F: FnMut(&str, WordRole) -> Option<String>> Words<F> {
         };
         match ((self.replace)(&self.word, place), quote) {
             (None, _) => self.out.push_str(&self.word),
-            (Some(path), None) => self.out.push_str(&quoted(&path)),
+            (Some(path), None) => self.out.push_str(&quoted_word(&path)),
             (Some(path), Some('"')) => self.out.push_str(&escaped_in_double_quotes(&path)),
             // A single quote cannot be written inside single quotes: leave them for a moment.
             (Some(path), Some(_)) => self.out.push_str(&path.replace('\'', r"'\''")),
@@ -104,15 +104,14 @@ impl<F: FnMut(&str, WordRole) -> Option<String>> Words<F> {
     }
 }
 
-fn quoted(path: &str) -> String {
-    let plain = path.chars().all(|c| {
-        c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | '@' | '%')
-    });
-    if plain {
-        path.to_owned()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
+/// A word as a shell reads it: as it is where nothing in it means something else, in quotes otherwise.
+#[must_use]
+pub fn quoted_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.-_+,@%=:".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
     }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn escaped_in_double_quotes(path: &str) -> String {
@@ -124,4 +123,24 @@ fn escaped_in_double_quotes(path: &str) -> String {
         out.push(c);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_word_that_was_meant() {
+        for (word, wanted) in [
+            ("a/b.toml", "a/b.toml"),
+            ("--url=http://x:1", "--url=http://x:1"),
+            ("two words", "'two words'"),
+            ("it's", r"'it'\''s'"),
+            ("$x", "'$x'"),
+            ("~", "'~'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted_word(word), wanted);
+        }
+    }
 }

@@ -19,6 +19,7 @@ pub mod skills_prompt;
 mod summary;
 
 pub use call_failure::{CallFailure, CallFailureKind, CallRefusal};
+pub use command_words::quoted_word;
 pub use file_handles::{
     FilePaths, handles_of_arguments, handles_of_command, with_argument_paths, with_command_paths,
 };

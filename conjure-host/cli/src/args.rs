@@ -40,6 +40,11 @@ impl Global {
         std::path::absolute(&dir).unwrap_or(dir)
     }
 
+    /// The file of what was typed in chats.
+    pub(crate) fn input_history(&self) -> PathBuf {
+        self.data_dir().join("history.jsonl")
+    }
+
     /// The database.
     pub(crate) async fn store(&self) -> Result<Store, CliError> {
         Ok(conjure_store::open(&self.data_dir()).await?)

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::answer_end::cut_short;
 use super::args::{Global, SessionArgs};
 use super::chat_opening::ChatToShow;
-use super::chat_picking::picked_by_number;
+use super::chat_picking::run_command;
 use super::chat_session::{ChatSession, OwnChat, PreparedChat};
 use super::error::CliError;
 use super::exit::Exit;
@@ -166,7 +166,7 @@ async fn lines(
     }
     let directory = chat.directory().await?;
     let mut transcript = Transcript::new(global.json);
-    let history = attended.then(|| global.data_dir().join("history.jsonl"));
+    let history = attended.then(|| global.input_history());
     let (mut lines, mut printer) = LineReader::start(attended, history).await;
     // What the person's own commands said since the last message.
     let mut told: Vec<String> = Vec::new();
@@ -203,19 +203,8 @@ async fn lines(
             "" => {}
             "/quit" | "/exit" => break,
             command if command.starts_with('/') => {
-                // A signal leaves the list.
-                let next = async || lines.next_unless(&mut *signals).await.unwrap_or_default();
-                let picked = if attended {
-                    Box::pin(picked_by_number(&mut chat, command, next)).await
-                } else {
-                    Ok(false)
-                };
-                let done = match picked {
-                    Ok(false) => {
-                        Box::pin(chat_commands::run(&mut chat, command, &mut transcript)).await
-                    }
-                    picked => picked.map(|_| ()),
-                };
+                let next = async || lines.next_choice(&mut *signals).await;
+                let done = run_command(&mut chat, command, &mut transcript, attended, next).await;
                 if let Err(error) = done {
                     chat_commands::told(&error);
                 }
@@ -292,7 +281,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(2);
 
 /// Lines from the person, read on a thread of their own, one when asked for.
 pub(super) struct LineReader {
-    ask: mpsc::Sender<oneshot::Sender<Option<String>>>,
+    ask: mpsc::Sender<LineRequest>,
     /// Whether Ctrl-C is a key while a line is typed, and no signal.
     reads_keys: bool,
 }
@@ -304,13 +293,13 @@ impl LineReader {
         on_terminal: bool,
         history: Option<PathBuf>,
     ) -> (Self, Option<Printer>) {
-        let (ask, mut asked) = mpsc::channel::<oneshot::Sender<Option<String>>>(1);
+        let (ask, mut asked) = mpsc::channel::<LineRequest>(1);
         let (made, printer) = oneshot::channel();
         std::thread::spawn(move || {
             let (mut read, reads_keys, printer) = reader(on_terminal, history);
             let _ = made.send((reads_keys, printer));
-            while let Some(answer) = asked.blocking_recv() {
-                if answer.send(read()).is_err() {
+            while let Some(request) = asked.blocking_recv() {
+                if request.answer.send(read(request.is_for)).is_err() {
                     break;
                 }
             }
@@ -328,19 +317,44 @@ impl LineReader {
         signals: &mut Signals,
     ) -> Result<Option<String>, Signal> {
         let reads_keys = self.reads_keys;
-        line_unless(self.next(), reads_keys, async || signals.next().await).await
+        let line = self.next(LineUse::Message);
+        line_unless(line, reads_keys, async || signals.next().await).await
     }
 
-    async fn next(&mut self) -> Option<String> {
+    /// The next line, which chooses from a list; nothing at the end of them, and where a signal leaves
+    /// the list.
+    pub(super) async fn next_choice(&mut self, signals: &mut Signals) -> Option<String> {
+        let reads_keys = self.reads_keys;
+        let line = self.next(LineUse::Choice);
+        let line = line_unless(line, reads_keys, async || signals.next().await);
+        line.await.unwrap_or_default()
+    }
+
+    async fn next(&mut self, is_for: LineUse) -> Option<String> {
         let (answer, line) = oneshot::channel();
-        self.ask.send(answer).await.ok()?;
+        self.ask.send(LineRequest { is_for, answer }).await.ok()?;
         line.await.ok().flatten()
     }
 }
 
+/// What a line is taken as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineUse {
+    /// A message, or a command.
+    Message,
+    /// An answer to a list, which means nothing later.
+    Choice,
+}
+
+/// Asks for a line.
+struct LineRequest {
+    is_for: LineUse,
+    answer: oneshot::Sender<Option<String>>,
+}
+
 /// Prints above the line that is being typed.
 pub(super) type Printer = Box<dyn ExternalPrinter + Send>;
-type ReadLine = Box<dyn FnMut() -> Option<String>>;
+type ReadLine = Box<dyn FnMut(LineUse) -> Option<String>>;
 
 /// A line, unless a signal comes first. Where Ctrl-C is a key while a line is typed, the signal is of one
 /// that came before; one more is meant, whoever sends it.
@@ -376,29 +390,45 @@ fn reader(on_terminal: bool, history: Option<PathBuf>) -> (ReadLine, bool, Optio
     match editor {
         Some(mut editor) => {
             let printer = editor.create_external_printer().ok();
-            let mut history = InputHistory::open(history);
+            let history = InputHistory::open(history);
             for typed in history.entries() {
                 let _ = editor.add_history_entry(typed);
             }
-            let read = move || {
-                let line = typed_line(&mut editor)?;
-                let _ = editor.add_history_entry(&line);
-                history.add(&line);
-                Some(line)
-            };
+            let mut lines = TypedLines { editor, history };
             (
-                Box::new(read),
+                Box::new(move |is_for| lines.read(is_for)),
                 has_keys(std::env::var("TERM").ok().as_deref()),
                 printer.map(|printer| Box::new(printer) as Printer),
             )
         }
         None => {
-            let read = || {
+            let read = |_: LineUse| {
                 let mut line = String::new();
                 let read = std::io::stdin().lock().read_line(&mut line).ok()?;
                 (read > 0).then_some(line)
             };
             (Box::new(read), false, None)
+        }
+    }
+}
+
+/// Lines that are typed, of which those are kept that may be wanted again.
+struct TypedLines {
+    editor: DefaultEditor,
+    history: InputHistory,
+}
+
+impl TypedLines {
+    fn read(&mut self, is_for: LineUse) -> Option<String> {
+        let line = typed_line(&mut self.editor)?;
+        self.keep(&line, is_for);
+        Some(line)
+    }
+
+    fn keep(&mut self, line: &str, is_for: LineUse) {
+        if is_for == LineUse::Message {
+            let _ = self.editor.add_history_entry(line);
+            self.history.add(line);
         }
     }
 }
@@ -457,6 +487,22 @@ mod tests {
         };
         let line = line_unless(ready(Some("a".to_owned())), true, once).await;
         assert_eq!(line, Ok(Some("a".to_owned())));
+    }
+
+    #[test]
+    fn a_choice_from_a_list_is_not_kept_among_what_was_typed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("history.jsonl");
+        let mut lines = TypedLines {
+            editor: DefaultEditor::new().unwrap(),
+            history: InputHistory::open(Some(file.clone())),
+        };
+        lines.keep("/model", LineUse::Message);
+        lines.keep("2", LineUse::Choice);
+        let kept = InputHistory::open(Some(file));
+        assert_eq!(kept.entries().collect::<Vec<_>>(), ["/model"]);
+        let recalled: Vec<_> = lines.editor.history().into_iter().collect();
+        assert_eq!(recalled, ["/model"]);
     }
 
     #[test]

@@ -13,17 +13,20 @@ use super::sessions::AnswerResult;
 use super::{chat_commands, chat_rules, overwritten, person};
 
 impl FacedChat<'_> {
-    /// Tells the face what a file has that a call would write, where that is in the working directory
-    /// and on this machine.
-    pub(crate) async fn tell_overwritten(&self, call: &CallAnnounced) {
-        let ChatSession::Own(own) = &self.chat else {
-            return;
+    /// Tells the face of a call that waits for the person, with what a file has that it would write,
+    /// where that is in the working directory and on this machine.
+    pub(crate) async fn tell_approval(&self, call: &CallAnnounced, reason: &str) {
+        let overwritten = match &self.chat {
+            ChatSession::Own(own) => overwritten::text(&own.session, &self.directory, call).await,
+            ChatSession::Saved(_) => None,
         };
-        let text = overwritten::text(&own.session, &self.directory, call);
-        if let Some(text) = text.await {
-            let call_id = call.id.clone();
-            self.tell(Update::Overwritten { call_id, text }).await;
-        }
+        let (call, reason) = (call.clone(), reason.to_owned());
+        self.tell(Update::Approval {
+            call,
+            reason,
+            overwritten,
+        })
+        .await;
     }
 
     /// Lets a call run or not, as the person decided.

@@ -70,7 +70,7 @@ pub(crate) async fn run(
     let (asked, mut requests) = mpsc::channel(64);
     let options = FaceOptions {
         has_colors: has_colors(),
-        history: Some(global.data_dir().join("history.jsonl")),
+        history: Some(global.input_history()),
         directory: directory.clone(),
         commands: chat_commands::COMMANDS.to_vec(),
         images: ImageProtocol::of_terminal(|name| std::env::var(name).ok()),
@@ -319,7 +319,7 @@ impl<'a> FacedChat<'a> {
                 self.status.usd = thread.cost.usd;
                 self.tell(Update::Status(self.status.clone())).await;
             }
-            Event::Approval { call, .. } => self.tell_overwritten(call).await,
+            Event::Approval { call, reason } => return self.tell_approval(call, reason).await,
             Event::Question(asked) => {
                 self.questions.insert(asked.id.clone(), asked.clone());
             }

@@ -88,13 +88,27 @@ pub(crate) async fn go_on(
     })
 }
 
-/// Lets the person pick where a command is given nothing to choose and nothing is redrawn: each choice
-/// has a number, which is typed. Whether the command is done with that. `next` is the next line that
-/// is typed.
+/// Runs a command where nothing is redrawn: a line that begins with a slash. Where it is given nothing
+/// to choose and somebody is there, they pick by number; `next` is the next line that is typed then.
 ///
 /// # Errors
 /// What stood in the way; the conversation goes on.
-pub(crate) async fn picked_by_number(
+pub(crate) async fn run_command(
+    chat: &mut ChatSession,
+    line: &str,
+    transcript: &mut Transcript,
+    attended: bool,
+    next: impl AsyncFnMut() -> Option<String>,
+) -> Result<(), CliError> {
+    if attended && Box::pin(picked_by_number(chat, line, next)).await? {
+        return Ok(());
+    }
+    Box::pin(chat_commands::run(chat, line, transcript)).await
+}
+
+/// Lets the person pick where a command is given nothing to choose: each choice has a number, which is
+/// typed. Whether the command is done with that.
+async fn picked_by_number(
     chat: &mut ChatSession,
     line: &str,
     mut next: impl AsyncFnMut() -> Option<String>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_config::{AuthRef, SessionSpec};
+use conjure_core::context::quoted_word;
 use conjure_core::cost::TurnCost;
 use conjure_core::turn::When;
 use conjure_providers::ModelBook;
@@ -310,10 +311,10 @@ impl ChatSession {
         };
         let given = std::env::args_os().skip(1);
         let given = given.map(|word| word.to_string_lossy().into_owned());
-        let mut command = format!("conjure chat {begun_with} {}", quoted(&value));
+        let mut command = format!("conjure chat {begun_with} {}", quoted_word(&value));
         for word in said_again(given, is_saved) {
             command.push(' ');
-            command.push_str(&quoted(&word));
+            command.push_str(&quoted_word(&word));
         }
         command
     }
@@ -452,17 +453,13 @@ fn option(word: &str) -> &str {
     }
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@,+%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Args as _;
+
+    use super::super::chat::ChatArgs;
     use super::*;
 
     fn again(given: &str, is_saved: bool) -> String {
@@ -502,16 +499,40 @@ mod tests {
         assert_eq!(again(&given, true), rules);
     }
 
+    /// The options of a chat that are not said again, and why.
+    const NOT_SAID: [(&str, &str); 4] = [
+        (
+            "--session",
+            "what comes back names the thread, or the saved session",
+        ),
+        (
+            "--thread",
+            "what comes back names the thread, or the saved session",
+        ),
+        ("--continue", "it chooses the thread"),
+        ("--resume", "it chooses the thread"),
+    ];
+
     #[test]
-    fn a_shell_reads_what_was_meant() {
-        for (word, wanted) in [
-            ("a/b.toml", "a/b.toml"),
-            ("two words", "'two words'"),
-            ("it's", "'it'\\''s'"),
-            ("$x", "'$x'"),
-            ("", "''"),
-        ] {
-            assert_eq!(quoted(word), wanted);
+    fn of_every_option_it_is_known_whether_it_is_said_again() {
+        let command = ChatArgs::augment_args(clap::Command::new("chat"));
+        let not_said = NOT_SAID.iter().map(|(name, _)| *name);
+        let said = SAID_AGAIN.iter().chain(&OF_OWN).chain(&FLAGS_OF_OWN);
+        let said = said.chain(&ANSWERER).copied();
+        let known: BTreeSet<&str> = said.chain(not_said).collect();
+        for option in command.get_arguments() {
+            let Some(name) = option.get_long() else {
+                continue;
+            };
+            let name = format!("--{name}");
+            assert!(known.contains(name.as_str()), "{name} is in no list");
+            let has_value = option.get_action().takes_values();
+            let is_flag = FLAGS_OF_OWN.contains(&name.as_str());
+            let is_said = !NOT_SAID.iter().any(|(not_said, _)| *not_said == name);
+            assert!(
+                !is_said || has_value != is_flag,
+                "{name} has a value or not"
+            );
         }
     }
 }

@@ -5,18 +5,19 @@
 
 use std::io::{self, IsTerminal as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use conjure_core::chat::Event;
 use conjure_terminal::TurnScreen;
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Where turns are drawn. Nothing where they are printed as they come.
 static DRAWN: Mutex<Option<TurnScreen>> = Mutex::new(None);
 /// Set where what is said is read aloud: nothing is redrawn then.
 const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
-/// How often it is looked whether something is to be drawn anew.
-const LOOKS: Duration = Duration::from_millis(50);
+/// Wakes whoever draws: it may be time for that sooner than it was.
+static CHANGED: Notify = Notify::const_new();
 
 /// Turns are drawn while it lives.
 pub(crate) struct DrawnTurns(AbortOnDropHandle<()>);
@@ -65,6 +66,14 @@ pub(crate) fn settle() {
     with(TurnScreen::settle);
 }
 
+/// A call would write a file that has this text.
+pub(crate) fn overwrites(call_id: &str, text: &str) {
+    with(|screen| {
+        screen.overwrites(call_id, text);
+        Ok(())
+    });
+}
+
 /// Makes room for something that is printed.
 pub(crate) fn make_room() {
     with(TurnScreen::make_room);
@@ -95,8 +104,16 @@ fn resume() {
 /// Draws what moves by itself, and what came too soon behind the last frame.
 async fn redraw_when_due() {
     loop {
-        tokio::time::sleep(LOOKS).await;
-        with(redraw);
+        let due = drawn().as_ref().and_then(TurnScreen::due);
+        let Some(due) = due else {
+            CHANGED.notified().await;
+            continue;
+        };
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(due.into()) => on_screen(redraw),
+            () = CHANGED.notified() => {}
+        }
     }
 }
 
@@ -112,8 +129,14 @@ fn drawn() -> MutexGuard<'static, Option<TurnScreen>> {
     DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something where turns are drawn. A terminal that is gone is left alone from then on.
+/// Does something where turns are drawn, which may change when they are drawn again.
 fn with(work: impl FnOnce(&mut TurnScreen) -> io::Result<()>) {
+    on_screen(work);
+    CHANGED.notify_one();
+}
+
+/// Does something where turns are drawn. A terminal that is gone is left alone from then on.
+fn on_screen(work: impl FnOnce(&mut TurnScreen) -> io::Result<()>) {
     let mut drawn = drawn();
     if drawn.as_mut().is_some_and(|screen| work(screen).is_err()) {
         *drawn = None;

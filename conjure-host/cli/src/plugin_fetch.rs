@@ -293,11 +293,13 @@ async fn one(
     let package = &fetched.package;
     let description = package.description();
     let name = &description.name;
-    let before = installed.lock().plugin(name).map_err(CliError::host_from)?;
-    if let Err(error) = judge_signer(global, package, before.as_ref(), accepted) {
+    // Before anything else is read that it is judged by.
+    let state = installed.state(name)?;
+    let before = state.locked();
+    if let Err(error) = judge_signer(global, package, before, accepted) {
         return Ok(Err(error.into()));
     }
-    if !is_pinned(global, package, before.as_ref(), accepted)
+    if !is_pinned(global, package, before, accepted)
         && let Err(reason) = agreed_to_unread(global, fetched).await
     {
         return refused(reason);
@@ -306,7 +308,7 @@ async fn one(
         Ok(None) => {}
         Ok(Some(archive)) => {
             let installed =
-                plugin_skill::install(global, fetched, &archive, before, accepted.yes).await;
+                plugin_skill::install(global, fetched, &archive, &state, accepted.yes).await;
             return Ok(installed);
         }
         Err(error) => return Ok(Err(error.into())),
@@ -333,7 +335,7 @@ async fn one(
     };
     let is_there = there.as_ref().map(|there| there.sha256) == Some(library.file.sha256);
     let offered = OfferedBuild::new(known, old.as_ref(), &description.manifest);
-    let is_known = is_there || accepted.is_put_back(before.as_ref(), &library.file.sha256);
+    let is_known = is_there || accepted.is_put_back(before, &library.file.sha256);
     if !is_known {
         if !global.json {
             offered.tell();
@@ -386,7 +388,7 @@ async fn one(
         manifest: allowed.map(|json| Sha256::of(&json)),
         ..locked.clone()
     };
-    let change = match installed.install(&file, own, before.as_ref()) {
+    let change = match installed.install(&file, own, &state) {
         Ok(change) => change,
         Err(error) => return Ok(Err(FetchFailure::of_install(global, &error))),
     };

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_plugins::{
-    BuildStep, InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion,
-    Loader, LockedPlugin, PluginFile,
+    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, Loader,
+    LockedPlugin, PluginFile,
 };
-use conjure_runtime::{PluginDifference, offered_step, rollback_step, version_step};
+use conjure_runtime::{
+    InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, version_step,
+};
 use conjure_skill_sdk::protocol::{Manifest, ToolDecl};
 use serde_json::json;
 
@@ -100,7 +102,7 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         return Ok(refused(global, &args.file, &format!("{reason}. {again}")));
     }
     // What was judged and tried is what is installed, whatever the path holds by now.
-    let change = installed.add_agreed(&file, &state)?;
+    let change = installed.add_if_unchanged(&file, &state)?;
     if global.json {
         output::json(&json!({
             "plugin": name,
@@ -145,14 +147,14 @@ pub(crate) struct OfferedBuild {
     /// Its tools, where there are none to compare them with.
     tools: Vec<ToolDecl>,
     difference: PluginDifference,
-    step: BuildStep,
+    consent: InstallConsent,
 }
 
 impl OfferedBuild {
     /// One that comes from elsewhere. `known` is the build that is there, `old` what is known of it.
     pub(crate) fn new(known: Option<&PluginFile>, old: Option<&Manifest>, new: &Manifest) -> Self {
         let from = known.map(|known| known.header.version.clone());
-        let (step, difference) = offered_step(from.as_deref(), old, new);
+        let (consent, difference) = consent_to_add(from.as_deref(), old, new);
         Self {
             name: new.name.clone(),
             from,
@@ -162,7 +164,7 @@ impl OfferedBuild {
                 None => new.tools.clone(),
             },
             difference,
-            step,
+            consent,
         }
     }
 
@@ -173,26 +175,26 @@ impl OfferedBuild {
         name: &str,
         build: &InstalledVersion,
     ) -> Result<Self, CliError> {
-        let (step, difference) = rollback_step(installed, loader, name, build)?;
+        let (consent, difference) = consent_to_roll_back(installed, loader, name, build)?;
         Ok(Self {
             name: name.to_owned(),
             from: installed.file(name)?.map(|there| there.header.version),
             to: build.version.clone(),
             tools: Vec::new(),
             difference,
-            step,
+            consent,
         })
     }
 
     /// The same, where the very build is there already: what it asks for and shows is nothing new.
     pub(crate) fn already_there(mut self) -> Self {
-        self.step = BuildStep::default();
+        self.consent = InstallConsent::default();
         self
     }
 
     /// The same, which asks for this too.
     pub(crate) fn asking(mut self, what: Option<String>) -> Self {
-        self.step.more.extend(what);
+        self.consent.more.extend(what);
         self
     }
 
@@ -203,7 +205,7 @@ impl OfferedBuild {
 
     /// Whether it has something to tell: it differs, or somebody has to agree to it.
     pub(crate) fn has_news(&self) -> bool {
-        !(self.difference.lines().is_empty() && self.step.to_agree_to().is_empty())
+        !(self.difference.lines().is_empty() && self.consent.to_agree_to().is_empty())
     }
 
     /// Says what it is and how it differs.
@@ -223,7 +225,7 @@ impl OfferedBuild {
         for line in self.difference.details() {
             output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
         }
-        for phrase in self.step.more.iter().filter(|it| self.is_beyond(it)) {
+        for phrase in self.consent.more.iter().filter(|it| self.is_beyond(it)) {
             output::aside(format_args!("  asks {}", output::clean_line(phrase)));
         }
         for tool in &self.tools {
@@ -243,7 +245,7 @@ impl OfferedBuild {
         yes: bool,
         question: &str,
     ) -> Result<(), String> {
-        let reasons = self.step.to_agree_to();
+        let reasons = self.consent.to_agree_to();
         if yes || reasons.is_empty() {
             return Ok(());
         }
@@ -313,7 +315,7 @@ pub(crate) async fn rollback(global: &Global, args: &PluginRollbackArgs) -> Resu
         );
         return Ok(refused(global, installed.dir(), &reason));
     }
-    let change = installed.rollback_agreed(name, &build, &state)?;
+    let change = installed.rollback_if_unchanged(name, &build, &state)?;
     report(global, &change);
     Ok(Exit::Fine)
 }

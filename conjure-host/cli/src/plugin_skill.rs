@@ -1,7 +1,7 @@
 //! Skill folders out of packages.
 
 use conjure_packages::FetchedPackage;
-use conjure_plugins::{InstalledPlugins, LockedPlugin};
+use conjure_plugins::{InstalledPlugins, InstalledState, LockedPlugin};
 use conjure_runtime::version_step;
 use serde_json::{Value, json};
 
@@ -18,15 +18,16 @@ pub(crate) async fn install(
     global: &Global,
     fetched: &FetchedPackage,
     archive: &[u8],
-    before: Option<LockedPlugin>,
+    state: &InstalledState,
     yes: bool,
 ) -> Result<(LockedPlugin, Value), FetchFailure> {
     let package = &fetched.package;
     let description = package.description();
     let name = &description.name;
     let skill = description.skill.as_ref().map(|skill| skill.sha256);
-    let is_same = before.as_ref().is_some_and(|before| before.skill == skill);
-    let from = before.as_ref().map(|before| before.version.as_str());
+    let before = state.locked();
+    let is_same = before.is_some_and(|before| before.skill == skill);
+    let from = before.map(|before| before.version.as_str());
     if !global.json && !is_same {
         let words = from.map(|from| version_step(from, &description.version));
         output::aside(format_args!(
@@ -49,7 +50,7 @@ pub(crate) async fn install(
     }
     let locked = fetched.locked();
     let installed = InstalledPlugins::of(&global.data_dir());
-    let change = match installed.install_skill(archive, locked.clone(), before.as_ref()) {
+    let change = match installed.install_skill(archive, locked.clone(), state) {
         Ok(change) => change,
         Err(error) => return Err(FetchFailure::of_install(global, &error)),
     };

@@ -280,6 +280,9 @@ impl TurnFollower<'_> {
                     if let Some(mut asked) = asked && !cancelled && waits(session, &asked).await {
                         asked.overwritten =
                             overwritten::text(session, directory, &asked.call).await;
+                        if let Some(text) = &asked.overwritten {
+                            drawn_turn::overwrites(&asked.call.id, text);
+                        }
                         tokio::select! {
                             biased;
                             _ = signals.next() => {

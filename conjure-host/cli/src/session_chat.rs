@@ -7,7 +7,7 @@ use conjure_runtime::manager::TurnTerms;
 use super::args::{Global, SessionArgs};
 use super::chat::LineReader;
 use super::chat_opening::ChatToShow;
-use super::chat_picking::picked_by_number;
+use super::chat_picking::run_command;
 use super::chat_session::{ChatSession, SavedChat, models};
 use super::error::CliError;
 use super::exit::Exit;
@@ -18,7 +18,7 @@ use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_commands, chat_face, chat_mentions, chat_shell};
+use super::{chat_face, chat_mentions, chat_shell};
 
 pub(crate) async fn run(
     global: &Global,
@@ -81,7 +81,7 @@ async fn lines(
         ));
     }
     let mut transcript = Transcript::new(global.json);
-    let history = attended.then(|| global.data_dir().join("history.jsonl"));
+    let history = attended.then(|| global.input_history());
     let (mut lines, _printer) = LineReader::start(attended, history).await;
     let directory = chat.directory().await?;
     // What the person's own commands said since the last message.
@@ -100,16 +100,8 @@ async fn lines(
         }
         let own_command = text.strip_prefix('!').filter(|_| attended).map(str::trim);
         let done = if text.starts_with('/') {
-            // A signal leaves the list.
-            let next = async || lines.next_unless(&mut *signals).await.unwrap_or_default();
-            let picked = match attended {
-                true => Box::pin(picked_by_number(chat, text, next)).await,
-                false => Ok(false),
-            };
-            match picked {
-                Ok(false) => Box::pin(chat_commands::run(chat, text, &mut transcript)).await,
-                picked => picked.map(|_| ()),
-            }
+            let next = async || lines.next_choice(&mut *signals).await;
+            run_command(chat, text, &mut transcript, attended, next).await
         } else if let Some(command) = own_command {
             if command.is_empty() {
                 aside(chat_shell::USAGE);

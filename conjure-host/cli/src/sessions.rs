@@ -20,6 +20,7 @@ use conjure_store::{Run, ThreadId};
 use super::args::Global;
 use super::attachments::AttachedMessage;
 use super::error::CliError;
+use super::person::Terminal;
 use super::plugin_args::PluginArgs;
 
 /// How long what runs may take to come to its end when the program does.
@@ -100,6 +101,7 @@ impl SavedSessions {
                 conjure_providers::auths::KeySources::from_env(global.data_dir()),
             ))
             .log(store.clone())
+            .asker(Terminal)
             .build()
             .await?;
         // A verb that only looks runs nothing that was said elsewhere.

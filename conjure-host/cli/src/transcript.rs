@@ -28,8 +28,6 @@ pub(crate) struct Transcript {
     open_line: bool,
     /// The line of reasoning that has not ended.
     thought: String,
-    /// Calls that are on their way, so that their end can be told with a name.
-    calls: Vec<(String, String)>,
     /// The error that was shown last.
     error: Option<String>,
     /// Why the answer of the turn that ended last would be one that was cut short.
@@ -42,7 +40,6 @@ impl Transcript {
             json,
             open_line: false,
             thought: String::new(),
-            calls: Vec::new(),
             error: None,
             cut_short: None,
         }
@@ -86,7 +83,6 @@ impl Transcript {
             Event::FunctionCall { calls } => {
                 self.end();
                 for call in calls {
-                    self.calls.push((call.id.clone(), call.name.clone()));
                     let arguments = one_line(&call.arguments.to_string(), 100);
                     aside(format_args!(
                         "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",

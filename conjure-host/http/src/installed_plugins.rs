@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
-use conjure_plugins::{
-    BuildStep, InstallChange, InstallError, InstalledPlugins, LoadedPlugin, PluginFile,
-};
+use conjure_plugins::{InstallChange, InstallError, InstalledPlugins, LoadedPlugin, PluginFile};
 use conjure_runtime::describe::loaded_json;
-use conjure_runtime::{PluginDifference, offered_step, rollback_step, try_plugin};
+use conjure_runtime::{
+    InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, try_plugin,
+};
 use conjure_skill_sdk::protocol::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -116,19 +116,19 @@ async fn add(
         Some(before) => Some(before.header.version.clone()),
         None => in_use.map(|plugin| plugin.id().version.to_string()),
     };
-    let (offered, difference) = offered_step(from.as_deref(), known.as_ref(), plugin.manifest());
-    let mut step = match is_there {
-        true => BuildStep::default(),
+    let (offered, difference) = consent_to_add(from.as_deref(), known.as_ref(), plugin.manifest());
+    let mut consent = match is_there {
+        true => InstallConsent::default(),
         false => offered,
     };
     let in_package = "to take the place of one that came in a package";
-    step.more.extend(locked.map(|_| in_package.to_owned()));
+    consent.more.extend(locked.map(|_| in_package.to_owned()));
     if !query.yes {
-        agreed(&plugin.id().to_string(), &step, &difference)?;
+        agreed(&plugin.id().to_string(), &consent, &difference)?;
     }
     let change = {
         let installed = installed.clone();
-        blocking(move || installed.add_agreed(&file, &state)).await??
+        blocking(move || installed.add_if_unchanged(&file, &state)).await??
     };
     let loaded = live(&app, installed, &name, change.as_ref()).await?;
     Ok(Json(Changed {
@@ -251,11 +251,12 @@ async fn rollback(
         let rolled_back = blocking(move || {
             let state = installed.state(&name)?;
             let build = installed.earlier(&name, version.as_deref())?;
-            let (step, difference) = rollback_step(&installed, registry.loader(), &name, &build)?;
+            let (consent, difference) =
+                consent_to_roll_back(&installed, registry.loader(), &name, &build)?;
             if !yes {
-                agreed(&format!("{name} {}", build.version), &step, &difference)?;
+                agreed(&format!("{name} {}", build.version), &consent, &difference)?;
             }
-            let change = installed.rollback_agreed(&name, &build, &state)?;
+            let change = installed.rollback_if_unchanged(&name, &build, &state)?;
             Ok::<_, Problem>((change, difference))
         });
         rolled_back.await??
@@ -270,8 +271,12 @@ async fn rollback(
 }
 
 /// Refuses a build that asks for what nobody has allowed yet, with all that is different.
-fn agreed(build: &str, step: &BuildStep, difference: &PluginDifference) -> Result<(), Problem> {
-    let more = step.to_agree_to();
+fn agreed(
+    build: &str,
+    consent: &InstallConsent,
+    difference: &PluginDifference,
+) -> Result<(), Problem> {
+    let more = consent.to_agree_to();
     if more.is_empty() {
         return Ok(());
     }

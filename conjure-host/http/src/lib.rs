@@ -216,7 +216,7 @@ impl ApiServer {
             browsers: self.browsers,
             share: self.api.share,
             streams: Streams::new(options.max_connections),
-            open_turns: Default::default(),
+            undeclared_turns: Default::default(),
         });
         let url = conjure_http_server::url(self.address);
         if let Err(error) = manager.announce(&url).await {

@@ -21,18 +21,18 @@ const MOST: usize = 1024;
 
 /// Turns that were begun here by clients that did not say whether they can be asked.
 #[derive(Debug, Default)]
-pub(super) struct OpenTurns(Mutex<VecDeque<OpenTurn>>);
+pub(super) struct UndeclaredTurns(Mutex<VecDeque<UndeclaredTurn>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct OpenTurn {
+struct UndeclaredTurn {
     turn: String,
     /// The session's id.
     session: String,
     thread: ThreadId,
 }
 
-impl OpenTurns {
-    fn add(&self, turn: OpenTurn) {
+impl UndeclaredTurns {
+    fn add(&self, turn: UndeclaredTurn) {
         let mut turns = self.lock();
         if turns.contains(&turn) {
             return;
@@ -51,17 +51,21 @@ impl OpenTurns {
     }
 
     /// The turns of a session.
-    fn of_session(&self, session: &str) -> Vec<OpenTurn> {
+    fn of_session(&self, session: &str) -> Vec<UndeclaredTurn> {
         let turns = self.lock();
         let its = turns.iter().filter(|open| open.session == session);
         its.cloned().collect()
     }
 
-    /// Forgets those of these turns that are over, and says in which thread one of them runs.
-    fn running(&self, known: &[OpenTurn], runs: &[Run]) -> Option<ThreadId> {
-        let is_over = |open: &OpenTurn| runs.iter().all(|run| run.id != open.turn);
+    /// Forgets those of these turns that are over.
+    fn forget_ended(&self, known: &[UndeclaredTurn], open_runs: &[Run]) {
+        let is_over = |turn: &UndeclaredTurn| open_runs.iter().all(|run| run.id != turn.turn);
         self.lock()
-            .retain(|open| !(known.contains(open) && is_over(open)));
+            .retain(|turn| !(known.contains(turn) && is_over(turn)));
+    }
+
+    /// The thread in which one of these turns runs.
+    fn running_thread(known: &[UndeclaredTurn], runs: &[Run]) -> Option<ThreadId> {
         let mut running = runs.iter().filter(|run| run.state == RunState::Running);
         let found = running.find_map(|run| known.iter().find(|open| open.turn == run.id));
         found.map(|open| open.thread.clone())
@@ -72,7 +76,7 @@ impl OpenTurns {
         self.lock().retain(|open| open.turn != turn);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<OpenTurn>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<UndeclaredTurn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,9 +99,9 @@ impl Drop for PassingClient {
 
 impl App {
     /// The client that began a turn in a session did not say whether it can be asked.
-    pub(super) async fn may_be_asked_in(&self, turn: &Turn, session: &str) {
+    pub(super) async fn note_undeclared(&self, turn: &Turn, session: &str) {
         if let Some(session) = self.session_id(session).await {
-            self.open_turns.add(OpenTurn {
+            self.undeclared_turns.add(UndeclaredTurn {
                 turn: turn.id.clone(),
                 session,
                 thread: turn.thread.clone(),
@@ -107,22 +111,23 @@ impl App {
 
     /// A client looks at a turn.
     pub(super) fn looks_at_turn(&self, turn: &str) -> Option<PassingClient> {
-        self.passes(self.open_turns.of_turn(turn))
+        self.passes(self.undeclared_turns.of_turn(turn))
     }
 
     /// A client looks at what waits in a session.
     pub(super) async fn looks_at_session(&self, session: &str) -> Option<PassingClient> {
-        if self.open_turns.lock().is_empty() {
+        if self.undeclared_turns.lock().is_empty() {
             return None;
         }
         let session = self.session_id(session).await?;
         // Before the runs are read: a turn that begins meanwhile is not taken for one that is over.
-        let known = self.open_turns.of_session(&session);
+        let known = self.undeclared_turns.of_session(&session);
         if known.is_empty() {
             return None;
         }
         let runs = self.store.open_runs(&session).await.ok()?;
-        self.passes(self.open_turns.running(&known, &runs))
+        self.undeclared_turns.forget_ended(&known, &runs);
+        self.passes(UndeclaredTurns::running_thread(&known, &runs))
     }
 
     /// The id of a session that is named by its id or its name.
@@ -144,8 +149,8 @@ impl App {
 mod tests {
     use super::*;
 
-    fn turn(number: usize) -> OpenTurn {
-        OpenTurn {
+    fn turn(number: usize) -> UndeclaredTurn {
+        UndeclaredTurn {
             turn: format!("turn-{number}"),
             session: format!("session-{}", number % 2),
             thread: ThreadId::parse(&format!("thread-{number}")).unwrap(),
@@ -154,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_newest_turns_are_remembered_each_once() {
-        let turns = OpenTurns::default();
+        let turns = UndeclaredTurns::default();
         for number in 0..=MOST {
             turns.add(turn(number));
             turns.add(turn(number));
@@ -170,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_client_of_a_session_counts_for_the_turn_that_runs_and_for_none_that_is_over() {
-        let turns = OpenTurns::default();
+        let turns = UndeclaredTurns::default();
         for number in [1, 2, 4, 6] {
             turns.add(turn(number));
         }
@@ -184,7 +189,9 @@ mod tests {
         };
         let known = turns.of_session("session-0");
         let runs = [run(4, RunState::Running), run(6, RunState::Queued)];
-        assert_eq!(turns.running(&known, &runs), Some(turn(4).thread));
+        turns.forget_ended(&known, &runs);
+        let running = UndeclaredTurns::running_thread(&known, &runs);
+        assert_eq!(running, Some(turn(4).thread));
         assert_eq!(turns.of_session("session-0"), [turn(4), turn(6)]);
         assert_eq!(turns.of_session("session-1"), [turn(1)]);
         // One of another client runs.
@@ -193,6 +200,6 @@ mod tests {
             run(4, RunState::Queued),
             run(6, RunState::Queued),
         ];
-        assert_eq!(turns.running(&known, &runs), None);
+        assert_eq!(UndeclaredTurns::running_thread(&known, &runs), None);
     }
 }

@@ -12,7 +12,7 @@ use super::fetching::Fetching;
 use super::mcp_logins::Logins;
 use super::metrics::Metrics;
 use super::page_parts::ShareThread;
-use super::passing_clients::OpenTurns;
+use super::passing_clients::UndeclaredTurns;
 use super::problem::Problem;
 use super::streams::Streams;
 use conjure_providers::auths::Auths;
@@ -82,7 +82,7 @@ pub(super) struct AppParts {
     /// Streams of events that are open.
     pub(super) streams: Streams,
     /// Turns whose clients may be asked.
-    pub(super) open_turns: OpenTurns,
+    pub(super) undeclared_turns: UndeclaredTurns,
 }
 
 impl App {

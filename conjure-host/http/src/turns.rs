@@ -291,7 +291,7 @@ async fn say(
     };
     let turn = app.manager.begin(&id, request).await?;
     if body.unattended.is_none() {
-        app.may_be_asked_in(&turn, &id).await;
+        app.note_undeclared(&turn, &id).await;
     }
     let at = [(header::LOCATION, format!("/api/v1/turns/{}", turn.id))];
     let begun = BegunTurnView {
@@ -342,7 +342,7 @@ async fn get(
     // One that is not there is said at once.
     let run = app.manager.run(&id).await?;
     if run.state.is_over() {
-        app.open_turns.forget(&id);
+        app.undeclared_turns.forget(&id);
         return Ok(Json(view(&app, run).await));
     }
     // Whoever waits for longer is seen while it does: most turns are over before that.

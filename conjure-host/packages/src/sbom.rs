@@ -28,16 +28,18 @@ struct LockedCrate {
 impl LockedCrate {
     fn is_named(&self, dependency: &str) -> bool {
         let mut words = dependency.split(' ');
-        let is_same = |word: Option<&str>, own: &str| word.is_none_or(|word| word == own);
-        // Which revision a source came to is said with the crate, and not where it is named.
-        let own = self.source.as_deref().unwrap_or_default();
-        let source = format!(
-            "({})",
-            own.split_once('#').map_or(own, |(source, _)| source)
-        );
         words.next() == Some(self.name.as_str())
-            && is_same(words.next(), &self.version)
-            && is_same(words.next(), &source)
+            && words.next().is_none_or(|version| version == self.version)
+            && words.next().is_none_or(|source| self.is_from(source))
+    }
+
+    /// Whether `(SOURCE)` is where it comes from. Which revision that came to is said with the crate, and
+    /// not where it is named.
+    fn is_from(&self, source: &str) -> bool {
+        let own = self.source.as_deref().unwrap_or_default();
+        let own = own.split_once('#').map_or(own, |(source, _)| source);
+        let named = source.strip_prefix('(');
+        named.and_then(|it| it.strip_suffix(')')) == Some(own)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A record counts for the very bytes, and for as long as their file is the one that hung: where it is
 //! put there again, as `conjure plugin reload` does, it is tried again. Another build of the host tries
-//! it again as well, and so does every host after an hour: a machine that was slow once is no fault of
-//! the plugin's.
+//! it again as well, and so does every host that is started an hour later: a machine that was slow once
+//! is no fault of the plugin's.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -104,63 +104,6 @@ impl InstalledPlugins {
         self.put(&file.header.name, new, None)
     }
 
-    /// As [`InstalledPlugins::add`], of what came in a package. `before` is what the lock said of it
-    /// when that was judged.
-    ///
-    /// # Errors
-    /// As [`InstalledPlugins::add`], and [`InstallError::Overtaken`].
-    pub fn install(
-        &self,
-        file: &PluginFile,
-        package: LockedPlugin,
-        before: Option<&LockedPlugin>,
-    ) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.one_at_a_time()?;
-        self.not_overtaken(&package, before)?;
-        self.packaged.note(&package)?;
-        let new = (version(file), file.bytes.as_slice());
-        self.put(&file.header.name, new, Some(package))
-    }
-
-    /// As [`InstalledPlugins::install`], of the archive of a skill folder, which goes to the user's
-    /// skills.
-    ///
-    /// # Errors
-    /// As [`InstalledPlugins::install`], and [`InstallError::InTheWay`].
-    pub fn install_skill(
-        &self,
-        archive: &[u8],
-        package: LockedPlugin,
-        before: Option<&LockedPlugin>,
-    ) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.one_at_a_time()?;
-        self.not_overtaken(&package, before)?;
-        self.packaged.note(&package)?;
-        let new = InstalledVersion {
-            version: package.version.clone(),
-            sha256: Sha256::of(archive),
-            package: None,
-        };
-        let name = package.name.clone();
-        self.put(&name, (new, archive), Some(package))
-    }
-
-    fn not_overtaken(
-        &self,
-        package: &LockedPlugin,
-        before: Option<&LockedPlugin>,
-    ) -> Result<(), InstallError> {
-        let now = self.lock().plugin(&package.name)?;
-        // The very same package may have come meanwhile.
-        let is_same = now.as_ref().is_some_and(|now| now.sha256 == package.sha256);
-        match now.as_ref() == before || is_same {
-            true => Ok(()),
-            false => Err(InstallError::Overtaken {
-                name: package.name.clone(),
-            }),
-        }
-    }
-
     pub(super) fn put(
         &self,
         name: &str,
@@ -217,7 +160,7 @@ impl InstalledPlugins {
         self.replace(InstallAction::Remove, name, Some(&before), None)
     }
 
-    /// The build that [`InstalledPlugins::rollback`] would put back now.
+    /// The build to put back: the one before the newest change, or the newest one of this version.
     ///
     /// # Errors
     /// [`InstallError::NotKept`], and the system's.
@@ -228,23 +171,6 @@ impl InstalledPlugins {
     ) -> Result<InstalledVersion, InstallError> {
         let now = self.build(name)?.map(|build| build.sha256);
         self.kept_build(name, wanted, now)
-    }
-
-    /// Puts a build back that was there before: the one before the newest change, or the newest one
-    /// of this version.
-    ///
-    /// # Errors
-    /// [`InstallError::NotKept`], [`InstallError::Altered`], and the system's.
-    pub fn rollback(
-        &self,
-        name: &str,
-        wanted: Option<&str>,
-    ) -> Result<InstallChange, InstallError> {
-        let _lock = self.one_at_a_time()?;
-        let current = self.build(name)?;
-        let now = current.as_ref().map(|current| current.sha256);
-        let build = self.kept_build(name, wanted, now)?;
-        self.put_back(name, current.as_ref(), &build)
     }
 
     pub(super) fn put_back(

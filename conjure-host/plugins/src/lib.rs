@@ -7,10 +7,9 @@
 //! runs their code on threads of its own; the one crate of the host with unsafe code for that. Begin
 //! at `load.rs` for loading, at `instance.rs` for calls.
 
-mod agreed_change;
-mod build_step;
 mod call;
 mod clock;
+mod conditional_change;
 mod elf;
 mod emit;
 mod error;
@@ -30,12 +29,12 @@ mod known;
 mod layout;
 mod link;
 mod load;
-mod load_apart;
 mod loaded;
 mod lock;
 mod open;
 mod owners_list;
 mod packaged;
+mod parallel_load;
 mod pending;
 mod pool;
 mod program;
@@ -48,8 +47,7 @@ mod target;
 mod watch;
 mod worker;
 
-pub use agreed_change::InstalledState;
-pub use build_step::BuildStep;
+pub use conditional_change::InstalledState;
 pub use elf::LibraryContents;
 pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, emit_channel};
 pub use error::PluginError;

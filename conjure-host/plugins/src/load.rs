@@ -121,7 +121,7 @@ impl Loader {
 
     /// As [`Loader::load`], of what runs in a worker; nothing of what would be opened in this process,
     /// which is to be loaded in its turn.
-    pub(super) fn load_apart(
+    pub(super) fn load_in_worker(
         &self,
         path: &Path,
         named: bool,
@@ -136,8 +136,8 @@ impl Loader {
         let (header, is_program) = (&file.header, file.program.is_some());
         let origin = self.origin(path, &file.sha256, header)?;
         let place = self.place(path, &file.sha256, header, is_program, origin.as_ref())?;
-        let is_apart = place.worker.is_some();
-        is_apart.then(|| self.load_file(file)).transpose()
+        let in_worker = place.worker.is_some();
+        in_worker.then(|| self.load_file(file)).transpose()
     }
 
     /// Has what is at a path tried again, also where it hung when it was loaded last.

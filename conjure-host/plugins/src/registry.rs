@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::load_apart::load_apart;
 use super::loaded::{LINKED, LoadedPlugin};
+use super::parallel_load::load_in_parallel;
 use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
 
 /// Changes that a snapshot remembers.
@@ -222,7 +222,7 @@ impl PluginRegistry {
     /// Loads files, those that run in workers beside each other, and takes them in their order. What
     /// fails is listed as failed. Blocks.
     pub fn load_all(&self, found: &[FoundLibrary]) {
-        let loads = load_apart(&self.loader, found);
+        let loads = load_in_parallel(&self.loader, found);
         for (FoundLibrary { path, named }, load) in found.iter().zip(loads) {
             // The outcome is in the snapshot and in the log.
             let _ = match load.outcome {
@@ -251,11 +251,13 @@ impl PluginRegistry {
         loaded: Result<LoadedPlugin, PluginError>,
         stamp: Option<FileStamp>,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
+        // That it failed is noted in the same step: what it is a duplicate of may be removed meanwhile.
+        let writing = lock(&self.writing);
         let outcome = loaded
             .map_err(Arc::new)
-            .and_then(|plugin| self.publish(Arc::new(plugin)));
+            .and_then(|plugin| self.publish(&writing, Arc::new(plugin)));
         if let Err(reason) = &outcome {
-            self.fail(path, reason, stamp);
+            self.fail(&writing, path, reason, stamp);
         }
         outcome
     }
@@ -269,7 +271,7 @@ impl PluginRegistry {
         self.loader
             .serves(Path::new(LINKED), plugin.manifest())
             .map_err(Arc::new)?;
-        self.publish(Arc::new(plugin))
+        self.publish(&lock(&self.writing), Arc::new(plugin))
     }
 
     /// Loads again what is at the path of a plugin now, also when it was refused before.
@@ -330,8 +332,11 @@ impl PluginRegistry {
             .collect()
     }
 
-    fn publish(&self, plugin: Arc<LoadedPlugin>) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
-        let _writing = lock(&self.writing);
+    fn publish(
+        &self,
+        _writing: &MutexGuard<'_, ()>,
+        plugin: Arc<LoadedPlugin>,
+    ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         let mut next = self.next();
         let path = plugin.source().path();
         let old = path.and_then(|path| next.take(path));
@@ -378,8 +383,13 @@ impl PluginRegistry {
         Ok(plugin)
     }
 
-    fn fail(&self, path: &Path, reason: &Arc<PluginError>, stamp: Option<FileStamp>) {
-        let _writing = lock(&self.writing);
+    fn fail(
+        &self,
+        _writing: &MutexGuard<'_, ()>,
+        path: &Path,
+        reason: &Arc<PluginError>,
+        stamp: Option<FileStamp>,
+    ) {
         let mut next = self.next();
         let kept = next.at(path).map(|plugin| plugin.id().clone());
         match &kept {

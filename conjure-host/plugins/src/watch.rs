@@ -20,7 +20,7 @@ use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::find::{is_library_name, libraries};
-use super::load_apart::AT_ONCE;
+use super::parallel_load::AT_ONCE;
 use super::program;
 use super::{FileStamp, PluginFile, PluginRegistry};
 
@@ -132,6 +132,12 @@ struct LoadingPath {
     stamp: Option<FileStamp>,
 }
 
+impl LoadingPath {
+    fn is_removal(&self) -> bool {
+        self.stamp.is_none()
+    }
+}
+
 /// A path that holds something else than the registry knows, or nothing.
 struct PendingPath {
     stamp: Option<FileStamp>,
@@ -234,11 +240,10 @@ impl DirectoryWatch {
         }
     }
 
-    /// Begins to load what is complete and to remove what is gone. That comes first, since what has its
-    /// name may have been renamed.
+    /// Begins to load what is complete and to remove what is gone.
     fn begin(&mut self) {
         let now = Instant::now();
-        let mut due: Vec<LoadingPath> = self
+        let due: Vec<LoadingPath> = self
             .pending
             .iter()
             .filter(|(path, pending)| self.is_due(pending, now) && !self.is_loading(path))
@@ -247,11 +252,9 @@ impl DirectoryWatch {
                 stamp: pending.stamp,
             })
             .collect();
-        if due.iter().any(|due| due.stamp.is_none()) {
-            due.retain(|due| due.stamp.is_none());
-        }
+        let is_removing = self.loading.values().any(LoadingPath::is_removal);
         let room = AT_ONCE.saturating_sub(self.loading.len());
-        for due in due.into_iter().take(room) {
+        for due in removals_first(due, is_removing).into_iter().take(room) {
             let first = self.pending.get(&due.path).map(|pending| pending.first);
             let patient = first.is_some_and(|first| now - first < self.options.patience);
             let (registry, path) = (Arc::clone(&self.registry), due.path.clone());
@@ -319,6 +322,15 @@ impl DirectoryWatch {
         }
         .map(|pause| pause.max(Duration::from_millis(5)))
     }
+}
+
+/// What of the paths that are due is begun now: no load before every removal has ended, since what is
+/// loaded may be what is removed, under another name.
+fn removals_first(mut due: Vec<LoadingPath>, is_removing: bool) -> Vec<LoadingPath> {
+    if is_removing || due.iter().any(LoadingPath::is_removal) {
+        due.retain(LoadingPath::is_removal);
+    }
+    due
 }
 
 /// Makes the directory that plugins are installed in, where that is watched: there are no events of one
@@ -392,4 +404,33 @@ fn note(event: notify::Result<notify::Event>, ready: &mut HashSet<PathBuf>) {
         .iter()
         .filter(|path| is_rename || is_library_name(path));
     ready.extend(complete.cloned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_loaded_while_something_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let moved = dir.path().join("libmoved.so");
+        std::fs::write(&moved, "").unwrap();
+        let stamp = FileStamp::of(&moved);
+        let there = || LoadingPath {
+            path: moved.clone(),
+            stamp,
+        };
+        let gone = || LoadingPath {
+            path: dir.path().join("libgone.so"),
+            stamp: None,
+        };
+        let begun = |due: Vec<LoadingPath>, is_removing| -> Vec<PathBuf> {
+            let begun = removals_first(due, is_removing).into_iter();
+            begun.map(|begun| begun.path).collect()
+        };
+        assert_eq!(begun(vec![there(), gone()], false), [gone().path]);
+        assert!(begun(vec![there()], true).is_empty(), "it goes on");
+        assert_eq!(begun(vec![gone()], true), [gone().path]);
+        assert_eq!(begun(vec![there()], false), [there().path]);
+    }
 }

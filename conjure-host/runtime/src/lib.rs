@@ -11,13 +11,12 @@ pub mod artifacts;
 pub mod backend;
 pub mod describe;
 mod host;
+mod install_consent;
 pub mod manager;
 pub mod mcp_status;
 mod one_call;
 mod plugin_difference;
-mod plugin_rollback;
 mod plugin_services;
-mod plugin_step;
 mod plugin_trial;
 pub mod replay;
 pub mod session;
@@ -26,10 +25,10 @@ pub mod uploads;
 
 pub use alone::StandaloneBackend;
 pub use host::{Host, HostBuilder, HostError};
+pub use install_consent::{InstallConsent, consent_to_add, consent_to_roll_back};
 pub use one_call::OpenError;
 pub use plugin_difference::{PluginDifference, version_step};
 pub use plugin_services::plugin_services;
-pub use plugin_step::{offered_step, rollback_step};
 pub use plugin_trial::{
     PluginTrial, host_operations, plugin_create, required_settings, try_plugin,
 };

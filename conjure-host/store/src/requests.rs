@@ -2,7 +2,7 @@
 //! it once and answers it.
 //!
 //! Nothing here knows what is asked. What is asked may be private, so it is deleted as soon as it is
-//! taken; one that nobody takes, by whoever made it, else by the next process that looks. A request and
+//! taken; one that nobody takes, by whoever made it, else at the next beat of any process. A request and
 //! its answer are deleted as soon as the answer is read; those that nobody came back for, when the next
 //! one is made.
 
@@ -183,11 +183,14 @@ impl Store {
         let Some(this) = self.known_writer() else {
             return Ok(Vec::new());
         };
-        self.drop_untaken_requests().await?;
-        let sql = "SELECT id, body FROM requests WHERE writer_id = $1 AND taken = FALSE \
-                   ORDER BY at_ms, id";
+        // Whoever made an older one has taken it back, or is no more.
+        let now = now_ms(self.db().backend());
+        let sql = format!(
+            "SELECT id, body FROM requests WHERE writer_id = $1 AND taken = FALSE \
+             AND at_ms >= {now} - $2 ORDER BY at_ms, id"
+        );
         let mut taken = Vec::new();
-        for row in self.all(sql, [this.into()]).await? {
+        for row in self.all(&sql, [this.into(), UNTAKEN_MS.into()]).await? {
             let request = ProcessRequest {
                 id: column(&row, "id")?,
                 body: column(&row, "body")?,

@@ -1,9 +1,8 @@
-//! A call of a tool: a line while it runs, and a line with the beginning of its output when it is
-//! over.
+//! A call of a tool: a line while it runs, and all that it would do before it does.
 
 use std::time::{Duration, Instant};
 
-use conjure_core::chat::{CallAnnounced, CallOutput};
+use conjure_core::chat::CallAnnounced;
 use conjure_core::foreign_text::{escape_line, in_json};
 use serde_json::Value;
 
@@ -14,8 +13,6 @@ use crate::words;
 
 /// How many of the last lines of output are shown while it runs.
 const TAIL: usize = 3;
-/// How many lines of a difference or of a new file are shown.
-pub(crate) const MOST_CHANGED: usize = 24;
 /// The most bytes of live output that are held.
 const MOST_LIVE: usize = 16 * 1024;
 
@@ -24,10 +21,12 @@ const MOST_LIVE: usize = 16 * 1024;
 pub(crate) struct AnnouncedCall {
     pub(crate) id: String,
     name: String,
-    arguments: Value,
+    pub(crate) arguments: Value,
     backend: Option<String>,
     began: Option<Instant>,
     output: String,
+    /// What the file has that it would write, where that was told.
+    pub(crate) overwritten: Option<String>,
 }
 
 impl AnnouncedCall {
@@ -39,6 +38,7 @@ impl AnnouncedCall {
             backend: None,
             began: None,
             output: String::new(),
+            overwritten: None,
         }
     }
 
@@ -89,70 +89,6 @@ impl AnnouncedCall {
         }
         lines
     }
-
-    /// It when it is over.
-    pub(crate) fn over(&self, result: &CallOutput, columns: usize) -> Vec<Line> {
-        let mut lines = vec![ended(&self.arguments, result, columns)];
-        let changed = changed(&self.arguments);
-        let (below, most) = if !result.is_error && !changed.is_empty() {
-            (changed, MOST_CHANGED)
-        } else {
-            let output = result
-                .output
-                .lines()
-                .filter(|line| !line.trim().is_empty())
-                .map(|line| Line::of(shown(line), Style::DIM));
-            (output.collect(), if result.is_error { 12 } else { 3 })
-        };
-        let below = first(below, most, " (Ctrl-O shows them)");
-        lines.extend(below.iter().map(|line| indented(line, columns)));
-        lines
-    }
-}
-
-/// How a call ended, the tool, the arguments that matter, the backend and the time.
-pub(crate) fn ended(arguments: &Value, result: &CallOutput, columns: usize) -> Line {
-    let (mark, color) = match result.is_error {
-        true => ("✗ ", Color::Red),
-        false => ("✓ ", Color::Green),
-    };
-    let by = match &result.backend {
-        Some(backend) => {
-            let time = words::duration(Duration::from_millis(result.duration_ms));
-            format!("  {backend}, {time}")
-        }
-        None => "  not run".to_owned(),
-    };
-    let by = Line::of(by, Style::DIM);
-    let mut line = Line::of(mark, Style::of(color))
-        .with(&result.name, Style::BOLD)
-        .with(" ", Style::PLAIN);
-    let room = columns.saturating_sub(line.width() + by.width());
-    line.extend(&Line::of(summary(arguments), Style::PLAIN).cut(room));
-    line.extend(&by);
-    line
-}
-
-/// A line below that of its call.
-pub(crate) fn indented(line: &Line, columns: usize) -> Line {
-    let mut whole = Line::of("  ", Style::PLAIN);
-    whole.extend(line);
-    whole.cut(columns)
-}
-
-/// The first of these lines, and how many more there are, with what shows them.
-pub(crate) fn first(mut lines: Vec<Line>, most: usize, how: &str) -> Vec<Line> {
-    if let Some(more) = left_out(lines.len(), most) {
-        lines.truncate(most);
-        lines.push(Line::of(format!("… {more} more lines{how}"), Style::DIM));
-    }
-    lines
-}
-
-/// How many lines are left out where so many may be shown; one more takes no more room than saying
-/// that there is one.
-pub(crate) fn left_out(lines: usize, most: usize) -> Option<usize> {
-    lines.checked_sub(most).filter(|more| *more > 1)
 }
 
 /// Of a line that a program wrote over itself, what stood there last.
@@ -191,12 +127,13 @@ pub fn summary(arguments: &Value) -> String {
     told.join(", ")
 }
 
-/// What a call changes in a file.
-pub(crate) fn changed(arguments: &Value) -> Vec<Line> {
+/// What a call changes in a file. `before` is what the file had that it wrote, where that is known.
+pub(crate) fn changed(arguments: &Value, before: Option<&str>) -> Vec<Line> {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     match (text("old_str"), text("new_str"), text("file_text")) {
-        (Some(before), Some(after), _) => diff::lines(before, after, diff::AROUND),
-        (_, _, Some(whole)) => diff::lines("", whole, diff::AROUND),
+        (Some(old), Some(new), _) => diff::lines(old, new, diff::AROUND),
+        (_, _, Some(whole)) if before == Some(whole) => Vec::new(),
+        (_, _, Some(whole)) => diff::lines(before.unwrap_or_default(), whole, diff::AROUND),
         _ => Vec::new(),
     }
 }

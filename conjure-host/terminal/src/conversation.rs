@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use conjure_core::chat::{Event, QuestionAsked};
+use conjure_core::chat::{CallAnnounced, Event, QuestionAsked};
 use serde_json::{Map, Value};
 
 use crate::picker::{Picker, PickerItem};
@@ -81,12 +81,14 @@ pub enum Update {
     Ready,
     /// What was asked for was stopped or failed: what waits behind it is not said by itself.
     Halted,
-    /// What the file that a call would write has now, where that can be told.
-    Overwritten {
-        /// The call, which is about to ask.
-        call_id: String,
-        /// The text.
-        text: String,
+    /// A call waits for the person.
+    Approval {
+        /// What would run.
+        call: CallAnnounced,
+        /// Why that is asked.
+        reason: String,
+        /// What the file has that it would write, where that can be told.
+        overwritten: Option<String>,
     },
     /// A question that is no event of the turn.
     Question(QuestionAsked),

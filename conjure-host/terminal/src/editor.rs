@@ -7,8 +7,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cut::{self, CutPiece};
 use crate::history::InputHistory;
+use crate::kill_buffer::{self, KilledPiece};
 use crate::text::{Color, Line, Style};
 
 /// From how many lines or characters on a paste is shown by its size.
@@ -46,7 +46,7 @@ pub(crate) struct Editor {
     cursor: usize,
     pastes: Vec<String>,
     /// What was cut last, and which pieces of it were pasted.
-    cut: Vec<CutPiece>,
+    killed: Vec<KilledPiece>,
     history: InputHistory,
     /// The entry that is shown, and what was being typed before.
     shown: Option<(usize, String)>,
@@ -185,10 +185,10 @@ impl Editor {
             KeyCode::Char('u') if control => self.cut_to(self.line_start()),
             KeyCode::Char('w') if control => self.cut_to(self.word_start()),
             KeyCode::Char('y') if control => {
-                for piece in self.cut.clone() {
+                for piece in self.killed.clone() {
                     match piece {
-                        CutPiece::Typed(text) => self.insert(&text),
-                        CutPiece::Pasted(text) => self.insert_paste(text),
+                        KilledPiece::Typed(text) => self.insert(&text),
+                        KilledPiece::Pasted(text) => self.insert_paste(text),
                     }
                 }
             }
@@ -281,9 +281,9 @@ impl Editor {
 
     fn cut_to(&mut self, to: usize) {
         let text = self.delete_to(to);
-        let pieces = cut::pieces(&text, |c| self.paste_of(c));
+        let pieces = kill_buffer::pieces(&text, |c| self.paste_of(c));
         if !pieces.is_empty() {
-            self.cut = pieces;
+            self.killed = pieces;
         }
     }
 

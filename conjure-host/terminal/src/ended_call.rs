@@ -1,44 +1,111 @@
-//! A call that is over, where no key shows more of it: its line, and below that what it changed in a
-//! file, or else what it said last.
+//! A call that is over: its line, and below that what it changed in a file, or else some of what it
+//! said.
+
+use std::time::Duration;
 
 use conjure_core::chat::CallOutput;
 use serde_json::Value;
 
-use crate::call::{MOST_CHANGED, changed, ended, first, indented, left_out, shown};
-use crate::text::{Line, Style};
+use crate::call::{changed, shown, summary};
+use crate::text::{Color, Line, Style};
+use crate::words;
 
-/// How many of the last lines are shown of a call that worked, and of one that failed.
-const LAST: (usize, usize) = (3, 12);
+/// How many lines of a difference or of a new file are shown.
+const MOST_CHANGED: usize = 24;
+/// How many lines are shown of the output of a call that worked, and of one that failed.
+const MOST: (usize, usize) = (3, 12);
 
-/// It in lines of so many columns.
-pub(crate) fn lines(arguments: &Value, result: &CallOutput, columns: usize) -> Vec<Line> {
+/// Which lines of a call are shown where not all are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CallPreview {
+    /// The first ones, with this behind how many more there are: it says how they are shown.
+    First(&'static str),
+    /// The last ones of its output: no key shows more.
+    Last,
+}
+
+/// It in lines of so many columns. `before` is what the file had that it wrote, where that is known.
+pub(crate) fn lines(
+    arguments: &Value,
+    before: Option<&str>,
+    result: &CallOutput,
+    columns: usize,
+    preview: CallPreview,
+) -> Vec<Line> {
     let mut lines = vec![ended(arguments, result, columns)];
-    let changed = changed(arguments);
-    let below = if changed.is_empty() || result.is_error {
-        last(result)
-    } else {
-        first(changed, MOST_CHANGED, "")
+    let most = if result.is_error { MOST.1 } else { MOST.0 };
+    let changed = changed(arguments, before);
+    let is_change = !changed.is_empty() && !result.is_error;
+    let below = match preview {
+        CallPreview::First(how) if is_change => first(changed, MOST_CHANGED, how),
+        CallPreview::Last if is_change => first(changed, MOST_CHANGED, ""),
+        CallPreview::First(how) => first(said(result), most, how),
+        CallPreview::Last => last(said(result), most),
     };
     lines.extend(below.iter().map(|line| indented(line, columns)));
     lines
 }
 
-/// The last lines of the output, and how many are before them.
-fn last(result: &CallOutput) -> Vec<Line> {
-    let most = if result.is_error { LAST.1 } else { LAST.0 };
-    let mut lines: Vec<Line> = result
-        .output
-        .lines()
-        .map(shown)
-        .filter(|line| !line.trim().is_empty())
-        .map(|line| Line::of(line, Style::DIM))
-        .collect();
+/// The lines of the output that say something.
+fn said(result: &CallOutput) -> Vec<Line> {
+    let lines = result.output.lines().map(shown);
+    let lines = lines.filter(|line| !line.trim().is_empty());
+    lines.map(|line| Line::of(line, Style::DIM)).collect()
+}
+
+/// How a call ended, the tool, the arguments that matter, the backend and the time.
+fn ended(arguments: &Value, result: &CallOutput, columns: usize) -> Line {
+    let (mark, color) = match result.is_error {
+        true => ("✗ ", Color::Red),
+        false => ("✓ ", Color::Green),
+    };
+    let by = match &result.backend {
+        Some(backend) => {
+            let time = words::duration(Duration::from_millis(result.duration_ms));
+            format!("  {backend}, {time}")
+        }
+        None => "  not run".to_owned(),
+    };
+    let by = Line::of(by, Style::DIM);
+    let mut line = Line::of(mark, Style::of(color))
+        .with(&result.name, Style::BOLD)
+        .with(" ", Style::PLAIN);
+    let room = columns.saturating_sub(line.width() + by.width());
+    line.extend(&Line::of(summary(arguments), Style::PLAIN).cut(room));
+    line.extend(&by);
+    line
+}
+
+/// A line below that of its call.
+fn indented(line: &Line, columns: usize) -> Line {
+    let mut whole = Line::of("  ", Style::PLAIN);
+    whole.extend(line);
+    whole.cut(columns)
+}
+
+/// The first of these lines, and how many more there are, with what shows them.
+fn first(mut lines: Vec<Line>, most: usize, how: &str) -> Vec<Line> {
+    if let Some(more) = left_out(lines.len(), most) {
+        lines.truncate(most);
+        lines.push(Line::of(format!("… {more} more lines{how}"), Style::DIM));
+    }
+    lines
+}
+
+/// The last of these lines, and how many are before them.
+fn last(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
     if let Some(more) = left_out(lines.len(), most) {
         let before = Line::of(format!("… {more} lines before"), Style::DIM);
         lines.drain(..more);
         lines.insert(0, before);
     }
     lines
+}
+
+/// How many lines are left out where so many may be shown; one more takes no more room than saying
+/// that there is one.
+fn left_out(lines: usize, most: usize) -> Option<usize> {
+    lines.checked_sub(most).filter(|more| *more > 1)
 }
 
 #[cfg(test)]
@@ -56,7 +123,7 @@ mod tests {
             is_error,
             duration_ms: 7,
         };
-        let lines = lines(arguments, &result, 40);
+        let lines = lines(arguments, None, &result, 40, CallPreview::Last);
         lines.iter().map(Line::plain).collect()
     }
 

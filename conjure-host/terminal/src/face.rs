@@ -3,7 +3,7 @@
 //! One task that owns the screen. It hears keys and updates, asks for what the person wants, and
 //! draws at most thirty times a second, and at once what is typed. It holds what waits to be said, so that it can be taken back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -101,8 +101,6 @@ pub(crate) struct Face {
     pub(crate) queued: VecDeque<String>,
     /// Whether that waits for the person, since what it waited for was stopped or failed.
     pub(crate) holds_queue: bool,
-    /// The texts of files that calls would write, until these ask.
-    overwritten: BTreeMap<String, String>,
     pub(crate) status: ConversationStatus,
     /// Whether something runs that was asked for.
     pub(crate) is_busy: bool,
@@ -140,7 +138,6 @@ impl Face {
             draft: None,
             queued: VecDeque::new(),
             holds_queue: false,
-            overwritten: BTreeMap::new(),
             status: ConversationStatus::default(),
             is_busy: false,
             leaves: false,
@@ -250,8 +247,15 @@ impl Face {
                 }
             }
             Update::Halted => self.holds_queue = true,
-            Update::Overwritten { call_id, text } => {
-                self.overwritten.insert(call_id, text);
+            Update::Approval {
+                call,
+                reason,
+                overwritten,
+            } => {
+                if let Some(text) = &overwritten {
+                    self.transcript.overwrites(&call.id, text);
+                }
+                self.waits(InputMode::approval(call, reason, overwritten));
             }
             Update::Question(asked) => self.waits(InputMode::form(&asked)),
             Update::Pick(picker) => self.waits(InputMode::Picker(picker)),
@@ -276,10 +280,6 @@ impl Face {
     fn event(&mut self, event: &Event) {
         self.transcript.event(event);
         match event {
-            Event::Approval { call, reason } => {
-                let before = self.overwritten.remove(&call.id);
-                self.waits(InputMode::approval(call, reason, before));
-            }
             Event::Error(_) => self.holds_queue = true,
             Event::Question(asked) => self.waits(InputMode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),

@@ -191,6 +191,9 @@ mod tests {
 
     use super::*;
 
+    /// How long a test waits for what must come.
+    const LONGEST: Duration = Duration::from_secs(30);
+
     #[test]
     fn a_reader_that_has_more_than_there_is_room_for_pauses_too() {
         let (found, events) = mpsc::channel(2);
@@ -207,7 +210,13 @@ mod tests {
             waiting.store(true, Ordering::Release);
             found
         });
-        keys.pause();
+        // One that waits for ever must not hold the test.
+        let (paused, is_paused) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            keys.pause();
+            paused.send(keys).unwrap();
+        });
+        let mut keys = is_paused.recv_timeout(LONGEST).expect("it pauses");
         drop(reader.join().unwrap());
         let typed: Vec<Event> = std::iter::from_fn(|| keys.try_next()).collect();
         assert_eq!(typed, "abcdef".chars().map(key).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 //! What is finished goes to the terminal's own scrollback once; a region below it is redrawn. The
 //! face knows events, keys and lines, and nothing of sessions or models: it asks for what the person
 //! wants with a [`PersonRequest`] and is told with an [`Update`]. Begin at [`converse`]; `screen` writes,
-//! `transcript` makes lines of events, `editor` is what is typed. A leaf: only the command line
+//! `turn_lines` makes lines of events, `editor` is what is typed. A leaf: only the command line
 //! depends on it. Why there is no library for it: `conjure-core/docs/adr/0009-a-region-of-our-own.md`.
 
 mod approval;
@@ -13,18 +13,18 @@ mod before;
 mod call;
 mod completion;
 mod conversation;
-mod cut;
 mod diff;
 mod editor;
 mod ended_call;
 mod external;
 mod face;
+mod flushed;
 mod frame;
-mod given;
 mod highlight;
 mod history;
 mod image;
 mod keys;
+mod kill_buffer;
 mod lending;
 mod markdown;
 mod pasted;
@@ -36,6 +36,7 @@ mod status;
 mod stream;
 mod table;
 mod text;
+mod thoughts;
 mod transcript;
 mod turn_lines;
 mod turn_screen;

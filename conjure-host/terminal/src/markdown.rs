@@ -8,7 +8,7 @@ use std::ops::Range;
 use comrak::nodes::{ListType, Node, NodeList, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
-use crate::given::{BlockLayout, BlockLayouts, GivenText, RenderedLine, TextPosition};
+use crate::flushed::{BlockLayout, BlockLayouts, FlushedText, RenderedLine, TextPosition};
 use crate::highlight::CodeLines;
 use crate::table::{self, TableLayout};
 use crate::text::{Color, Line, Style};
@@ -29,8 +29,8 @@ pub(crate) struct MarkdownBlock {
 /// Renders Markdown into lines of at most so many columns.
 pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let given = GivenText::default();
-    let (blocks, _) = blocks(text, columns, &mut CodeLines::default(), &given);
+    let flushed = FlushedText::default();
+    let (blocks, _) = blocks(text, columns, &mut CodeLines::default(), &flushed);
     for block in blocks {
         if !lines.is_empty() {
             lines.push(Line::new());
@@ -46,7 +46,7 @@ pub(crate) fn blocks(
     text: &str,
     columns: usize,
     code: &mut CodeLines,
-    given: &GivenText,
+    flushed: &FlushedText,
 ) -> (Vec<MarkdownBlock>, BlockLayouts) {
     let columns = columns.max(LEAST_COLUMNS);
     let arena = Arena::new();
@@ -59,7 +59,7 @@ pub(crate) fn blocks(
         first: None,
         depth: 0,
         code,
-        given,
+        flushed,
         layouts: BlockLayouts::new(),
     };
     let mut blocks = Vec::new();
@@ -105,7 +105,7 @@ struct Writer<'a> {
     /// How many blocks the one is in that is written.
     depth: usize,
     code: &'a mut CodeLines,
-    given: &'a GivenText,
+    flushed: &'a FlushedText,
     layouts: BlockLayouts,
 }
 
@@ -197,7 +197,7 @@ impl Writer<'_> {
         for (number, mut line) in self.code.of(info, code).into_iter().enumerate() {
             let mut first = first.take().unwrap_or_else(|| indented.clone());
             let mut end = TextPosition::begin(at + number);
-            if let Some(until) = self.given.until().filter(|until| *until >= end) {
+            if let Some(until) = self.flushed.flushed_until().filter(|until| *until >= end) {
                 if until.line() > at + number || until.characters() > line.plain().chars().count() {
                     continue;
                 }
@@ -224,7 +224,7 @@ impl Writer<'_> {
         let rows = rows(node);
         let begin = begin_of(node);
         let fitting = TableLayout::of(&rows, columns);
-        let layout = match self.given.layout(begin) {
+        let layout = match self.flushed.layout(begin) {
             Some(BlockLayout::Table(layout)) => layout.or_wider(fitting, columns),
             _ => fitting,
         };
@@ -238,7 +238,7 @@ impl Writer<'_> {
     fn list(&mut self, node: Node<'_>, list: &NodeList) {
         let before = self.prefix.clone();
         let begin = begin_of(node);
-        let is_tight = match self.given.layout(begin) {
+        let is_tight = match self.flushed.layout(begin) {
             Some(BlockLayout::List { is_tight }) => *is_tight,
             _ => list.tight,
         };
@@ -282,7 +282,7 @@ impl Writer<'_> {
     /// Text that is broken between words, a line for each that the writer broke himself.
     fn text(&mut self, at: usize, mut texts: Vec<Line>) {
         let mut end = TextPosition::begin(at);
-        if let Some(until) = self.given.until().filter(|until| *until >= end) {
+        if let Some(until) = self.flushed.flushed_until().filter(|until| *until >= end) {
             // Its mark was given out with its first line.
             self.first = None;
             if until.line() > at {
@@ -304,7 +304,7 @@ impl Writer<'_> {
 
     /// Lines that are given out together.
     fn lines_at_once(&mut self, end: TextPosition, lines: &[Line]) {
-        if self.given.has(end) {
+        if self.flushed.has(end) {
             self.first = None;
             return;
         }
@@ -318,7 +318,7 @@ impl Writer<'_> {
     /// An empty line above a block.
     fn separator(&mut self, below: usize) {
         let end = TextPosition::above(below);
-        if !self.given.has(end) {
+        if !self.flushed.has(end) {
             let line = self.prefix.clone();
             self.lines.push(RenderedLine { line, end });
         }

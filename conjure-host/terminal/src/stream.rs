@@ -4,7 +4,7 @@
 //! scrollback; only the block that is being written is rendered again. A block that is taller than
 //! what may be redrawn gives out its first lines as they leave the region.
 
-use crate::given::{GivenText, RenderedLine, TextPosition};
+use crate::flushed::{FlushedText, RenderedLine, TextPosition};
 use crate::highlight::CodeLines;
 use crate::markdown::{MarkdownBlock, blocks};
 use crate::text::Line;
@@ -15,7 +15,7 @@ pub(crate) struct MarkdownStream {
     /// The source of the blocks that may still change.
     open: String,
     /// What of those was given out.
-    given: GivenText,
+    flushed: FlushedText,
     /// Whether there are blocks before those.
     has_begun: bool,
     code: CodeLines,
@@ -35,7 +35,7 @@ impl MarkdownStream {
     /// Gives out what is finished, and shows what is not: at most `most` lines of it. Lines that
     /// do not fit are finished with.
     pub(crate) fn frame(&mut self, columns: usize, most: usize) -> (Vec<Line>, Vec<Line>) {
-        let (blocks, layouts) = blocks(&self.open, columns, &mut self.code, &self.given);
+        let (blocks, layouts) = blocks(&self.open, columns, &mut self.code, &self.flushed);
         // A line that is not whole yet may turn out to belong to the block above it.
         let is_whole = self.open.ends_with('\n');
         let last_line = self.open.matches('\n').count();
@@ -59,11 +59,11 @@ impl MarkdownStream {
         }
         let open = lines.split_off(finished.max(left));
         if let Some(last) = lines.last() {
-            self.given.give(last.end, layouts);
+            self.flushed.flush(last.end, layouts);
         }
         if certain > 0 {
             self.open = from_line(&self.open, open_from).to_owned();
-            self.given.drop_lines(open_from);
+            self.flushed.drop_lines(open_from);
             self.has_begun = true;
         }
         let hidden = open.len().saturating_sub(most);
@@ -74,7 +74,7 @@ impl MarkdownStream {
     /// Gives out the rest: the text is whole.
     pub(crate) fn finish(&mut self, columns: usize) -> Vec<Line> {
         let mut lines = Vec::new();
-        let (blocks, _) = blocks(&self.open, columns, &mut self.code, &self.given);
+        let (blocks, _) = blocks(&self.open, columns, &mut self.code, &self.flushed);
         for (at, block) in blocks.into_iter().enumerate() {
             self.add(&mut lines, block, at);
         }
@@ -85,7 +85,7 @@ impl MarkdownStream {
     /// Adds a block below those before it.
     fn add(&self, lines: &mut Vec<RenderedLine>, block: MarkdownBlock, at: usize) {
         let end = TextPosition::above(block.starts_at);
-        if (self.has_begun || at > 0) && !self.given.has(end) {
+        if (self.has_begun || at > 0) && !self.flushed.has(end) {
             let line = Line::new();
             lines.push(RenderedLine { line, end });
         }

@@ -11,7 +11,7 @@ use conjure_core::chat::Event;
 use crate::face::FRAME;
 use crate::pick::size;
 use crate::screen::Screen;
-use crate::turn_lines::TurnLines;
+use crate::turn_lines::{TurnHints, TurnLines};
 
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_secs(1);
@@ -32,10 +32,17 @@ pub struct TurnScreen {
     pause: Duration,
     /// Whether something came that is not drawn.
     is_stale: bool,
-    /// Whether something else is printed, until more of the turn comes.
-    is_away: bool,
-    /// Whether it stays away whatever comes: somebody types there.
-    is_held: bool,
+    visibility: Visibility,
+}
+
+/// Whether what is not finished is on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Visibility {
+    Shown,
+    /// Something else is printed, until more of the turn comes.
+    Away,
+    /// It stays away whatever comes: somebody types there.
+    Held,
 }
 
 impl TurnScreen {
@@ -48,15 +55,14 @@ impl TurnScreen {
         let size = size()?;
         let screen = Screen::new(Box::new(io::stdout()), has_colors, size);
         Ok(Self {
-            lines: TurnLines::new(screen.columns()),
+            lines: TurnLines::new(screen.columns(), TurnHints::WITHOUT_KEYS),
             screen,
             size,
             is_answer_only,
             drawn: Instant::now(),
             pause: Duration::ZERO,
             is_stale: false,
-            is_away: false,
-            is_held: false,
+            visibility: Visibility::Shown,
         })
     }
 
@@ -72,7 +78,9 @@ impl TurnScreen {
             return Ok(false);
         }
         // Output of a call is no reason to draw over a question that it may have asked.
-        self.is_away &= self.is_held || matches!(event, Event::ToolOutput { .. });
+        if self.visibility == Visibility::Away && !matches!(event, Event::ToolOutput { .. }) {
+            self.visibility = Visibility::Shown;
+        }
         self.is_stale = true;
         if self.drawn.elapsed() >= self.pause {
             self.draw()?;
@@ -80,13 +88,18 @@ impl TurnScreen {
         Ok(true)
     }
 
+    /// A call would write a file that has this text.
+    pub fn overwrites(&mut self, call_id: &str, text: &str) {
+        self.lines.overwrites(call_id, text);
+    }
+
     /// When it is to be drawn again, if nothing happens before.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        match (self.is_away, self.is_stale) {
-            (true, _) => None,
-            (false, true) => Some(self.drawn + self.pause),
-            (false, false) => self.lines.is_moving().then(|| self.drawn + STEP),
+        match (self.visibility, self.is_stale) {
+            (Visibility::Away | Visibility::Held, _) => None,
+            (Visibility::Shown, true) => Some(self.drawn + self.pause),
+            (Visibility::Shown, false) => self.lines.is_moving().then(|| self.drawn + STEP),
         }
     }
 
@@ -95,7 +108,7 @@ impl TurnScreen {
     /// # Errors
     /// When the terminal is gone.
     pub fn draw(&mut self) -> io::Result<()> {
-        if self.is_away {
+        if self.visibility != Visibility::Shown {
             return Ok(());
         }
         let begun = Instant::now();
@@ -115,10 +128,10 @@ impl TurnScreen {
     /// # Errors
     /// When the terminal is gone.
     pub fn make_room(&mut self) -> io::Result<()> {
-        if self.is_away {
+        if self.visibility != Visibility::Shown {
             return Ok(());
         }
-        self.is_away = true;
+        self.visibility = Visibility::Away;
         self.is_stale = false;
         self.fit()?;
         let (above, _) = self.lines.frame(self.screen.rows());
@@ -133,14 +146,17 @@ impl TurnScreen {
     /// When the terminal is gone.
     pub fn hold(&mut self) -> io::Result<()> {
         self.make_room()?;
-        self.is_held = true;
+        self.visibility = Visibility::Held;
         Ok(())
     }
 
     /// Draws again; what came meanwhile is due now.
     pub fn resume(&mut self) {
-        self.is_held = false;
-        self.is_away &= !self.is_stale;
+        self.visibility = match self.visibility {
+            Visibility::Shown => Visibility::Shown,
+            Visibility::Away | Visibility::Held if self.is_stale => Visibility::Shown,
+            Visibility::Away | Visibility::Held => Visibility::Away,
+        };
     }
 
     /// Makes room for something else, and what came of the answer and of the reasoning is finished.
@@ -150,11 +166,11 @@ impl TurnScreen {
     /// When the terminal is gone.
     pub fn settle(&mut self) -> io::Result<()> {
         self.lines.flush();
-        if self.is_held {
+        if self.visibility == Visibility::Held {
             self.is_stale = true;
             return Ok(());
         }
-        self.is_away = false;
+        self.visibility = Visibility::Shown;
         self.make_room()
     }
 

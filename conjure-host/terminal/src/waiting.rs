@@ -44,14 +44,15 @@ pub(crate) struct UnreadCall {
 }
 
 impl InputMode {
-    pub(crate) fn approval(call: &CallAnnounced, reason: &str, before: Option<String>) -> Self {
+    pub(crate) fn approval(call: CallAnnounced, reason: String, before: Option<String>) -> Self {
+        let prompt = ApprovalPrompt::new(&call);
         let unread = UnreadCall {
-            call: call.clone(),
-            reason: reason.to_owned(),
+            call,
+            reason,
             before,
         };
         Self::Approval {
-            prompt: ApprovalPrompt::new(call),
+            prompt,
             unread: Some(Box::new(unread)),
             since: Instant::now(),
         }
@@ -269,7 +270,6 @@ impl Face {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use conjure_core::chat::Event;
     use serde_json::json;
     use tokio::sync::mpsc;
 
@@ -307,8 +307,13 @@ pub(crate) mod tests {
             arguments: json!({ "command": command }),
         };
         let reason = "ask".to_owned();
-        face.update(Update::Event(Event::Approval { call, reason }))
-            .await;
+        let overwritten = None;
+        face.update(Update::Approval {
+            call,
+            reason,
+            overwritten,
+        })
+        .await;
     }
 
     pub(crate) async fn press(face: &mut Face, code: KeyCode) {

@@ -1,6 +1,6 @@
 //! Numbers in words.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `1 line`, `12 lines`.
 pub(crate) fn lines(count: usize) -> String {
@@ -17,6 +17,14 @@ pub(crate) fn duration(time: Duration) -> String {
         0..1000 => format!("{milliseconds} ms"),
         1000..60_000 => format!("{:.1} s", time.as_secs_f64()),
         _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+    }
+}
+
+/// How long it has taken, in whole seconds, with this before it; nothing for less than one.
+pub(crate) fn time_since(began: Instant, before: &str) -> String {
+    match began.elapsed().as_secs() {
+        0 => String::new(),
+        seconds => format!("{before}{}", duration(Duration::from_secs(seconds))),
     }
 }
 

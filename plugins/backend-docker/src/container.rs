@@ -77,9 +77,9 @@ impl Plan<'_> {
             None
         };
         let transport = match &offer {
-            _ if by_exec => AgentStreamTransport::Exec,
-            Some(offer) => AgentStreamTransport::Socket(offer),
-            None => AgentStreamTransport::Attach,
+            _ if by_exec => ChosenTransport::Exec,
+            Some(offer) => ChosenTransport::Socket(offer),
+            None => ChosenTransport::Attach,
         };
         let id = self.create(transport).await?;
         match self.run(&id, transport).await {
@@ -94,22 +94,22 @@ impl Plan<'_> {
     async fn run(
         &self,
         id: &str,
-        transport: AgentStreamTransport<'_>,
+        transport: ChosenTransport<'_>,
     ) -> Result<Container, ContainerFailure> {
         let docker = &self.engine.docker;
         let start = docker.start_container(id, None::<StartContainerOptions>);
         let failed = |error: EngineError| self.failed("starting a container", &error);
         let (output, input) = match transport {
-            AgentStreamTransport::Exec => {
+            ChosenTransport::Exec => {
                 start.await.map_err(failed)?;
                 self.exec(id).await?
             }
-            AgentStreamTransport::Attach | AgentStreamTransport::Socket(_) => {
+            ChosenTransport::Attach | ChosenTransport::Socket(_) => {
                 // Before the start, so that not even the first frame is missed.
                 let attached = self.attach(id).await?;
                 start.await.map_err(failed)?;
                 match transport {
-                    AgentStreamTransport::Socket(offer) => {
+                    ChosenTransport::Socket(offer) => {
                         met(offer, attached, Instant::now() + READY).await
                     }
                     _ => attached,
@@ -125,7 +125,7 @@ impl Plan<'_> {
             engine: self.engine.clone(),
             memory_mb: self.settings.memory_mb,
             exit,
-            by_exec: matches!(transport, AgentStreamTransport::Exec),
+            by_exec: matches!(transport, ChosenTransport::Exec),
         };
         match tokio::time::timeout(READY, container.link.ready()).await {
             Ok(Ok(())) => Ok(container),
@@ -150,8 +150,8 @@ impl Plan<'_> {
                 ));
                 // A stream that opens and carries nothing is none.
                 Err(match transport {
-                    AgentStreamTransport::Exec => ContainerFailure::Other(silent),
-                    AgentStreamTransport::Attach | AgentStreamTransport::Socket(_) => {
+                    ChosenTransport::Exec => ContainerFailure::Other(silent),
+                    ChosenTransport::Attach | ChosenTransport::Socket(_) => {
                         ContainerFailure::NotAttached(silent)
                     }
                 })
@@ -159,10 +159,7 @@ impl Plan<'_> {
         }
     }
 
-    async fn create(
-        &self,
-        transport: AgentStreamTransport<'_>,
-    ) -> Result<String, ContainerFailure> {
+    async fn create(&self, transport: ChosenTransport<'_>) -> Result<String, ContainerFailure> {
         let name = format!("conjure-{}", uuid::Uuid::now_v7().simple());
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         let body = self.body(transport);
@@ -181,18 +178,16 @@ impl Plan<'_> {
         }
     }
 
-    fn body(&self, transport: AgentStreamTransport<'_>) -> ContainerCreateBody {
+    fn body(&self, transport: ChosenTransport<'_>) -> ContainerCreateBody {
         let settings = self.settings;
         let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
         let (quiet, socket) = (QUIET.to_string(), AgentSocket::inside());
         let arguments = match transport {
-            AgentStreamTransport::Exec => owned(&["hold", HOLD]),
-            AgentStreamTransport::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
-            AgentStreamTransport::Socket(_) => {
-                owned(&["serve-at", &socket, &quiet, WORKSPACE, SKILLS])
-            }
+            ChosenTransport::Exec => owned(&["hold", HOLD]),
+            ChosenTransport::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
+            ChosenTransport::Socket(_) => owned(&["serve-at", &socket, &quiet, WORKSPACE, SKILLS]),
         };
-        let attached = !matches!(transport, AgentStreamTransport::Exec);
+        let attached = !matches!(transport, ChosenTransport::Exec);
         let mut env = vec![format!("HOME={TMP}")];
         env.extend(
             settings
@@ -225,7 +220,7 @@ impl Plan<'_> {
         }
     }
 
-    fn host_config(&self, transport: AgentStreamTransport<'_>) -> HostConfig {
+    fn host_config(&self, transport: ChosenTransport<'_>) -> HostConfig {
         let settings = self.settings;
         let mib = |size: u64| i64::try_from(size.saturating_mul(1024 * 1024)).unwrap_or(i64::MAX);
         let mut tmp = format!("rw,exec,nosuid,nodev,mode=1777,size={}m", settings.tmp_mb);
@@ -236,10 +231,10 @@ impl Plan<'_> {
             tmp.push_str(&format!(",uid={uid},gid={gid}"));
         }
         let mut all = self.mounts.clone();
-        if let AgentStreamTransport::Socket(offer) = transport {
+        if let ChosenTransport::Socket(offer) = transport {
             all.add(offer.mount());
         }
-        let (mounts, binds) = all.mounts(settings.selinux);
+        let (mounts, binds) = all.engine_mounts(settings.selinux);
         HostConfig {
             auto_remove: Some(true),
             network_mode: Some(settings.network.clone()),
@@ -337,7 +332,7 @@ impl Plan<'_> {
 
 /// What carries the stream to the agent.
 #[derive(Debug, Clone, Copy)]
-enum AgentStreamTransport<'a> {
+enum ChosenTransport<'a> {
     /// Over a socket, or as below where the agent cannot reach it.
     Socket(&'a AgentSocket),
     /// Over the stream that is attached.

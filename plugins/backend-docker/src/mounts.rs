@@ -155,7 +155,7 @@ impl ContainerMounts {
     }
 
     /// The same for the engine. Directories that are to be relabelled are told in another way.
-    pub(crate) fn mounts(&self, relabel: bool) -> (Vec<Mount>, Vec<String>) {
+    pub(crate) fn engine_mounts(&self, relabel: bool) -> (Vec<Mount>, Vec<String>) {
         let mount = |kind, source: &str, target: &str, writable: bool| Mount {
             typ: Some(kind),
             source: Some(source.to_owned()),
@@ -525,7 +525,7 @@ mod tests {
             },
         };
         for relabel in [false, true] {
-            let (mounts, _) = container.mounts(relabel);
+            let (mounts, _) = container.engine_mounts(relabel);
             let covers = |kind, target: &str| {
                 let target = format!("{WORKSPACE}/{target}");
                 mounts.iter().any(|mount| {

@@ -55,7 +55,7 @@ impl DockerState {
 #[derive(Debug)]
 pub(crate) struct DockerSession {
     id: String,
-    mounts: SessionMounts,
+    session_mounts: SessionMounts,
     world: Arc<DockerState>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<ContainerSlot>>,
@@ -83,7 +83,7 @@ impl DockerSession {
     ) -> Self {
         Self {
             id: id.to_owned(),
-            mounts: SessionMounts {
+            session_mounts: SessionMounts {
                 working_dir: working_dir.to_owned(),
                 skills: request.skills,
                 env: request.env.into_iter().collect(),
@@ -160,7 +160,8 @@ impl DockerSession {
             Sharing::Auto => engine.may_be_here && !*world.elsewhere.borrow(),
         };
         if mount {
-            let mounts = ContainerMounts::here(engine, settings, owner, &self.id, &self.mounts);
+            let mounts =
+                ContainerMounts::here(engine, settings, owner, &self.id, &self.session_mounts);
             let mounts = mounts.map_err(ContainerFailure::Other)?;
             match plan(mounts.clone()).start().await {
                 Err(ContainerFailure::NotHere(_)) if settings.files == Sharing::Auto => {
@@ -180,7 +181,7 @@ impl DockerSession {
         let volumes = match &slot.volumes {
             Some(volumes) => volumes.clone(),
             None => {
-                let made = Volumes::make(engine, settings, owner, &self.id, &self.mounts);
+                let made = Volumes::make(engine, settings, owner, &self.id, &self.session_mounts);
                 let made = made.await.map_err(ContainerFailure::Other)?;
                 slot.volumes.insert(made).clone()
             }
@@ -201,7 +202,7 @@ impl AgentSession for DockerSession {
         };
         ExecutorReady {
             working_dir: WORKSPACE.to_owned(),
-            skills: self.mounts.skills.iter().map(inside).collect(),
+            skills: self.session_mounts.skills.iter().map(inside).collect(),
         }
     }
 
@@ -210,7 +211,7 @@ impl AgentSession for DockerSession {
     }
 
     fn working_dir(&self) -> &Path {
-        &self.mounts.working_dir
+        &self.session_mounts.working_dir
     }
 
     fn remote_dir(&self) -> &str {
@@ -220,7 +221,7 @@ impl AgentSession for DockerSession {
     fn shell(&self) -> AgentShell<'_> {
         AgentShell {
             program: &self.world.settings.shell,
-            env: &self.mounts.env,
+            env: &self.session_mounts.env,
             timeout: self.world.settings.timeout(),
         }
     }

@@ -16,6 +16,7 @@ mod build;
 mod child;
 mod loading;
 mod packed;
+mod rollback;
 mod signed;
 mod versioned;
 
@@ -23,5 +24,6 @@ pub use build::{Plugin, left_out, locked, sdk_copy, workspace};
 pub use child::{Exit, run_child};
 pub use loading::{Bench, Versions, envelope};
 pub use packed::{FileEntry, grafted, padded, repacked};
+pub use rollback::roll_back;
 pub use signed::{Publisher, Team};
 pub use versioned::versioned;

@@ -198,8 +198,10 @@ impl ServedDir {
         let Some(before) = self.before.remove(name) else {
             return Ok(None);
         };
-        let there = self.installed.file(name)?;
-        if there.as_ref().map(|there| there.sha256) != Some(before.put) {
+        let state = self.installed.state(name)?;
+        let there = self.installed.file(name)?.map(|there| there.sha256);
+        // What came in a package meanwhile is another's, also where it is the same build.
+        if there != Some(before.put) || state.locked().is_some() {
             return Ok(Some(format!(
                 "{name} was changed by somebody else meanwhile and stays as it is"
             )));
@@ -210,8 +212,8 @@ impl ServedDir {
         };
         let change = match before.package {
             // As it came: with what its lock said of it.
-            Some(package) => self.installed.install(&file, package, None)?,
-            None => self.installed.add(&file)?,
+            Some(package) => self.installed.install(&file, package, &state)?,
+            None => self.installed.add_if_unchanged(&file, &state)?,
         };
         Ok(change.map(|_| format!("{name} {} is back", file.header.version)))
     }

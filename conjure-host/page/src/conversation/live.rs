@@ -17,7 +17,7 @@ use super::live_text::LiveText;
 use super::model::{CallCard, CallProgress};
 
 /// A turn that runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LiveTurn {
     /// Its id.
     turn: String,
@@ -34,7 +34,10 @@ impl LiveTurn {
     pub(crate) fn new(turn: &str) -> Self {
         Self {
             turn: turn.to_owned(),
-            ..Self::default()
+            items: Vec::new(),
+            model: String::new(),
+            reply: 0,
+            ends_upto: 0,
         }
     }
 
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_finished_block_is_sent_once_and_the_open_one_again() {
-        let mut turn = LiveTurn::default();
+        let mut turn = LiveTurn::new("turn");
         turn.take(&content("# One\n\nsome"));
         let first = changes(&mut turn);
         assert_eq!(first.len(), 1);
@@ -374,7 +377,7 @@ mod tests {
             "a() {}\n```\n",
             "\nend",
         ];
-        let mut there = LiveTurn::default();
+        let mut there = LiveTurn::new("turn");
         let mut done = String::new();
         let mut open = String::new();
         for delta in deltas {
@@ -390,7 +393,7 @@ mod tests {
                 }
             }
         }
-        let mut late = LiveTurn::default();
+        let mut late = LiveTurn::new("turn");
         deltas.iter().for_each(|delta| late.take(&content(delta)));
         let whole = late.whole(&address()).into_string();
         let flat = |text: &str| text.replace('\n', "");
@@ -400,7 +403,7 @@ mod tests {
 
     #[test]
     fn output_of_a_call_is_added_and_its_end_is_another_card() {
-        let mut turn = LiveTurn::default();
+        let mut turn = LiveTurn::new("turn");
         let call = CallAnnounced {
             id: "c1".to_owned(),
             name: "bash".to_owned(),
@@ -568,7 +571,7 @@ mod tests {
 
     #[test]
     fn thoughts_are_added_and_folded_when_the_answer_begins() {
-        let mut turn = LiveTurn::default();
+        let mut turn = LiveTurn::new("turn");
         let think = |delta: &str| Event::Thinking {
             delta: delta.to_owned(),
         };

@@ -3,7 +3,8 @@
 //! Whoever adds a server, a backend or a skill approves what it offers then. A definition that is
 //! another one later may have been made to mislead the model, so its tool is held: it has no route,
 //! and the model reads nothing of the new definition, until a person approves that. What was approved
-//! is kept in the data directory, one file a server, for all sessions and programs that share it.
+//! is kept in the data directory, one file a server, or a build of a skill or backend with its settings,
+//! for all sessions and programs that share it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;

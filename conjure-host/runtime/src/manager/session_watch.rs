@@ -12,18 +12,20 @@ use super::changes::{OwnSaves, SessionChange};
 use super::view::SessionState;
 use conjure_store::{SessionMark, SessionMarks};
 
-/// How often is looked where no word comes of sessions, and where one does.
-const LOOK: Duration = Duration::from_secs(1);
-const SELDOM: Duration = Duration::from_secs(5);
-/// For how long words are gathered: another process says of every write that there was one.
-const GATHERED: Duration = Duration::from_millis(250);
+/// How often the sessions are looked at where the store does not tell of writes to them.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often where it does: no word of it has to be lost for ever.
+const SIGNALLED_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// For how long words of writes are gathered: there is one of every write of another process, and all
+/// sessions are looked at then.
+const GATHERED: Duration = Duration::from_millis(750);
 
 /// Looks for as long as a manager is there.
 pub(super) async fn tell(inner: Weak<ManagerState>) {
     let Some((mut followers, word, every)) = inner.upgrade().map(|inner| {
         let every = match inner.store.signals_tell_of_sessions() {
-            true => SELDOM,
-            false => LOOK,
+            true => SIGNALLED_POLL_INTERVAL,
+            false => POLL_INTERVAL,
         };
         let word = Arc::clone(&inner.session_looks);
         (inner.states.followers(), word, every)

@@ -82,11 +82,9 @@ async fn attach(
     provider: Arc<dyn Provider>,
 ) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
     let mut dirs = SessionDirs::make(&host, &spec, recorder.thread(), Some(&provider), None)?;
-    // Who sits at this program answers there.
-    let questions = saved.filter(|_| !host.asker.is_there());
-    let questions = questions.and_then(Saved::questions);
+    let questions = saved.and_then(Saved::questions);
     if let Some(questions) = &questions {
-        dirs.answered_by(questions.asker());
+        dirs.answered_by(questions.asker(Arc::clone(&host.asker)));
     }
     // Before the first look at the plugins, so that no change is lost.
     let registry = host.instances.registry.subscribe();

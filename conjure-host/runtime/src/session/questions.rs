@@ -84,9 +84,13 @@ impl Questions {
         })
     }
 
-    /// The one who asks the person of a session.
-    pub(super) fn asker(self: &Arc<Self>) -> Arc<dyn Asker> {
-        Arc::new(QuestionAsker(Arc::clone(self)))
+    /// The one who asks the person of a session. Until its actor can be told, such as while backends
+    /// open, whoever sits at this program is asked.
+    pub(super) fn asker(self: &Arc<Self>, until_told: Arc<dyn Asker>) -> Arc<dyn Asker> {
+        Arc::new(QuestionAsker {
+            questions: Arc::clone(self),
+            until_told,
+        })
     }
 
     /// From here on the actor is told.
@@ -158,7 +162,10 @@ impl Questions {
     }
 }
 
-struct QuestionAsker(Arc<Questions>);
+struct QuestionAsker {
+    questions: Arc<Questions>,
+    until_told: Arc<dyn Asker>,
+}
 
 impl Asker for QuestionAsker {
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
@@ -171,7 +178,10 @@ impl Asker for QuestionAsker {
         call_id: Option<Arc<str>>,
         question: Elicit,
     ) -> BoxFuture<'static, Elicited> {
-        let questions = Arc::clone(&self.0);
+        let questions = Arc::clone(&self.questions);
+        let Some(actor) = questions.actor.get().cloned() else {
+            return self.until_told.elicit_in(plugin, call_id, question);
+        };
         let asked = QuestionAsked {
             id: uuid::Uuid::now_v7().to_string(),
             plugin,
@@ -181,9 +191,6 @@ impl Asker for QuestionAsker {
             url: question.url,
         };
         async move {
-            let Some(actor) = questions.actor.get().cloned() else {
-                return ended("cancel");
-            };
             let Some((answered, until)) = questions.put(asked.clone()) else {
                 return ended("cancel");
             };
@@ -301,6 +308,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::backend::Nobody;
 
     fn question(schema: Option<Value>) -> QuestionAsked {
         QuestionAsked {
@@ -368,12 +376,40 @@ mod tests {
         }
     }
 
+    /// Somebody who accepts.
+    struct Willing;
+
+    impl Asker for Willing {
+        fn elicit(&self, _plugin: String, _question: Elicit) -> BoxFuture<'static, Elicited> {
+            std::future::ready(ended("accept")).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_sits_there_is_asked_while_the_session_opens_and_the_session_then() {
+        let questions = Questions::new(Duration::from_secs(60));
+        let asker = questions.asker(Arc::new(Willing));
+        let answer = asker.elicit("p".to_owned(), elicit()).await;
+        assert_eq!(answer.action, "accept");
+        let (actor, mut told) = Reports::channel();
+        questions.tell(actor);
+        let asking = tokio::spawn(asker.elicit("p".to_owned(), elicit()));
+        assert!(told.recv().await.is_some());
+        let id = questions.pending()[0].asked.id.clone();
+        questions.answer(&id, QuestionReply::Decline).unwrap();
+        assert_eq!(asking.await.unwrap().action, "decline");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_question_is_answered_once_or_ends_by_its_deadline() {
         let questions = Questions::new(Duration::from_secs(60));
         let (actor, mut told) = Reports::channel();
         questions.tell(actor);
-        let asking = tokio::spawn(questions.asker().elicit("p".to_owned(), elicit()));
+        let asking = tokio::spawn(
+            questions
+                .asker(Arc::new(Nobody))
+                .elicit("p".to_owned(), elicit()),
+        );
         let Some(TaskReport::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
         else {
             panic!("nobody was told");
@@ -392,11 +428,18 @@ mod tests {
         let declined = (asked.id, "decline".to_owned());
         assert_eq!(over(told.recv().await), declined);
         // Nobody answers this one, and the asker of the next goes away.
-        let alone = questions.asker().elicit("p".to_owned(), elicit()).await;
+        let alone = questions
+            .asker(Arc::new(Nobody))
+            .elicit("p".to_owned(), elicit())
+            .await;
         assert_eq!(alone.action, "cancel");
         told.recv().await;
         assert_eq!(over(told.recv().await).1, "cancel");
-        let given_up = tokio::spawn(questions.asker().elicit("p".to_owned(), elicit()));
+        let given_up = tokio::spawn(
+            questions
+                .asker(Arc::new(Nobody))
+                .elicit("p".to_owned(), elicit()),
+        );
         told.recv().await;
         given_up.abort();
         assert_eq!(over(told.recv().await).1, "cancel");

@@ -87,6 +87,7 @@ async fn a_request_of_a_process_that_was_killed_is_deleted_untaken(bed: Bed) {
     let taken = one.take_requests().await.unwrap();
     let taken: Vec<_> = taken.iter().map(|request| request.id.as_str()).collect();
     assert_eq!(taken, ["fresh"]);
+    two.drop_untaken_requests().await.unwrap();
     let left = two.all("SELECT id FROM requests", []).await.unwrap();
     assert_eq!(left.len(), 1, "what was asked stays in the database");
 }

@@ -47,6 +47,15 @@ fn allow(server: &Server, session: &str, call: &str) {
     server.post(&path, &json!({ "decision": "allow" })).is(204);
 }
 
+/// Waits for a state without following, which would count.
+fn becomes(stage: &Stage, session: &str, state: &str, within: Duration) {
+    let until = Instant::now() + within;
+    while stage.now(session)["state"] != state {
+        assert!(Instant::now() < until, "it is not {state}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn who_follows_another_session_is_not_waited_for() {
     let stage = Stage::new();
@@ -70,11 +79,7 @@ fn who_follows_the_session_or_all_is_waited_for() {
     for (path, call) in paths.iter().zip(["call-1", "call-2"]) {
         let _follower = Client::follow(&stage.server, path, None);
         let turn = light(&stage, &id, call);
-        let until = Instant::now() + PATIENCE;
-        while stage.now(&id)["state"] != "waiting" {
-            assert!(Instant::now() < until, "it does not wait");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        becomes(&stage, &id, "waiting", PATIENCE);
         allow(&stage.server, &id, call);
         assert_eq!(stage.over(&turn)["state"], "completed");
         assert_eq!(stage.server.workspace.read("lamp").unwrap(), "lit\n");
@@ -111,13 +116,8 @@ fn a_client_that_says_nothing_of_itself_and_looks_at_nothing_is_not_waited_for_l
         &json!({ "text": "Light the lamp" }),
     );
     // Who shows the session does not look at what waits in it.
-    for (state, within) in [("waiting", PATIENCE), ("idle", GONE)] {
-        let until = Instant::now() + within;
-        while stage.now(&session)["state"] != state {
-            assert!(Instant::now() < until, "it is not {state}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
+    becomes(&stage, &session, "waiting", PATIENCE);
+    becomes(&stage, &session, "idle", GONE);
     is_denied(&stage, "call-1");
 }
 

@@ -405,6 +405,13 @@ fn a_chat_line_by_line_outlives_control_c_keeps_what_was_typed_and_numbers_its_l
     tmux.types("1").unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.wait_for("Now that thread goes on.").unwrap();
+    // The number means nothing later.
+    tmux.press(&["Up"]).unwrap();
+    let recalls = |screen: &str| {
+        let last = screen.trim_end().lines().last();
+        last.map(str::trim_end) == Some("› /resume first answer")
+    };
+    tmux.wait_until("the command", recalls).unwrap();
 }
 
 #[test]

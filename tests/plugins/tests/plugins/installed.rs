@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use conjure_host::plugin::{
-    InstallAction, InstallChange, InstallError, InstalledPlugins, PluginFile,
+    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledState, LibraryTarget,
+    LockedPlugin, PluginFile, Sha256,
 };
 use conjure_kit::{Workspace, cli};
-use conjure_plugin_tests::versioned;
+use conjure_plugin_tests::{roll_back, versioned};
 use tempfile::TempDir;
 
 struct Stage {
@@ -29,6 +30,10 @@ impl Stage {
 
     fn add(&self, version: &str) -> InstallChange {
         self.installed.add(&self.build(version)).unwrap().unwrap()
+    }
+
+    fn roll_back(&self, wanted: Option<&str>) -> Result<InstallChange, InstallError> {
+        roll_back(&self.installed, "teller", wanted)
     }
 
     /// The version that is there.
@@ -64,16 +69,16 @@ fn what_was_replaced_or_removed_can_be_put_back() {
             .is_none()
     );
 
-    let back = stage.installed.rollback("teller", None).unwrap();
+    let back = stage.roll_back(None).unwrap();
     assert_eq!(back.action, InstallAction::Rollback);
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
-    stage.installed.rollback("teller", Some("0.3.0")).unwrap();
+    stage.roll_back(Some("0.3.0")).unwrap();
     assert_eq!(stage.there().as_deref(), Some("0.3.0"));
 
     let gone = stage.installed.remove("teller").unwrap();
     assert_eq!(versions(&gone), (Some("0.3.0"), None));
     assert_eq!((stage.there(), stage.files().len()), (None, 0));
-    stage.installed.rollback("teller", None).unwrap();
+    stage.roll_back(None).unwrap();
     assert_eq!(stage.there().as_deref(), Some("0.3.0"), "what was removed");
     let history = stage.installed.history(Some("teller")).unwrap();
     let actions: Vec<InstallAction> = history.iter().map(|change| change.action).collect();
@@ -99,12 +104,12 @@ fn builds_that_are_worked_on_push_nothing_out_of_what_can_be_put_back() {
     assert_eq!(stage.files().len(), 1);
     assert_eq!(stage.installed.history(Some("teller")).unwrap().len(), 4);
     // Somebody else's build is not theirs to replace.
-    stage.installed.rollback("teller", Some("0.2.0")).unwrap();
+    stage.roll_back(Some("0.2.0")).unwrap();
     let next = stage.build("0.4.13");
     assert!(!stage.installed.put_next(&next, &own).unwrap());
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
     for version in ["0.1.0", "0.3.0", "0.4.12"] {
-        stage.installed.rollback("teller", Some(version)).unwrap();
+        stage.roll_back(Some(version)).unwrap();
         assert_eq!(stage.there().as_deref(), Some(version));
     }
 }
@@ -120,20 +125,13 @@ fn what_is_not_there_is_said_with_what_is() {
     );
     let error = stage.installed.reload("tellr").unwrap_err();
     assert!(matches!(error, InstallError::NotInstalled { .. }));
-    let error = stage
-        .installed
-        .rollback("teller", None)
-        .unwrap_err()
-        .to_string();
+    let error = stage.roll_back(None).unwrap_err().to_string();
     assert!(
         error.contains("earlier build of `teller`") && error.contains("none"),
         "{error}"
     );
     stage.add("0.3.0");
-    let error = stage
-        .installed
-        .rollback("teller", Some("9.0.0"))
-        .unwrap_err();
+    let error = stage.roll_back(Some("9.0.0")).unwrap_err();
     let error = error.to_string();
     assert!(
         error.contains("version 9.0.0") && error.contains("kept are: 0.2.0"),
@@ -157,7 +155,7 @@ fn a_kept_library_that_was_altered_is_not_put_back() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&kept[0], bytes).unwrap();
-    let error = stage.installed.rollback("teller", None).unwrap_err();
+    let error = stage.roll_back(None).unwrap_err();
     assert!(matches!(error, InstallError::Altered { .. }), "{error}");
     assert_eq!(stage.there().as_deref(), Some("0.3.0"));
 }
@@ -167,7 +165,7 @@ fn a_change_is_taken_back_only_while_it_is_the_newest() {
     let stage = Stage::new();
     stage.add("0.2.0");
     let mine = stage.add("0.3.0");
-    stage.installed.rollback("teller", None).unwrap();
+    stage.roll_back(None).unwrap();
     assert!(
         !stage.installed.undo(&mine).unwrap(),
         "another build is there"
@@ -185,7 +183,7 @@ fn a_change_is_taken_back_only_while_it_is_the_newest() {
     assert_eq!(stage.there(), None);
     let newest = stage.installed.history(None).unwrap().pop().unwrap();
     assert_eq!(newest.action, InstallAction::Remove);
-    stage.installed.rollback("teller", Some("0.2.0")).unwrap();
+    stage.roll_back(Some("0.2.0")).unwrap();
     let upgrade = stage.add("0.3.0");
     assert!(stage.installed.undo(&upgrade).unwrap());
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
@@ -201,7 +199,7 @@ fn a_line_that_a_crash_cut_hides_no_other() {
     std::fs::write(&path, history).unwrap();
     stage.add("0.3.0");
     assert_eq!(stage.installed.history(None).unwrap().len(), 2);
-    stage.installed.rollback("teller", None).unwrap();
+    stage.roll_back(None).unwrap();
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
 }
 
@@ -216,11 +214,11 @@ fn what_was_agreed_to_is_done_only_while_what_it_was_compared_with_is_there() {
     let errors = [
         stage
             .installed
-            .rollback_agreed("teller", &back, &before)
+            .rollback_if_unchanged("teller", &back, &before)
             .unwrap_err(),
         stage
             .installed
-            .add_agreed(&stage.build("0.1.0"), &before)
+            .add_if_unchanged(&stage.build("0.1.0"), &before)
             .unwrap_err(),
     ];
     for error in errors {
@@ -228,7 +226,7 @@ fn what_was_agreed_to_is_done_only_while_what_it_was_compared_with_is_there() {
     }
     assert_eq!(stage.there().as_deref(), Some("0.3.0"));
     let now = stage.installed.state("teller").unwrap();
-    let change = stage.installed.rollback_agreed("teller", &back, &now);
+    let change = stage.installed.rollback_if_unchanged("teller", &back, &now);
     assert_eq!(
         versions(&change.unwrap()),
         (Some("0.3.0"), Some("0.1.0")),
@@ -238,8 +236,43 @@ fn what_was_agreed_to_is_done_only_while_what_it_was_compared_with_is_there() {
     let before = stage.installed.state("teller").unwrap();
     let build = stage.build("0.2.0");
     stage.installed.add(&build).unwrap().unwrap();
-    let change = stage.installed.add_agreed(&build, &before).unwrap();
+    let change = stage.installed.add_if_unchanged(&build, &before).unwrap();
     assert!(change.is_none());
+}
+
+/// What the lock says of a build that came in a package.
+fn packaged(build: &PluginFile) -> LockedPlugin {
+    LockedPlugin {
+        name: build.header.name.clone(),
+        version: build.header.version.clone(),
+        source: "teller.conjure".to_owned(),
+        index: None,
+        sha256: Sha256::of(build.header.version.as_bytes()),
+        signer: None,
+        manifest: None,
+        skill: None,
+        libraries: [(LibraryTarget::here(), build.sha256)].into(),
+    }
+}
+
+#[test]
+fn a_package_is_installed_only_while_what_it_was_compared_with_is_there() {
+    let stage = Stage::new();
+    stage.add("0.1.0");
+    let before = stage.installed.state("teller").unwrap();
+    // By hand, of which no lock tells.
+    stage.add("0.2.0");
+    let build = stage.build("0.3.0");
+    let package = packaged(&build);
+    let install =
+        |before: &InstalledState| stage.installed.install(&build, package.clone(), before);
+    let error = install(&before).unwrap_err();
+    assert!(matches!(error, InstallError::Overtaken { .. }), "{error}");
+    assert_eq!(stage.there().as_deref(), Some("0.2.0"));
+    let now = stage.installed.state("teller").unwrap();
+    let change = install(&now).unwrap().unwrap();
+    assert_eq!(versions(&change), (Some("0.2.0"), Some("0.3.0")));
+    assert!(install(&now).unwrap().is_none(), "the very same package");
 }
 
 #[test]
@@ -271,10 +304,7 @@ fn of_many_changes_only_the_libraries_of_the_newest_are_kept() {
             assert_eq!(stage.add(version).to.unwrap().version, version, "{round}");
         }
     }
-    let error = stage
-        .installed
-        .rollback("teller", Some("0.1.0"))
-        .unwrap_err();
+    let error = stage.roll_back(Some("0.1.0")).unwrap_err();
     assert!(error.to_string().contains("kept are: 0.2.0"), "{error}");
     assert_eq!(stage.installed.history(None).unwrap().len(), 15);
 }
@@ -364,6 +394,34 @@ fn tools_that_look_otherwise_are_shown_and_allowed_before_a_host_has_them() {
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     let again = "`conjure plugin rollback toucher 0.1.0 --yes` allows it";
     assert!(refused.stdout.contains(again), "{}", refused.snapshot());
+    let back = run(&["rollback", "toucher", "--yes"]);
+    assert_eq!(back.code, Some(0), "{}", back.snapshot());
+}
+
+#[test]
+fn what_is_there_and_not_known_any_more_is_not_replaced_by_an_earlier_one_without_a_question() {
+    let workspace = Workspace::new().unwrap();
+    let put = |version: &str| {
+        let path = workspace.root().join(format!("{version}.so"));
+        std::fs::write(&path, versioned("toucher", version)).unwrap();
+        path.display().to_string()
+    };
+    let (old, new) = (put("0.1.0"), put("0.2.0"));
+    let run = |args: &[&str]| {
+        let args = ["plugin"].iter().chain(args).copied();
+        cli(args).workspace(&workspace).run().unwrap()
+    };
+    for args in [&["add", &old][..], &["add", &new, "--yes"]] {
+        let added = run(args);
+        assert_eq!(added.code, Some(0), "{}", added.snapshot());
+    }
+    let there = Sha256::of(&std::fs::read(&new).unwrap());
+    let kept = format!("store/{there}.manifest.json");
+    std::fs::remove_file(workspace.data_dir().join(kept)).unwrap();
+    let refused = run(&["rollback", "toucher"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    let unknown = "it is not known any more what it asks for and shows";
+    assert!(refused.stdout.contains(unknown), "{}", refused.snapshot());
     let back = run(&["rollback", "toucher", "--yes"]);
     assert_eq!(back.code, Some(0), "{}", back.snapshot());
 }

@@ -327,7 +327,7 @@ async fn what_is_said_while_a_summary_is_written_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_thread_of_a_turn_that_cannot_wait_is_chosen_no_more() {
+async fn a_choice_is_taken_back_unless_somebody_chose_another_thread_since() {
     let stage = Stage::new(Script::new()).await;
     let session = stage.session().await.id;
     let store = stage.manager.store();

@@ -8,7 +8,7 @@ use conjure_host::plugin::{
     WatchOptions, Watcher,
 };
 use conjure_kit::conjure_bin;
-use conjure_plugin_tests::Bench;
+use conjure_plugin_tests::{Bench, roll_back};
 
 use super::{ODD, RAW, bench, described, load_raw, options, put_odd, sdk};
 
@@ -161,7 +161,7 @@ async fn a_bundle_is_installed_listed_without_a_process_and_put_back() {
             .map(|file| file.header.version)
     };
     assert_eq!(version().as_deref(), Some("2.0.0"));
-    installed.rollback("odd", None).unwrap();
+    roll_back(&installed, "odd", None).unwrap();
     assert_eq!(version().as_deref(), Some("1.0.0"));
     // A listing that knows it starts nothing: there is no program to start any more.
     let first = bench.loader.load(&path, false).unwrap();

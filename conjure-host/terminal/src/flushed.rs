@@ -1,4 +1,4 @@
-//! What of a text was given out while more of it comes, and how it was laid out.
+//! What of a text was flushed, given out for good, while more of it comes, and how it was laid out.
 //!
 //! A block is rendered anew with every piece that comes, and its lines may become others: a list
 //! becomes loose, a table wider, the terminal narrower. So what was given out is remembered as a
@@ -138,37 +138,37 @@ pub(crate) enum BlockLayout {
 /// Layouts by the line and the column of the source on which their blocks begin.
 pub(crate) type BlockLayouts = BTreeMap<(usize, usize), BlockLayout>;
 
-/// What of a text was given out.
+/// What of a text was flushed: given out for good.
 #[derive(Debug, Default)]
-pub(crate) struct GivenText {
-    until: Option<TextPosition>,
+pub(crate) struct FlushedText {
+    flushed_until: Option<TextPosition>,
     layouts: BlockLayouts,
 }
 
-impl GivenText {
+impl FlushedText {
     /// Up to where, where something was given out.
-    pub(crate) fn until(&self) -> Option<TextPosition> {
-        self.until
+    pub(crate) fn flushed_until(&self) -> Option<TextPosition> {
+        self.flushed_until
     }
 
     /// Whether the line before this place was given out.
     pub(crate) fn has(&self, place: TextPosition) -> bool {
-        self.until.is_some_and(|until| place <= until)
+        self.flushed_until.is_some_and(|until| place <= until)
     }
 
     pub(crate) fn layout(&self, begin: (usize, usize)) -> Option<&BlockLayout> {
         self.layouts.get(&begin)
     }
 
-    /// Lines up to this place are given out, in these layouts.
-    pub(crate) fn give(&mut self, until: TextPosition, mut layouts: BlockLayouts) {
+    /// Lines up to this place are flushed, in these layouts.
+    pub(crate) fn flush(&mut self, until: TextPosition, mut layouts: BlockLayouts) {
         layouts.retain(|(line, _), _| *line <= until.line);
-        (self.until, self.layouts) = (Some(until), layouts);
+        (self.flushed_until, self.layouts) = (Some(until), layouts);
     }
 
     /// So many lines at the begin of the source are gone.
     pub(crate) fn drop_lines(&mut self, lines: usize) {
-        self.until = self.until.and_then(|until| {
+        self.flushed_until = self.flushed_until.and_then(|until| {
             let line = until.line.checked_sub(lines)?;
             Some(TextPosition { line, ..until })
         });
@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn marks_that_are_shown_no_longer_do_not_move_what_was_given_out() {
-        let mut given = TextPosition::begin(0);
-        given.pass("Some **bold words,");
+        let mut flushed = TextPosition::begin(0);
+        flushed.pass("Some **bold words,");
         let whole = Line::of("Some ", Style::PLAIN)
             .with("bold words, and", Style::BOLD)
             .with(" more.", Style::PLAIN);
-        let rest = given.rest_of(vec![whole, Line::of("Next.", Style::PLAIN)]);
+        let rest = flushed.rest_of(vec![whole, Line::of("Next.", Style::PLAIN)]);
         let rest: Vec<String> = rest.iter().map(Line::plain).collect();
         assert_eq!(rest, ["and more.", "Next."]);
     }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::protocol::{Example, Manifest, Permissions, Requires, StateScope, ToolDecl};
 
-/// What the builders of skills, executors and backends have in common.
-pub(crate) struct PluginCommon {
+/// What the builders of skills, executors and backends have in base.
+pub(crate) struct ManifestBase {
     pub(crate) name: String,
     description: String,
     pub(crate) config_schema: Option<Value>,
@@ -25,7 +25,7 @@ pub(crate) struct ManifestKind {
     pub(crate) tools: Vec<ToolDecl>,
 }
 
-impl PluginCommon {
+impl ManifestBase {
     pub(crate) fn new(name: String, description: String) -> Self {
         Self {
             name,
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_manifest_has_all_that_the_builder_was_told() {
-        let mut common = PluginCommon::new("inside".to_owned(), "Does it".to_owned());
-        common.config_schema = Some(json!({ "type": "object" }));
-        common.require("kv.get/1");
-        common.add_example("one", json!({}), "done");
-        common.add_failing_example("one", json!({ "x": 1 }), "not that");
-        let manifest = common.manifest(
+        let mut base = ManifestBase::new("inside".to_owned(), "Does it".to_owned());
+        base.config_schema = Some(json!({ "type": "object" }));
+        base.require("kv.get/1");
+        base.add_example("one", json!({}), "done");
+        base.add_failing_example("one", json!({ "x": 1 }), "not that");
+        let manifest = base.manifest(
             "outside",
             "1.2.3",
             ManifestKind {

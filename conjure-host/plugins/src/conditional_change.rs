@@ -1,0 +1,145 @@
+//! Changes that somebody agreed to who was shown what is there: they are made as long as that is there,
+//! since what becomes another one meanwhile was not compared with what is to take its place.
+
+use super::installed::version;
+use super::{
+    InstallChange, InstallError, InstalledPlugins, InstalledVersion, LockedPlugin, PluginFile,
+    Sha256,
+};
+
+/// What is there of a plugin when a change of it is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstalledState {
+    build: Option<Sha256>,
+    locked: Option<LockedPlugin>,
+}
+
+impl InstalledState {
+    /// What the lock says of it, where it came in a package.
+    pub fn locked(&self) -> Option<&LockedPlugin> {
+        self.locked.as_ref()
+    }
+
+    /// Refuses where something else is there `now`, unless that `is_wanted`.
+    fn check_unchanged(&self, name: &str, now: &Self, is_wanted: bool) -> Result<(), InstallError> {
+        if now == self || is_wanted {
+            return Ok(());
+        }
+        Err(InstallError::Overtaken {
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl InstalledPlugins {
+    /// What is there of a plugin now, after a change that a crash left half has ended. To be asked
+    /// before anything else is read that a change is judged by.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn state(&self, name: &str) -> Result<InstalledState, InstallError> {
+        self.end_halves()?;
+        self.current_state(name)
+    }
+
+    /// The same, for whoever makes a change.
+    fn current_state(&self, name: &str) -> Result<InstalledState, InstallError> {
+        let build = self.build(name)?.map(|build| build.sha256);
+        self.state_with(name, build)
+    }
+
+    fn state_with(
+        &self,
+        name: &str,
+        build: Option<Sha256>,
+    ) -> Result<InstalledState, InstallError> {
+        let locked = self.lock().plugin(name)?;
+        Ok(InstalledState { build, locked })
+    }
+
+    /// As [`InstalledPlugins::add`], in the place of what was there when it was judged.
+    ///
+    /// # Errors
+    /// As [`InstalledPlugins::add`], and [`InstallError::Overtaken`].
+    pub fn add_if_unchanged(
+        &self,
+        file: &PluginFile,
+        before: &InstalledState,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        let name = &file.header.name;
+        let now = self.current_state(name)?;
+        // The very same build may have come meanwhile.
+        let is_same = now.build == Some(file.sha256) && now.locked == before.locked;
+        before.check_unchanged(name, &now, is_same)?;
+        self.put(name, (version(file), file.bytes.as_slice()), None)
+    }
+
+    /// Installs what came in a package, as [`InstalledPlugins::add_if_unchanged`] what did not.
+    ///
+    /// # Errors
+    /// As [`InstalledPlugins::add_if_unchanged`].
+    pub fn install(
+        &self,
+        file: &PluginFile,
+        package: LockedPlugin,
+        before: &InstalledState,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let new = (version(file), file.bytes.as_slice());
+        self.put_package(package, new, before)
+    }
+
+    /// As [`InstalledPlugins::install`], of the archive of a skill folder, which goes to the user's
+    /// skills.
+    ///
+    /// # Errors
+    /// As [`InstalledPlugins::install`], and [`InstallError::InTheWay`].
+    pub fn install_skill(
+        &self,
+        archive: &[u8],
+        package: LockedPlugin,
+        before: &InstalledState,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let new = InstalledVersion {
+            version: package.version.clone(),
+            sha256: Sha256::of(archive),
+            package: None,
+        };
+        self.put_package(package, (new, archive), before)
+    }
+
+    fn put_package(
+        &self,
+        package: LockedPlugin,
+        (new, bytes): (InstalledVersion, &[u8]),
+        before: &InstalledState,
+    ) -> Result<Option<InstallChange>, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        let name = package.name.clone();
+        let now = self.current_state(&name)?;
+        // The very same package may have come meanwhile.
+        let is_same = now.build == Some(new.sha256)
+            && now.locked().is_some_and(|now| now.sha256 == package.sha256);
+        before.check_unchanged(&name, &now, is_same)?;
+        self.packaged.note(&package)?;
+        self.put(&name, (new, bytes), Some(package))
+    }
+
+    /// Puts the very build back that was judged, which [`InstalledPlugins::earlier`] found, in the place
+    /// of what was there then.
+    ///
+    /// # Errors
+    /// [`InstallError::Overtaken`], [`InstallError::Altered`], and the system's.
+    pub fn rollback_if_unchanged(
+        &self,
+        name: &str,
+        build: &InstalledVersion,
+        before: &InstalledState,
+    ) -> Result<InstallChange, InstallError> {
+        let _lock = self.one_at_a_time()?;
+        let current = self.build(name)?;
+        let sha256 = current.as_ref().map(|current| current.sha256);
+        before.check_unchanged(name, &self.state_with(name, sha256)?, false)?;
+        self.put_back(name, current.as_ref(), build)
+    }
+}

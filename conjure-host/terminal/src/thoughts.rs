@@ -1,0 +1,59 @@
+//! Reasoning of a model: a line of it while it comes and when it is over, or all of it.
+
+use std::time::Instant;
+
+use crate::text::{Line, Style};
+use crate::words;
+
+/// Reasoning that comes.
+#[derive(Debug)]
+pub(crate) struct Thoughts {
+    pub(crate) text: String,
+    began: Instant,
+}
+
+impl Thoughts {
+    /// Some that begins now.
+    pub(crate) fn begin() -> Self {
+        Self {
+            text: String::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Its end: what is being thought now.
+    pub(crate) fn live(&self, mark: &str, columns: usize) -> Line {
+        let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let head = format!("{mark} Thinking: ");
+        let room = columns.saturating_sub(head.chars().count() + 1);
+        let skipped = text.chars().count().saturating_sub(room);
+        let end: String = text.chars().skip(skipped).collect();
+        Line::of(head, Style::DIM)
+            .with(end.trim_start(), Style::DIM)
+            .cut(columns)
+    }
+
+    /// Its beginning, when it is over, and how all of it is shown.
+    pub(crate) fn folded(&self, how: &str, columns: usize) -> Line {
+        let time = words::time_since(self.began, " for ");
+        let line =
+            Line::of(format!("∴ Thought{time}: "), Style::DIM).with(self.text.trim(), Style::DIM);
+        let mut line = line.cut(columns.saturating_sub(how.len()));
+        line.push(how, Style::DIM);
+        line
+    }
+}
+
+/// All of it.
+pub(crate) fn whole(text: &str, columns: usize) -> Vec<Line> {
+    let bar = Line::of("∴ ", Style::DIM);
+    let style = Style {
+        italic: true,
+        ..Style::DIM
+    };
+    let mut lines = Vec::new();
+    for line in text.trim().lines() {
+        lines.extend(Line::of(line, style).wrap(columns, &bar, &bar));
+    }
+    lines
+}
